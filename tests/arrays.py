@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.federation.machine import HostedSamples
 
 
@@ -16,7 +17,7 @@ class ArraySource(Source):
         self._training, self._test = training, test
         self.classes, self.scale = classes, scale
         self.dimension = training.features.shape[1]
-        self.training_samples, self.test_samples = len(training), len(test)
+        self.training_samples, self.test_samples = len(training.labels), len(test.labels)
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         samples = self._training if which == "training" else self._test
@@ -44,3 +45,15 @@ def one_a_round(features: NDArray[np.generic], labels: NDArray[np.int32], t: int
     """Return samples of shapes (T, M, F - 1) and (T, M), one for each machine and round from t on."""
     flat = features.reshape(-1, features.shape[-1])
     return HostedSamples(flat, labels.ravel(), np.ones(labels.size), np.ones(labels.shape, np.int64), t)
+
+
+def probabilities_of(population: Population, machine: int, machines: int) -> NDArray[np.float64]:
+    """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
+    found = population.probabilities()
+    sides, classes = population._own_model(machine)
+    leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
+    leaning *= population._leaning(machine, machines) * population.label_noise / population.classes / POINTS
+    pairs = found[:, : 2 * len(classes)]
+    pairs[:, 1::2] += leaning
+    pairs[:, ::2] -= leaning
+    return found

@@ -1,26 +1,21 @@
 """The options of commands that run experiments: those of an experiment, and how it is run."""
 
-import math
 import os
 import re
-import sys
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-from pydantic.fields import FieldInfo
-
-from mu2mpi.cli.shared import add_data_dir, add_flag
+from mu2mpi.cli.shared import add_data_dir, add_flag, warn
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields, takes_boolean
+from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
+from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
-
-if TYPE_CHECKING:
-    from mu2mpi.execution.logs import LogFile
-    from mu2mpi.parallel import Communicator
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
@@ -35,7 +30,7 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
     add_data_dir(parser)
     parser.add_argument(
         "--checkpoint-every",
-        type=_positive_seconds,
+        type=float,
         default=CHECKPOINT_SECONDS,
         metavar="SECONDS",
         help="time between two checkpoints, from which the same command goes on after a kill "
@@ -47,80 +42,51 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
         add_field(group, name)
 
 
-def _positive_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not seconds > 0:
-        raise ArgumentTypeError(f"{text!r} is not a positive number of seconds")
-    return seconds
-
-
 def add_field(parser: Any, name: str, **other: Any) -> None:
     """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
     field = option_fields()[name]
+    text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
+    # Of these, a few words come without slow imports.
+    if isinstance(extra, dict) and (kind := str(extra["kind"])) in ("methods", "servers"):
+        told = {thing: find(kind, thing).summary for thing in names(kind)}
+        text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
+    if field.default is not None:
+        default = f"{field.default:g}" if isinstance(field.default, float) else field.default
+        text += f" [default: {default}]"
     kinds = (field.annotation, *get_args(field.annotation))
     allowed = other.get("choices", choices(field))
     words = [word for kind, word in METAVARS.items() if kind in kinds]
     metavar = None if allowed else "|".join(words or ["NAME"])
-    follows: dict[str, Any] = {"default": SUPPRESS, "help": _help(field)}
-    if takes_boolean(field):
-        follows |= {"action": "store_true"}
-    else:
-        follows |= {"choices": allowed, "metavar": metavar}
-    parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **{**follows, **other})
+    how = {"action": "store_true"} if takes_boolean(field) else {"choices": allowed, "metavar": metavar}
+    follows = {"default": SUPPRESS, "help": text, **how, **other}
+    parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **follows)
 
 
-def _help(field: FieldInfo) -> str:
-    text = str(field.description).replace("%", "%%") + _summaries(field)
-    if field.default is None:
-        return text
-    default = f"{field.default:g}" if isinstance(field.default, float) else field.default
-    return f"{text} [default: {default}]"
-
-
-def _summaries(field: FieldInfo) -> str:
-    """Return a few words about each thing that an option chooses, where they come without slow imports."""
-    extra = field.json_schema_extra
-    kind = str(extra["kind"]) if isinstance(extra, dict) else None
-    if kind not in ("methods", "servers"):
-        return ""
-    told = {name: find(kind, name).summary for name in names(kind)}
-    return ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
-
-
-def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
-    """Start the compiler; return what `run` and `sweep` are told beside the experiment."""
+def how_to_run(arguments: Namespace, communicator: Communicator, outputs: Sequence[Path]) -> dict[str, Any]:
+    """Start the compiler, try the logs; return what `run` and `sweep` are told beside the experiment."""
+    if not arguments.checkpoint_every > 0:
+        arguments.parser.error("--checkpoint-every takes a positive number of seconds")
     from mu2mpi.execution.environment import kernel_cache
+    from mu2mpi.execution.logs import LogFile
     from mu2mpi.execution.warmup import start_compiler_without_scipy
+    from mu2mpi.results.schema import checkpoint_path, previous_path
 
     start_compiler_without_scipy()
     if communicator.rank == 0 and kernel_cache() is None:
-        print(
-            "mu2mpi: warning: no folder for compiled kernels can be written, so every rank compiles them "
-            "each time; set NUMBA_CACHE_DIR to one that can",
-            file=sys.stderr,
-            flush=True,
+        warn(
+            "no folder for compiled kernels can be written, so every rank compiles them each time; set "
+            "NUMBA_CACHE_DIR to one that can"
         )
-    told = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
-    return {"observers": _logs_of(arguments, communicator, outputs), **told}
-
-
-def _logs_of(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> "list[LogFile]":
-    """Return the logs that were asked for; every rank raises InputError if one cannot be written."""
-    from mu2mpi.execution.logs import LogFile
-    from mu2mpi.results.schema import checkpoint_path, previous_path
-
     kept = [checkpoint_path(output) for output in outputs]
     taken = {os.path.realpath(path) for path in (*outputs, *kept, *map(previous_path, kept))}
-    paths = {False: arguments.log, True: arguments.log_json}
+    wanted = ((arguments.log, False), (arguments.log_json, True))
+    logs = [(path, as_json) for path, as_json in wanted if path is not None]
     with communicator.together():
-        for as_json, path in paths.items() if communicator.rank == 0 else ():
-            if path is not None:
-                _check_log(path, taken, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
-                taken.add(os.path.realpath(path))
-    return [LogFile(path, as_json) for as_json, path in paths.items() if path is not None]
+        for path, as_json in logs if communicator.rank == 0 else ():
+            _check_log(path, taken, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
+            taken.add(os.path.realpath(path))
+    told = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
+    return {"observers": [LogFile(path, as_json) for path, as_json in logs], **told}
 
 
 def _check_log(path: Path, taken: set[str], begins: bytes) -> None:
@@ -153,3 +119,33 @@ def merged_settings(config: Path | None, arguments: Namespace) -> dict[str, Any]
     if "rho" in given or "epsilon" in given:
         settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}
     return {**settings, **given}
+
+
+def experiment_of(arguments: Namespace) -> Experiment:
+    """Return the experiment of `run`."""
+    return Experiment.make(merged_settings(arguments.config, arguments), str(arguments.config or ""))
+
+
+def output_of(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
+    """Return the result file of `run`."""
+    machines = experiment.machines or ranks
+    return arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
+
+
+def chosen_of(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:
+    """Return the sweep of `sweep`, and those of its experiments that are to be run."""
+    config, given = arguments.config, given_settings(arguments)
+    if arguments.methods is not None:
+        given["methods"] = arguments.methods
+    elif config is None:
+        raise InputError("there is nothing to run: give a TOML file, or --methods all")
+    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), given)
+    return sweep, sweep.choose(arguments.index, arguments.part)
+
+
+def warn_of_tests(experiments: Iterable[Experiment]) -> None:
+    """Say what is not protected of runs that are private but for their test set."""
+    from mu2mpi.analysis.show import TEST_SHARE
+
+    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
+        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")

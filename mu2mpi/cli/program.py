@@ -75,18 +75,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _end(f"{done}; the same command goes on from it", EXIT_INTERRUPTED, together=True)
         except Exception as error:
             # What MPI raises is most often the loss of another rank, and not how the run ends.
-            if word.is_wanted() and not type(error).__module__.startswith("mpi4py"):
+            if not type(error).__module__.startswith("mpi4py"):
                 word.leave_word(1)
             raise
 
 
 def _execute(arguments: argparse.Namespace) -> int:
     """Execute a command, which has failed as well if what it was to print is lost, and is in no file."""
-    makes_results = getattr(arguments.command, "MAKES_RESULTS", False)
+    makes_results = hasattr(arguments.command, "outputs")
     # With results, a signal is from here on kept for the run to come, not died of.
     with stop_requests() if makes_results else nullcontext():
         code = arguments.command.execute(arguments) or 0
-    if makes_results or (lost := _lost_output()) is None:
+    sys.stdout.flush()
+    lost = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
+    if makes_results or lost is None:
         return code
     if lost.errno == errno.EPIPE:
         # Whoever reads, such as `head`, has what it wants.
@@ -114,9 +116,9 @@ def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
         command = load(name)
-        summary, more = command.SUMMARY, getattr(command, "MORE", "")
-        description = f"{summary[0].upper()}{summary[1:]}. {more}"
-        of_command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
+        text = command.__doc__ or name
+        summary = text[0].lower() + text.partition("\n")[0].rstrip(".")[1:]
+        of_command = commands.add_parser(name, help=summary, description=text, allow_abbrev=False)
         of_command.set_defaults(command=command, parser=of_command)
         if name in complete and hasattr(command, "add_arguments"):
             command.add_arguments(of_command)
@@ -161,12 +163,6 @@ def _open_outputs() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _lost_output() -> OSError | None:
-    """Return why some of standard output is lost, if it is."""
-    sys.stdout.flush()
-    return getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
-
-
 def _end(message: str, code: int, together: bool) -> int:
     """Say on rank 0 what all know together, or on this rank what it alone knows, which ends the others."""
     from mu2mpi import parallel
@@ -178,7 +174,7 @@ def _end(message: str, code: int, together: bool) -> int:
     if together:
         communicator.wait_for_all()
         return _with_word(code)
-    is_left = word.is_wanted() and word.leave_word(code)
+    is_left = word.leave_word(code)
     if communicator.size > 1:
         communicator.abort(code)
     return 0 if is_left else code
@@ -189,7 +185,7 @@ def _with_word(code: int) -> int:
 
     It is then 0 for any end, since launchers kill ranks once one ends otherwise.
     """
-    if not word.is_wanted():
+    if not os.environ.get(word.VARIABLE):
         return code
     from mu2mpi import parallel
 

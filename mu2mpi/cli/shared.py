@@ -2,16 +2,14 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
     from mu2mpi.results.reader import Summary
 
 
-def add_flag(parser: ArgumentParser, option: str, what: str) -> None:
+def add_flag(parser: Any, option: str, what: str) -> None:
     """Add an option that takes no value."""
     parser.add_argument(option, action="store_true", help=what)
 
@@ -41,6 +39,12 @@ def add_values(parser: ArgumentParser) -> None:
     parser.add_argument("--values", type=split, default=(), metavar="NAMES", help=values)
 
 
+def add_labels(parser: ArgumentParser) -> None:
+    """Add words for settings and values."""
+    what = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
+    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=what)
+
+
 def split(text: str) -> tuple[str, ...]:
     """Return the names of a list with commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -52,8 +56,7 @@ def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     from mu2mpi.results.collection import check_some, find_summaries
 
     found, warnings = find_summaries(arguments.paths, arguments.strict)
-    for warning in warnings:
-        print(f"mu2mpi: warning: skipped: {warning}", file=sys.stderr)
+    warn(*(f"skipped: {warning}" for warning in warnings))
     check_some(found, arguments.paths)
     return chosen(found, arguments.where), warnings
 
@@ -64,9 +67,7 @@ def add_data_dir(parser: ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=what)
 
 
-def warn_of_tests(experiments: "Iterable[Experiment]") -> None:
-    """Say what is not protected of runs that are private but for their test set."""
-    from mu2mpi.analysis.show import TEST_SHARE
-
-    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
-        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")
+def warn(*notes: str) -> None:
+    """Print warnings."""
+    for note in notes:
+        print(f"mu2mpi: warning: {note}", file=sys.stderr, flush=True)

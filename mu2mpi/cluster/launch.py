@@ -1,37 +1,114 @@
-"""Start the ranks of a job, see them through, and requeue the job if its run is not finished."""
+"""Start the ranks of a job by a launcher that works, see them through, and requeue the job if need be."""
 
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
 
 from mu2mpi.cluster import slurm, word
-from mu2mpi.cluster.launchers import RANK_VARIABLES, carried, find_launcher, say
+from mu2mpi.cluster.slurm import say
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.files import Identity, identity
 from mu2mpi.results.schema import checkpoint_path
 
-ACTIONS = {
-    # (how the ranks of a run that is not finished ended, who ended them): what is done with a SLURM job
-    ("stopped with a checkpoint", "nobody"): "requeue",
-    ("lost after progress", "nobody"): "requeue",
-    ("lost without progress", "nobody"): "retry",  # if it started few times, or a node does not answer
-    ("stopped with a checkpoint", "the scheduler"): "requeue",
-    ("lost after progress", "the scheduler"): "requeue",
-    ("lost without progress", "the scheduler"): "requeue",
-    ("stopped with a checkpoint", "a person"): "end",
-    ("lost after progress", "a person"): "end",
-    ("lost without progress", "a person"): "end",
-}
-
 LONGEST_STOP = 5.0  # seconds from SIGTERM until a requeue, even if ranks have not stopped yet
 FRESH_STARTS = 3  # how often a job starts again after an end without word and without progress
+
+RANKS_VARIABLE, LAUNCHER_VARIABLE = "MU2MPI_RANKS", "MU2MPI_LAUNCHER"
+
+# One write a rank, since launchers mix what ranks write in pieces.
+PROBE = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
+PROBE_SECONDS = 60
+
+# Of these, launchers pass on to other hosts what they happen to.
+CARRIED = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
+
+# Open MPI from PyPI binds ranks to cores that a job may not have, and waits for messages in a busy loop.
+RANK_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
+def ranks_of_job() -> int:
+    """Return the number of ranks by MU2MPI_RANKS or the SLURM job; 1 outside of jobs."""
+    in_job = bool(os.environ.get("SLURM_JOB_ID"))
+    for name in (RANKS_VARIABLE, "SLURM_NTASKS") if in_job else (RANKS_VARIABLE,):
+        if text := os.environ.get(name):
+            if not text.isdecimal() or int(text) < 1:
+                raise InputError(f"{name} is {text!r}: set it to a number of at least 1")
+            return int(text)
+    # Such as 8, 4(x2) or 3,1; a job that asks for 8 cores for one task has 1.
+    if in_job and os.environ.get("SLURM_TASKS_PER_NODE", "1") != "1":
+        raise InputError(
+            "this SLURM job has room for several ranks but does not say how many to start: submit it with "
+            f"--ntasks=N, set {RANKS_VARIABLE}, or call mu2mpi launch --ranks N"
+        )
+    return 1
+
+
+def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
+    """Return the first command that starts this many ranks which find each other; InputError if none does."""
+    if ranks == 1:
+        return []
+    # A second time, since a probe may have met the loss of a node, or of a process.
+    for _ in range(2):
+        problems = []
+        for candidate in _candidates(ranks):
+            problem = _problem(candidate, ranks, environment)
+            if problem is None:
+                return candidate
+            problems.append(f"{shlex.join(candidate)}: {problem}")
+            say(f"not with {problems[-1].splitlines()[0]}")
+    way_out = f"Set {LAUNCHER_VARIABLE} to the command that does, such as 'srun --mpi=pmix -n {ranks}'"
+    listed = "\n  ".join([f"no launcher starts {ranks} ranks that find each other:", *problems])
+    raise InputError(f"{listed}\n{way_out}")
+
+
+def _carried(environment: Mapping[str, str]) -> list[str]:
+    """Return the beginning of a command that gives ranks on all hosts what they need of this environment."""
+    return ["env", *(f"{name}={value}" for name, value in environment.items() if CARRIED.fullmatch(name))]
+
+
+def _candidates(ranks: int) -> list[list[str]]:
+    if chosen := os.environ.get(LAUNCHER_VARIABLE):
+        try:
+            return [shlex.split(chosen)]
+        except ValueError as error:
+            raise InputError(f"{LAUNCHER_VARIABLE} is no command: {error}") from None
+    ours, count = Path(sys.executable).parent / "mpirun", ["-n", str(ranks)]
+    mpirun = str(ours) if ours.exists() else shutil.which("mpirun")
+    candidates = [[mpirun, *count]] if mpirun else []
+    if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
+        kinds = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
+        candidates += [["srun", kind, "--kill-on-bad-exit=1", *count] for kind in kinds]
+    return candidates
+
+
+def _problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
+    """Try a launcher on a tiny program; return what is wrong with it and what it printed last, or None."""
+    command = [*launcher, *_carried(environment), sys.executable, "-c", PROBE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    sizes = done.stdout.split()
+    if done.returncode == 0 and sizes == [str(ranks)] * ranks:
+        return None
+    what = f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
+    if done.returncode != 0:
+        what = f"it ends with code {done.returncode}"
+    return "\n    ".join([what, *[line for line in done.stderr.splitlines() if line.strip()][-12:]])
 
 
 class Outputs:
@@ -122,7 +199,7 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
     """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return the exit code.
 
     It is what rank 0 left word of, whatever that of the launcher. Signals reach the ranks as SIGUSR1. A SLURM
-    job whose run is not finished is dealt with by `ACTIONS`, and requeued at most `requeues` times. Raises
+    job whose run is not finished is requeued, at most `requeues` times, unless a person ended it. Raises
     InputError without a launcher.
     """
     if slurm.restarts() > 0 and outputs.are_complete():
@@ -149,7 +226,7 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
             return EXIT_INTERRUPTED if slurm.requeue(requeues) else 1
         words = [sys.executable, "-m", "mu2mpi", *arguments]
         say(f"starting {ranks} ranks: {shlex.join([*launcher, *words])}")
-        command = [*launcher, *carried(environment), *words]
+        command = [*launcher, *_carried(environment), *words]
         code = signals.wait_for(command, environment, when_late=lambda: goes_on(None))
         left = word.read_word(place)
     if left is None and code in (2, EXIT_INTERRUPTED):
@@ -166,22 +243,22 @@ def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int
 
 
 def _is_requeued(left: int | None, outputs: Outputs, seen: set[int], limit: int) -> bool:
-    """Do with the job around this process what `ACTIONS` says; return whether that requeued it."""
+    """Requeue the job around this process if its run should go on; return whether that was done."""
     if slurm.job_number() is None:
         return False
     by = "a person" if signal.SIGINT in seen else "the scheduler" if seen else "nobody"
     if signal.SIGTERM in seen and by != "a person":
         by = slurm.who_ends()
-        if by == "a requeue":
-            say("this job is in the queue again")
+    if by == "a requeue":
+        say("this job is in the queue again")
+        return False
+    if by == "a person":
+        say("this job is not put back into the queue: it was cancelled")
+        return False
+    if by == "nobody" and left is None and not outputs.have_moved_on():
+        # Ranks that were lost without word and without progress
+        may_start_again = outputs and slurm.restarts() < FRESH_STARTS
+        if not may_start_again and slurm.nodes_answer():
+            say("this job is not put back into the queue: the run has got no further in this start")
             return False
-    lost = "lost after progress" if outputs.have_moved_on() else "lost without progress"
-    ended = lost if left is None else "stopped with a checkpoint"
-    action = ACTIONS[ended, by]
-    if action == "retry":
-        can_retry = bool(outputs) and slurm.restarts() < FRESH_STARTS
-        action = "requeue" if can_retry or not slurm.nodes_answer() else "end"
-    if action == "end":
-        why = "it was cancelled" if by == "a person" else "the run has got no further in this start"
-        say(f"this job is not put back into the queue: {why}")
-    return action == "requeue" and slurm.requeue(limit)
+    return slurm.requeue(limit)

@@ -95,8 +95,13 @@ class Request(BaseModel):
     @classmethod
     def make(cls, given: Mapping[str, Any]) -> Self:
         """Build a request from a site file and options, which replace its values or follow its lists."""
+        import platformdirs
+
         asked: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
-        path, site = _site()
+        path = platformdirs.user_config_path("mu2mpi") / "site.toml"
+        if named := os.environ.get("MU2MPI_SITE"):
+            path = Path(named).expanduser()
+        site = read_toml(path) if named or path.exists() else {}
         if unknown := site.keys() - names():
             raise InputError(f"{path}: unknown key {min(unknown)!r}{or_else(min(unknown), names(), 'keys')}")
         for place, settings in ((f"{path}: ", site), ("--", given)):
@@ -120,16 +125,6 @@ def names(trait: str | None = None) -> list[str]:
     return [field.alias for field in fields if trait is None or trait in field.json_schema_extra["traits"]]
 
 
-def _site() -> tuple[Path, dict[str, Any]]:
-    """Return the file of the site's defaults and these, if any: ``MU2MPI_SITE``, or the user's own."""
-    import platformdirs
-
-    if named := os.environ.get("MU2MPI_SITE"):
-        return Path(named), read_toml(Path(named).expanduser())
-    path = platformdirs.user_config_path("mu2mpi") / "site.toml"
-    return path, read_toml(path) if path.exists() else {}
-
-
 def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in which a directive that is also an option of ours is that option."""
     found = dict(settings)
@@ -142,21 +137,31 @@ def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def render_job(name: str, arguments: Sequence[str], request: Request | None = None, parts: int = 1) -> str:
+def render_job(name: str, arguments: Sequence[str], request: Request, parts: int = 1) -> str:
     """Return the script of a job, or an array of several parts, for ``mu2mpi ARGUMENTS``."""
-    request = request or Request()
-    of_slurm = request.scheduler == "slurm"
     words = [*_option("requeues", request), *arguments]
     words += [*_option("checkpoint-every", request), *_option("data-dir", request)]
-    part = f' --part "${"SLURM_ARRAY_TASK_ID" if of_slurm else "PBS_ARRAY_INDEX"}/{parts}"'
-    told = shlex.join(words) + (part if parts > 1 else "")
-    if not of_slurm:
-        return _filled("job.pbs", _pbs(request, parts), request, told, name=_plain(name), **_chunk(request))
-    lines = _sbatch(slurm_directives(name, request, parts))
-    if request.after_table:
-        wrapped = shlex.quote(shlex.join(["mu2mpi", "table", arguments[-1]]))
-        lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
-    return _filled("job.sbatch", lines, request, told)
+    template, index, chunk = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
+    if request.scheduler == "pbs":
+        template, index, chunk = "job.pbs", "PBS_ARRAY_INDEX", _chunk(request)
+        lines = [f"#PBS -J {_array(request, parts)}"] if parts > 1 else []
+        for key, value in (("q", request.partition), ("A", request.account)):
+            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT}")
+    else:
+        lines = _sbatch(slurm_directives(name, request, parts))
+        if request.after_table:
+            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", arguments[-1]]))
+            lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
+    given = {
+        "directives": "\n".join(lines),
+        "setup": "\n".join(_setup(request)),
+        "words": shlex.join(words) + (f' --part "${index}/{parts}"' if parts > 1 else ""),
+        "seconds": request.signal_seconds,
+        "ranks": request.ranks,
+        **chunk,
+    }
+    text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
+    return text.format(name=_plain(name), **given)
 
 
 def render_table(output: str, request: Request, job: str) -> str:
@@ -225,25 +230,8 @@ def _chunk(request: Request) -> dict[str, object]:
     return {"chunks": chunks, "cores": cores, "on_each": on_each, "memory": memory, "walltime": walltime}
 
 
-def _pbs(request: Request, parts: int) -> list[str]:
-    array = [f"#PBS -J {_array(request, parts)}"] if parts > 1 else []
-    given = (("q", request.partition), ("A", request.account))
-    return array + [f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT}" for key, value in given]
-
-
 def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name)
-
-
-def _filled(template: str, directives: Sequence[str], request: Request, words: str, **other: Any) -> str:
-    text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
-    given = {
-        "directives": "\n".join(directives),
-        "setup": "\n".join(_setup(request)),
-        "words": words,
-        **other,
-    }
-    return text.format(seconds=request.signal_seconds, ranks=request.ranks, **given)
 
 
 def _setup(request: Request) -> list[str]:

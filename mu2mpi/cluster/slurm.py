@@ -3,12 +3,17 @@
 import os
 import re
 import subprocess
+import sys
 import time
 
-from mu2mpi.cluster.launchers import say
 from mu2mpi.errors import InputError
 
 MOST_TASKS = 1001  # of an array, unless SLURM's configuration says otherwise
+
+
+def say(message: str) -> None:
+    """Print what `mu2mpi launch` does on standard error."""
+    print(f"mu2mpi launch: {message}", file=sys.stderr, flush=True)
 
 
 def job_number() -> str | None:

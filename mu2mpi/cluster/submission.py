@@ -20,7 +20,6 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
 from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.measurements import planned_measurements
-from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
 from mu2mpi.files import write_whole
 from mu2mpi.parallel import Communicator
@@ -40,20 +39,13 @@ class Load(NamedTuple):
     machines: int
 
 
-def load_of(plan: Plan) -> Load:
-    """Return what a run costs, from its size alone."""
-    nanoseconds = run_cost(plan.schedule) + planned_measurements(plan).cost(plan.schedule)
-    return Load(RUN_SECONDS + nanoseconds * 1e-9, plan.schedule.machines)
-
-
 def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
     """Return what each part of a sweep is expected to take: every rank is busy, or one run is the longest."""
-
-    def of(part: Sequence[Load]) -> float:
-        together = sum(load.seconds for load in part) / ranks
-        return max([together, *(load.seconds / min(ranks, load.machines) for load in part)])
-
-    return [START_SECONDS + of(loads[k::parts]) for k in range(parts)]
+    tasks, seconds = (loads[k::parts] for k in range(parts)), []
+    for task in tasks:
+        each = [load.seconds / min(ranks, load.machines) for load in task]
+        seconds.append(START_SECONDS + max([sum(load.seconds for load in task) / ranks, *each]))
+    return seconds
 
 
 def pack(loads: Sequence[Load], ranks: int, limit: float, most: int) -> int:
@@ -106,8 +98,13 @@ class SweepJob:
 
     @cached_property
     def loads(self) -> list[Load]:
-        """What each run costs."""
-        return [load_of(run.plan) for run in self.runs]
+        """What each run costs, from its size alone."""
+        loads = []
+        for run in self.runs:
+            schedule = run.plan.schedule
+            nanoseconds = run_cost(schedule) + planned_measurements(run.plan).cost(schedule)
+            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, schedule.machines))
+        return loads
 
     @cached_property
     def parts(self) -> int:
@@ -184,8 +181,7 @@ class SweepJob:
     def status(self) -> str:
         """Return how many runs are done, running, left and failed, and the names of some of the last.
 
-        Failed is what was submitted and has neither a result nor a task in the queue. Raises InputError
-        without SLURM.
+        Failed is what was submitted and has neither a result nor a task in the queue.
         """
         # A sweep that has changed since has other parts.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]

@@ -39,14 +39,10 @@ def read_word(place: Path) -> int | None:
     return None
 
 
-def is_wanted() -> bool:
-    """Return whether `mu2mpi launch` waits for the exit code of this process."""
-    return bool(os.environ.get(VARIABLE))
-
-
 def leave_word(code: int) -> bool:
-    """Write the exit code of the run, and return whether it could be written."""
-    place = os.environ[VARIABLE]
+    """Write the exit code of the run if `mu2mpi launch` waits for it; return whether it was written."""
+    if not (place := os.environ.get(VARIABLE)):
+        return False
     try:
         # A network file system shows others what was written once the file is closed.
         with open(place, "r+b", buffering=0) as file:

@@ -20,8 +20,7 @@ MISSING = frozenset(
 UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that no name has: a result cannot hold them, or a terminal obeys them."""
 
-ABSENT, UNKNOWN = -1, -2
-"""Codes of a value that is missing, and of one that is not declared."""
+ABSENT, UNKNOWN = -1, -2  # codes of a value that is missing, and of one that is not declared
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Cells:
         try:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            found = [math.nan if _says_missing(text) else _number(text) for text in self._stripped()]
+            found = [math.nan if _says_missing(text) else number_in(text) for text in self._stripped()]
         self.refuse(
             np.array([number is None for number in found], bool),
             "a value that is not a number",
@@ -113,7 +112,8 @@ def _says_missing(text: str | None) -> bool:
     return not text or text.lower() in MISSING
 
 
-def _number(text: str | None) -> float | None:
+def number_in(text: str | None) -> float | None:
+    """Return the number that a text is, or None."""
     try:
         return float(text or "")
     except ValueError:
@@ -126,7 +126,7 @@ def _code(text: str | None, known: Mapping[str, int], whole: bool) -> int:
     if text is None or _says_missing(text):
         return ABSENT
     # Python takes 1_2 for 12, which to anyone else is a name.
-    number = _number(text) if whole and "_" not in text else None
+    number = number_in(text) if whole and "_" not in text else None
     return UNKNOWN if number is None else _code_of_number(number, known)
 
 

@@ -8,20 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.columns import Kind
-from mu2mpi.data.formats.table import OWNERS
+from mu2mpi.data.formats.table import OWNERS, Kind, open_file
 from mu2mpi.data.options import LEAST, MOST, is_file
 from mu2mpi.data.telling import shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.toml import read_toml
 
-KINDS = ("rho", "epsilon")
-"""What a budget may be stated as."""
-
-MOST_ROUNDS = 10**8
-"""Machines times rounds of a trace."""
+KINDS = ("rho", "epsilon")  # what a budget may be stated as
+MOST_ROUNDS = 10**8  # machines times rounds of a trace
 
 
 def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float]]:
@@ -37,10 +32,8 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
             raise InputError(f"{path} should have tables [rho] or [epsilon] of machines' names and numbers")
         stated = [(kind, name, value) for kind, of in content.items() for name, value in of.items()]
     else:
-        columns = _columns(path, KINDS)
-        kind = next(kind for kind in KINDS if kind in columns)
-        pairs = zip(_texts(columns[OWNERS]), columns[kind].tolist(), strict=True)
-        stated = [(kind, *pair) for pair in dict.fromkeys(pairs)]
+        kind, machines, values = _columns(path, KINDS)
+        stated = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
     places = {name: i for i, name in enumerate(names)}
     found: dict[int, tuple[str, float]] = {}
     for kind, name, value in stated:
@@ -68,13 +61,9 @@ def combined_digest(digests: Iterable[str]) -> str:
 
 
 def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return who was there when, shape (rounds, machines).
-
-    The file has columns ``round``, from 1, and ``machine``, and a row for each machine in each round.
-    InputError if it cannot be used.
-    """
-    columns = _columns(path, ("round",))
-    rounds, machines = columns["round"].astype(np.float64), _texts(columns[OWNERS])
+    """Return who was there when, by columns ``round``, from 1, and ``machine``: shape (rounds, machines)."""
+    _, machines, values = _columns(path, ("round",))
+    rounds = values.astype(np.float64)
     most = MOST_ROUNDS // len(names)
     if not np.all((rounds >= 1) & (rounds <= most) & (rounds == np.floor(rounds))):
         raise InputError(f"{path}: round should be whole numbers in 1 .. {most}")
@@ -86,8 +75,8 @@ def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     return seen
 
 
-def _columns(path: Path, numbers: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Columns of owners and of numbers, the latter of one of these names, perhaps beside features."""
+def _columns(path: Path, numbers: Sequence[str]) -> tuple[str, list[str], NDArray[Any]]:
+    """Return the one of some columns of numbers that is there by its name, the owners, and the numbers."""
     file = open_file(path) if is_file(str(path)) else None
     there = [] if file is None else file.names if OWNERS in file.names else file.column_names
     found = [name for name in numbers if name in there]
@@ -95,11 +84,9 @@ def _columns(path: Path, numbers: Sequence[str]) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(numbers)}")
     wanted: dict[str, Kind] = {OWNERS: "names", found[0]: "numbers"}
     columns = file.columns(wanted)
-    return columns.read(list(wanted), np.arange(columns.samples))
-
-
-def _texts(values: NDArray[Any]) -> list[str]:
-    if values.dtype.kind == "f" and np.all(values == np.floor(values)):
+    owners, values = columns.read(list(wanted), np.arange(columns.samples)).values()
+    if owners.dtype.kind == "f" and np.all(owners == np.floor(owners)):
         # As owners of samples are whole numbers, however they are stored.
-        values = values.astype(np.int64)
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]
+        owners = owners.astype(np.int64)
+    names = [owner.decode() if isinstance(owner, bytes) else str(owner) for owner in owners.tolist()]
+    return found[0], names, values

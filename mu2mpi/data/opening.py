@@ -1,9 +1,10 @@
 """Open the data of an experiment, and say what they are."""
 
+import importlib.resources
 import math
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
@@ -14,20 +15,8 @@ from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.data.sources.user_file import UserFile
 
-SHOWN = 20
-"""Names of classes that a description lists."""
-
-HELP = """\
-# What each column holds, in terms that are public: fill in the types from what you know of the table without
-# looking at its values. A range or a list of categories that is taken from the data tells of people.
-#
-{types}
-#
-# test is the share of the rows that is for testing, or another file, from the folder of this one.
-
-"""
+SHOWN = 20  # names of classes that a description lists
 
 
 def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: bool = True) -> Source:
@@ -37,7 +26,7 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     The folder `data_dir` holds one for each data set; by default it is ``MU2MPI_DATA_DIR``, or else the
     user's cache. InputError if data are missing or damaged.
     """
-    source = _source_class(experiment.data).open(experiment, data_dir, verify)
+    source = _opened(experiment, data_dir, verify)
     problem: Problem = find("problems", experiment.loss)
     if problem.labels == "numbers":
         if source.label_range is None and experiment.on_file:
@@ -54,20 +43,26 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     return source
 
 
-def _source_class(data: str) -> type[Source]:
-    """Return the class of what an experiment's option `data` names; a run imports no other source."""
-    name = "user_file" if is_file(data) else data
-    # The class in user_file is UserFile, and so on.
-    found: type[Source] = getattr(import_module(f"mu2mpi.data.sources.{name}"), name.title().replace("_", ""))
-    return found
+def _opened(experiment: "Experiment", data_dir: Path | None, verify: bool) -> Source:
+    name, options = experiment.data, dict(experiment.source_options)
+    if experiment.on_file:
+        name, options = "user_file", {"experiment": experiment}
+    elif name == "mnist":
+        options = {"data_dir": data_dir, "verify": verify}
+    # A run imports no other source. The class in user_file is UserFile, and so on.
+    module = import_module(f"mu2mpi.data.sources.{name}")
+    source: Source = getattr(module, name.title().replace("_", ""))(**options)
+    return source
 
 
 def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> str:
     """Get data ready, downloaded if need be, and checked; say what and where they are."""
-    from mu2mpi.data.sources.user_file import UserFile
+    paths = []
+    if experiment.data == "mnist":
+        from mu2mpi.data.sources.mnist import Mnist
 
-    paths = _source_class(experiment.data).fetch(data_dir)
-    source = _source_class(experiment.data).open(experiment, data_dir, verify=not paths)
+        paths = Mnist.fetch(data_dir)
+    source = _opened(experiment, data_dir, verify=False)
     labels = f"{source.classes} classes"
     if source.label_range is not None:
         labels = "labels from {:g} to {:g}".format(*source.label_range)
@@ -75,16 +70,15 @@ def describe_source(experiment: "Experiment", data_dir: Path | None = None) -> s
         f"{experiment.data}: {source.training_samples} training and {source.test_samples} test samples, "
         f"{source.dimension} features and a bias, {labels}"
     ]
-    if isinstance(source, UserFile) and source.columns is not None:
+    if source.columns is not None:
         lines += [f"  {line}" for line in _told_columns(source, source.columns)]
     if source.class_names is not None:
         names = ", ".join(source.class_names[:SHOWN]) + (", ..." if source.classes > SHOWN else "")
         lines.append(f"  in the order of the model: {names}")
     if source.has_owners:
-        sizes = source.owner_sizes
-        of = f" of {sizes.min()} to {sizes.max()} training samples"
-        told = source.columns is None or experiment.data_is_public
-        lines.append(f"  {len(sizes)} owners{of if told else ''}")
+        sizes, is_told = source.owner_sizes, source.columns is None or experiment.data_is_public
+        of = f" of {sizes.min()} to {sizes.max()} training samples" if is_told else ""
+        lines.append(f"  {len(sizes)} owners{of}")
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
@@ -92,7 +86,7 @@ def schema_template(data: str) -> str:
     """Return the TOML of a schema for a file, with blanks to fill in: no value is looked at."""
     import tomli_w
 
-    from mu2mpi.data.formats.by_suffix import open_file
+    from mu2mpi.data.formats.table import open_file
     from mu2mpi.data.schema import TYPES
 
     if not is_file(data):
@@ -100,10 +94,11 @@ def schema_template(data: str) -> str:
     names = open_file(Path(data).expanduser()).column_names
     types = "\n".join("#   type = " + f'"{name}"'.ljust(17) + text for name, (_, text) in TYPES.items())
     blanks = {name: {"type": ""} for name in names}
-    return HELP.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
+    text = importlib.resources.files("mu2mpi.data").joinpath("schema.toml").read_text("utf-8")
+    return text.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
 
 
-def _told_columns(source: "UserFile", columns: str) -> list[str]:
+def _told_columns(source: Any, columns: str) -> list[str]:
     """Read and check a file; say what its schema makes of it, and of public data what does not fit."""
     from mu2mpi.data.schema import parse_schema
 
@@ -118,5 +113,5 @@ def _told_columns(source: "UserFile", columns: str) -> list[str]:
         if name in flaws:
             line += "; {} values missing, {} outside".format(*flaws[name])
         lines.append(line)
-    root = f"{math.sqrt(schema.square):.4g}, the root of {schema.square:g} columns"
+    root = f"{math.sqrt(source.square):.4g}, the root of {source.square:g} columns"
     return [*lines, f"no norm of features is over {root}"]

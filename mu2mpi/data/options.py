@@ -10,11 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from mu2mpi.suggestions import did_you_mean
 
 FILE = "a file"
-SUFFIXES = (
-    *(".h5", ".hdf5", ".npz", ".parquet"),
-    *(".csv", ".csv.gz", ".svm", ".svm.gz", ".libsvm", ".libsvm.gz"),
-)
-
+SUFFIXES = (".h5", ".hdf5", ".npz", ".parquet", ".csv", ".svm", ".libsvm", ".csv.gz", ".svm.gz", ".libsvm.gz")
 FILES = f"a file whose name ends in {', '.join(SUFFIXES)}"
 
 LEAST, MOST = 1e-100, 1e100
@@ -26,7 +22,7 @@ PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\
 def check_partition(text: str) -> str:
     """Return the name of a way to deal samples to machines, or raise ValueError if it is none."""
     found = PARTITION.fullmatch(text)
-    if not found or not 1e-100 <= float(found[1] or 1) <= 1e100:
+    if not found or not LEAST <= float(found[1] or 1) <= MOST:
         raise ValueError(
             "should be iid, contiguous, sorted, owner, dirichlet:A with a positive number A such as "
             "dirichlet:0.3, or labels:N with a number of classes such as labels:2"
@@ -95,24 +91,20 @@ class PopulationOptions(SyntheticOptions):
     )
 
 
-with warnings.catch_warnings():
-    # `schema` is also an old name of pydantic's for what is model_json_schema by now.
-    warnings.filterwarnings("ignore", "Field name")
-
-    class _Declared(SourceOptions):
-        schema: str | None = Field(  # type: ignore[assignment]
-            None,
-            description="file that declares the columns of a table in public terms (docs/guides/data.md)",
-        )
+# `schema` is also an old name of pydantic's for what is model_json_schema by now.
+warnings.filterwarnings("ignore", 'Field name "schema"')
 
 
 def _text(description: str) -> Any:
     return Field(None, min_length=1, coerce_numbers_to_str=True, description=description)
 
 
-class FileOptions(_Declared):
+class FileOptions(SourceOptions):
     """What of a file is what."""
 
+    schema: str | None = Field(  # type: ignore[assignment]
+        None, description="file that declares the columns of a table in public terms (docs/guides/data.md)"
+    )
     features: str | None = _text(
         "name of the dataset, or names of the columns, that hold them [default: features, X, x, images or "
         "data; in CSV all other columns]"
@@ -168,7 +160,7 @@ class FileOptions(_Declared):
     @classmethod
     def _check_range(cls, value: str | None) -> str | None:
         try:
-            low, high = map(float, value.split(":")) if value is not None else (0.0, 1.0)
+            low, high = map(float, (value or "0:1").split(":"))
         except ValueError:
             low = high = math.nan
         if not (max(abs(low), abs(high)) <= MOST and high - low >= LEAST):

@@ -26,18 +26,17 @@ def samples_per_machine(samples: int, machines: int) -> int:
 
 def check_rounds(most: int, machines: int, rounds: int, needed: int) -> None:
     """Make sure that each machine has the samples that it needs, such as a fresh one a round."""
-    if needed <= most:
-        return
-    if needed == rounds:
+    if rounds == needed > most:
         raise InputError(
             f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
             f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
             "machines"
         )
-    raise InputError(
-        f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} machines "
-        f"have {most} each; give fewer --rounds, fewer machines, or a larger rho"
-    )
+    if needed > most:
+        raise InputError(
+            f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
+            f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+        )
 
 
 def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> NDArray[np.int64]:
@@ -46,9 +45,6 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
     All differ, ``samples % machines`` are left out, and none depends on which machines are asked for.
     """
     each = samples_per_machine(samples, machines)
-    check_rounds(each, machines, rounds, rounds)
-    if len(block) and (min(block) < 0 or max(block) >= machines):
-        raise IndexError(f"machines {block} are not among the {machines}")
     dealt = _order(samples, key)[: machines * each].reshape(machines, each)
     return np.ascontiguousarray(dealt[np.asarray(block, np.int64), :rounds].T)
 
@@ -82,7 +78,7 @@ def most_rounds(source: Source, machines: int, partition: str) -> int:
 
 
 def partition_rows(
-    source: Source, partition: str, machines: int, each: int, key: bytes, hosted: range
+    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
 ) -> Rows:
     """Decide which training rows the hosted of M machines have, which need so many each, and in which order.
 
@@ -90,19 +86,12 @@ def partition_rows(
     32 bytes determines it, and a machine's rows do not depend on which others are hosted.
     """
     if partition == "contiguous":
-        starts = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
-        return lambda places, of: starts[of] + places
+        first = samples_per_machine(source.training_samples, machines) * np.asarray(hosted, np.int64)
+        return lambda places, of: first[of] + places
     if partition == "iid":
-        rows = machine_rows(source.training_samples, machines, each, key, hosted)
-    else:
-        rows = _pooled_rows(source, partition, machines, each, key, hosted)
-    return lambda places, of: rows[places, of]
-
-
-def _pooled_rows(
-    source: Source, partition: str, machines: int, rounds: int, key: bytes, hosted: range
-) -> NDArray[np.int64]:
-    """Return rows as `machine_rows` does, where machines take shares of pools: of classes, or of owners."""
+        dealt = machine_rows(source.training_samples, machines, rounds, key, hosted)
+        return lambda places, of: dealt[places, of]
+    # Machines take shares of pools: of classes, or of owners.
     kind, _, amount = partition.partition(":")
     each = most_rounds(source, machines, partition)
     if kind == "owner":
@@ -134,7 +123,7 @@ def _pooled_rows(
         # An owner may have fewer than another uses.
         own = own[np.argsort(turn[own])][:rounds]
         rows[: len(own), column] = own
-    return rows
+    return lambda places, of: rows[places, of]
 
 
 def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:

@@ -1,23 +1,22 @@
-"""Schemas: TOML files that declare the columns of a table of the user's in public terms."""
+"""Schemas: TOML files that declare the columns of a table in public terms, and what they make of it."""
 
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 import tomli_w
+from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
-from mu2mpi.data.cells import UNFIT
-from mu2mpi.data.formats.table import MOST_FEATURES
+from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
+from mu2mpi.data.formats.table import MOST_FEATURES, Columns, Kind, Role, Table
 from mu2mpi.data.options import FILES, LEAST, MOST, is_file
 from mu2mpi.data.telling import listed, shown
 from mu2mpi.errors import InputError
 from mu2mpi.suggestions import did_you_mean
 from mu2mpi.toml import read_toml
-
-TRUE, FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
-"""Usual words of a boolean column, in small or capital letters."""
 
 MOST_CLASSES = 1_000_000
 
@@ -43,6 +42,19 @@ TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     ),
 }
 """The keys that may go with each type of a column, and how templates and messages explain it."""
+
+Flaws = dict[str, NDArray[np.int64]]
+"""Numbers of values that are missing, and outside what is declared, by column."""
+
+WORDS = {
+    form(word): k
+    for k, some in enumerate(("false f no n 0", "true t yes y 1"))
+    for word in some.split()
+    for form in (str, str.upper, str.title)
+}
+"""What usual words of a boolean column mean, in small or capital letters."""
+
+FEATURE_TYPE = np.dtype(np.float32)  # it holds every feature closely enough: what is in [-1, 1] stays there
 
 
 def _checked_values(values: object) -> tuple[str | int, ...]:
@@ -95,36 +107,66 @@ class Column(BaseModel):
         return self
 
     @property
-    def is_feature(self) -> bool:
-        """Whether features come from the column."""
-        return self.type not in ("ignored", "label", "owner")
-
-    @property
     def range(self) -> tuple[float, float] | None:
         """The bounds of a number."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
-    @property
-    def count(self) -> int:
-        """Of a label, the number of classes, or of tenths of the range of a number."""
-        return TENTHS if self.classes is None else len(self.classes)
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Of a label, the names of the classes, if it is a class."""
-        return None if self.classes is None else tuple(map(str, self.classes))
-
     def feature_names(self, name: str) -> list[str]:
-        """Names of the features of a column of this name: of a category, its indicator."""
+        """Names of the features that come from a column of this name: of a category, its indicator."""
         if self.type == "categorical":
             return [f"{name} = {category}" for category in self.categories or ()]
-        return [name] if self.is_feature else []
+        return [] if self.type in ("ignored", "label", "owner") else [name]
 
     @property
     def told(self) -> str:
         """What is declared, in words that follow the type."""
-        declared = self.model_dump(exclude={"type"}, exclude_none=True)
-        return "".join(f", {name} {_text(value)}" for name, value in declared.items())
+        told = ""
+        for name, value in self.model_dump(exclude={"type"}, exclude_none=True).items():
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            told += f", {name} {listed(value) if isinstance(value, tuple) else text}"
+        return told
+
+    def encode(self, cells: Cells, into: NDArray[np.floating], strict: bool, flaws: Flaws) -> None:
+        """Write features of a column, or labels that are numbers; count or refuse what is not declared."""
+        if self.range is not None:
+            values, (low, high) = cells.numbers(), self.range
+            missing, outside = np.isnan(values), (values < low) | (values > high)
+            middle, half = low / 2 + high / 2, high / 2 - low / 2
+            inside = np.clip((np.clip(values, low, high) - middle) / half, -1, 1)
+            into[:, 0] = np.where(missing, 0, inside)
+        else:
+            if self.type == "boolean" and self.true is None:
+                codes = cells.codes(WORDS, whole=True)
+            else:
+                codes = _declared(self.categories or (self.false, self.true), cells)
+            missing, outside = codes == ABSENT, codes == UNKNOWN
+            if self.type == "categorical":
+                into[:] = codes[:, np.newaxis] == np.arange(into.shape[1])
+            else:
+                points = np.linspace(-1, 1, len(self.categories or (False, True)))
+                into[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
+        flaws[cells.column] = flaws.get(cells.column, 0) + np.array([missing.sum(), outside.sum()])
+        if strict:
+            remedy = "correct it, widen what is declared, or leave out --strict"
+            cells.refuse(missing, "a value that is missing", remedy)
+            cells.refuse(outside, "a value outside what is declared", remedy)
+
+    def labels(self, cells: Cells, strict: bool, flaws: Flaws) -> NDArray[Any]:
+        """Labels as classes, or as numbers of [-1, 1]; DataError if one is missing, or of no class."""
+        if self.range is None:
+            codes = _declared(self.classes or (), cells)
+            cells.refuse(codes == ABSENT, "a label that is missing", "remove the sample")
+            cells.refuse(codes == UNKNOWN, "a label that is no class declared", "declare it, or correct it")
+            return codes.astype(np.int32)
+        cells.refuse(np.isnan(cells.numbers()), "a label that is missing", "remove the sample")
+        numbers = np.empty((len(cells.rows), 1))
+        self.encode(cells, numbers, strict, flaws)
+        return numbers[:, 0]
+
+
+def _declared(values: Sequence[str | int | None], cells: Cells) -> NDArray[np.int64]:
+    whole = all(isinstance(value, int) for value in values)
+    return cells.codes({str(value): k for k, value in enumerate(values)}, whole)
 
 
 class Schema(BaseModel):
@@ -173,7 +215,7 @@ class Schema(BaseModel):
     @property
     def features(self) -> dict[str, Column]:
         """The columns from which features come, by name."""
-        return {name: column for name, column in self.columns.items() if column.is_feature}
+        return {name: column for name, column in self.columns.items() if column.feature_names(name)}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -181,9 +223,14 @@ class Schema(BaseModel):
         return tuple(one for name, column in self.columns.items() for one in column.feature_names(name))
 
     @property
-    def square(self) -> float:
-        """Bound on the squared norm of all features: one a column, as of a group of indicators one is set."""
-        return float(len(self.features))
+    def kinds(self) -> dict[str, Kind]:
+        """How each column is read; those that are ignored are not among these."""
+        found: dict[str, Kind] = {}
+        for name, column in self.columns.items():
+            if column.type != "ignored":
+                kind: Kind = "names" if column.type == "owner" else "texts"
+                found[name] = kind if column.range is None else "numbers"
+        return found
 
     @property
     def toml(self) -> str:
@@ -235,7 +282,26 @@ def _explained(problem: Any) -> str:
     return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return listed(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+class Encoded(Table):
+    """A table as a schema declares it: features in [-1, 1]; flaws are counted as rows are read."""
+
+    def __init__(self, columns: Columns, schema: Schema, strict: bool, flaws: Flaws) -> None:
+        self.path, self.samples, self._named, self._schema = columns.path, columns.samples, columns, schema
+        self._strict, self._flaws, self.feature_type = strict, flaws, FEATURE_TYPE
+        self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
+        self.has_header, self.feature_names = columns.has_header, schema.feature_names
+
+    def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Features of some rows, ascending: shape (n, dimension)."""
+        found = np.empty((len(rows), self.dimension), FEATURE_TYPE)
+        start, declared = 0, self._schema.features
+        for name, cells in self._named.cells([*declared], rows).items():
+            width = len(declared[name].feature_names(name))
+            declared[name].encode(cells, found[:, start : start + width], self._strict, self._flaws)
+            start += width
+        return found
+
+    def cells(self, role: Role, rows: NDArray[np.int64]) -> Cells:
+        """Labels or owners of some rows, ascending, as the file holds them."""
+        name = str(self._schema.owner) if role == "owner" else self._schema.label[0]
+        return self._named.cells([name], rows)[name]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from mu2mpi.data.telling import DataError, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.problem.scaling import FEATURE_SLACK
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
 
 Which = Literal["training", "test"]
 Labels = NDArray[Any]
@@ -41,9 +38,6 @@ class Samples:
     features: NDArray[np.generic]
     labels: Labels
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
 
 class Source(ABC):
     """A training set and a test set of which each rank reads only the rows that it needs."""
@@ -66,16 +60,6 @@ class Source(ABC):
     made_up: bool = False  # whether settings determine all samples
     _reads_classes: bool = False  # though labels are to be numbers
     public: bool = True  # whether messages may name rows and what these hold
-
-    @classmethod
-    def open(cls, experiment: "Experiment", data_dir: Path | None, verify: bool) -> Self:
-        """Open the source, as `open_source` does; by default, it takes its options by their names."""
-        return cls(**dict(experiment.source_options))
-
-    @classmethod
-    def fetch(cls, data_dir: Path | None) -> list[Path]:
-        """Get the files that come from the network, check them and return them; no run calls this."""
-        return []
 
     @property
     def feature_type(self) -> np.dtype[np.generic]:
@@ -213,8 +197,7 @@ class Source(ABC):
             sizes = np.abs(features[start : start + at_once])
             if float(sizes.max(initial=0)) <= highest:
                 continue
-            good = sizes.astype(np.float64) <= highest
-            row, column = np.argwhere(~good)[0]
+            row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
             names, finite = self.feature_names, np.isfinite(value)
             where = f"feature {column}" if names is None else f"column {shown(names[column])}"

@@ -8,8 +8,7 @@ from pathlib import Path
 from mu2mpi.errors import InputError
 from mu2mpi.files import Identity, identity
 
-MOST_NAMES = 20
-"""Names that a message lists."""
+MOST_NAMES = 20  # names that a message lists
 
 
 class DataError(InputError):

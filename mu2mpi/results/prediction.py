@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.encoding import Encoded, kinds
-from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.columns import columns_of
-from mu2mpi.data.formats.table import OWNERS, USUAL, find_name
-from mu2mpi.data.schema import Schema
+from mu2mpi.data.formats.table import OWNERS, USUAL, columns_of, find_name, open_file
+from mu2mpi.data.schema import Encoded, Schema
 from mu2mpi.data.source import row_blocks
 from mu2mpi.data.telling import listed, telling
 from mu2mpi.errors import InputError
@@ -64,7 +61,7 @@ def class_scores(result: Result, margins: Array) -> Array:
 
 def _encoded(schema: Schema, given: Any) -> NDArray[np.float32]:
     """Return features as the schema makes them of a file's columns, or of named ones; others may be there."""
-    wanted = {name: kind for name, kind in kinds(schema).items() if name in schema.features}
+    wanted = {name: kind for name, kind in schema.kinds.items() if name in schema.features}
     if isinstance(given, str | Path):
         path = Path(given).expanduser()
         file = open_file(path, max((int(name) for name in wanted if name.isdecimal()), default=0))

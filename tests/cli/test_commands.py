@@ -12,7 +12,7 @@ from mu2mpi.cli.commands import command_names, load
 from mu2mpi.config.experiment import Experiment
 
 HELLO = """
-SUMMARY = "greet somebody"
+"Greet somebody."
 
 def add_arguments(parser):
     parser.add_argument("--name")
@@ -49,14 +49,14 @@ def test_a_new_module_is_a_new_command(capsys, tmp_path, monkeypatch):
 def test_the_list_of_commands_says_what_each_does(capsys):
     found = re.findall(r"^    (\w+) +(.+)", helped(capsys), re.MULTILINE)
     assert [name for name, _ in found] == command_names()
-    assert all(load(name).SUMMARY.startswith(text) for name, text in found)
+    assert all(load(name).__doc__.lower().startswith(text.lower()) for name, text in found)
 
 
 @pytest.mark.parametrize("name", command_names())
 def test_help_of_a_command(capsys, name):
     out = helped(capsys, name)
     assert out.startswith(f"usage: mu2mpi {name} ")
-    assert load(name).SUMMARY.lower() in " ".join(out.split()).lower()
+    assert load(name).__doc__.partition("\n")[0].lower() in " ".join(out.split()).lower()
     fields = Experiment.model_fields if name in ("run", "sweep") else ()
     assert all(f"--{field.replace('_', '-')} " in out for field in fields)
 

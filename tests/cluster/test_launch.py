@@ -14,8 +14,7 @@ from launch import SETTINGS, command_on, mu2mpi
 
 from mu2mpi import cli
 from mu2mpi.cluster import launch, slurm
-from mu2mpi.cluster.launch import Outputs
-from mu2mpi.cluster.launchers import find_launcher, ranks_of_job
+from mu2mpi.cluster.launch import Outputs, find_launcher, ranks_of_job
 from mu2mpi.errors import InputError
 from mu2mpi.results.schema import checkpoint_path
 

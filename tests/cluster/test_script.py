@@ -37,7 +37,7 @@ def directives(script):
 def test_the_shipped_script_is_what_the_command_prints():
     """jobs/run.sbatch is the golden file."""
     arguments = ["run", "--config", "jobs/experiment.toml", "--output", "runs/experiment.h5"]
-    rendered = render_job("experiment", arguments)
+    rendered = render_job("experiment", arguments, Request())
     assert rendered == (PROJECT / "jobs" / "run.sbatch").read_text()
 
 

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import reference as ref
+from arrays import probabilities_of
 from hypothesis import strategies as st
 from relaxed import given
 from scipy.optimize import minimize
@@ -72,7 +73,7 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
     names = {point.tobytes(): k for k, point in enumerate(source.points)}
     points = np.array([names[row.tobytes()] for row in samples.features])
     # Points in 16 groups, by class and by the side of the machine's own plane.
-    expected = source.probabilities_of(machine, 3)
+    expected = probabilities_of(source, machine, 3)
     sides = expected[:, 1] > np.median(expected[:, 1])
     groups = (np.arange(POINTS) % 8) * 2 + sides
     drawn, wanted = np.zeros((16, classes)), np.zeros((16, classes))
@@ -117,7 +118,7 @@ def test_features_keep_to_the_cube_and_sums_of_them_are_exact():
 
 @given(settings, st.integers(1, 9))
 def test_the_average_over_machines_is_always_the_same(source, machines):
-    of_machines = [source.probabilities_of(i, machines) for i in range(machines)]
+    of_machines = [probabilities_of(source, i, machines) for i in range(machines)]
     assert np.min(of_machines) >= 0
     np.testing.assert_allclose(np.mean(of_machines, axis=0), source.probabilities(), rtol=0, atol=1e-18)
     np.testing.assert_allclose(np.sum(of_machines, axis=(1, 2)), 1, rtol=1e-12)
@@ -126,7 +127,7 @@ def test_the_average_over_machines_is_always_the_same(source, machines):
 def test_machines_differ_as_much_as_they_are_told_to():
     def distances(heterogeneity):
         source = population(4, 4, 0.5, 0.4, heterogeneity)
-        return [np.abs(source.probabilities_of(i, 5) - source.probabilities()).sum() for i in range(5)]
+        return [np.abs(probabilities_of(source, i, 5) - source.probabilities()).sum() for i in range(5)]
 
     assert distances(0.0) == [0.0] * 5
     np.testing.assert_allclose(distances(0.5)[:4], 0.5 * 0.4, rtol=1e-12)

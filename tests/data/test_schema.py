@@ -14,7 +14,6 @@ from schemas import FEATURES, FORMATS, SCHEMA, expected, table, written
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.cells import Cells
-from mu2mpi.data.encoding import encode, encoded_labels
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.schema import parse_schema
 from mu2mpi.data.sources import user_file
@@ -43,7 +42,7 @@ def everything(source):
 
 def order(rows=ROWS, share=0.2):
     """Return the rows of training samples, then those of test samples."""
-    split = Split(rows, share, 0, "")
+    split = Split(rows, share, 0)
     return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
 
 
@@ -141,7 +140,7 @@ def one(declared, texts_or_numbers, kind=object):
     schema = parse_schema(text)
     values = np.array([*texts_or_numbers, None], dtype=object)[:-1].astype(kind)
     into, flaws = np.empty((len(values), len(schema.feature_names)), np.float32), {}
-    encode(schema.columns["a"], Cells("file", "a", np.arange(len(values)), values), into, False, flaws)
+    schema.columns["a"].encode(Cells("file", "a", np.arange(len(values)), values), into, False, flaws)
     return into, *flaws["a"]
 
 
@@ -207,7 +206,7 @@ def test_numbers_as_labels(values, low, width):
     label = parse_schema(
         f'[columns.a]\ntype = "boolean"\n[columns.b]\ntype = "label"\nlow = {low!r}\nhigh = {low + width!r}\n'
     ).label[1]
-    got = encoded_labels(label, Cells("file", "b", np.arange(len(values)), np.array(values)), False, {})
+    got = label.labels(Cells("file", "b", np.arange(len(values)), np.array(values)), False, {})
     assert got.dtype == np.float64
     want = np.clip((np.array(values) - (low + width / 2)) / (width / 2), -1, 1)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)

@@ -84,7 +84,7 @@ def everything(source):
 
 
 def rows_of_split(fraction=0.2):
-    split = Split(ROWS, fraction, 0, "")
+    split = Split(ROWS, fraction, 0)
     return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
 
 
@@ -168,7 +168,7 @@ def test_columns_of_csv_by_name_or_number(tmp_path):
 
 @given(st.integers(2, 2000), st.floats(0.001, 0.999), st.integers(0, 2**63 - 1))
 def test_a_split_parts_the_rows(rows, fraction, seed):
-    split = Split(rows, fraction, seed, "")
+    split = Split(rows, fraction, seed)
     training = split.training(np.arange(split.training_rows))
     test = split.test(np.arange(split.test_rows))
     np.testing.assert_array_equal(np.sort(np.append(training, test)), np.arange(rows))
@@ -180,19 +180,19 @@ def test_a_split_parts_the_rows(rows, fraction, seed):
 def test_every_row_is_as_likely_as_any_other_to_be_for_testing():
     counts = np.zeros(20)
     for seed in range(5000):
-        counts[Split(20, 0.25, seed, "").test(np.arange(5))] += 1
+        counts[Split(20, 0.25, seed).test(np.arange(5))] += 1
     # Binomial counts of mean 1250 and deviation 30.6: a fair split fails for one set of seeds in 10^5.
     assert np.abs(counts - 1250).max() < 5.2 * 30.6
 
 
 def test_the_split_follows_from_the_seed_for_ever(tmp_path):
-    assert Split(1000, 0.01, 7, "").test(np.arange(10)).tolist()[:3] == [9, 126, 294]
+    assert Split(1000, 0.01, 7).test(np.arange(10)).tolist()[:3] == [9, 126, 294]
     path = written(tmp_path, "plain.h5")
     first, same, other = (opened(path, data_seed=seed).test(np.arange(12)).features for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, same)
     assert np.any(first != other)
     # Very many rows need no list of them.
-    split = Split(3 * 10**9, 0.1, 1, "")
+    split = Split(3 * 10**9, 0.1, 1)
     rows = split.training(np.sort(random.integers(0, split.training_rows, 1000)))
     near = np.minimum(rows // 10 + np.arange(-1, 2)[:, np.newaxis], split.test_rows - 1)
     assert not np.isin(rows, split.test(np.maximum(near, 0))).any()

@@ -161,6 +161,6 @@ def test_gradients_of_any_size_are_summed():
     G = squared.constants(6.0, 1e8, 3).G
     _, gradient = Evaluator(source, Communicator(), squared, G=G).gradient(x)
     samples = source.test(np.arange(source.test_samples))
-    z = np.hstack([samples.features * source.scale, np.ones((len(samples), 1))])
+    z = np.hstack([samples.features * source.scale, np.ones((len(samples.labels), 1))])
     plain = ((z @ x.T)[:, 0] - samples.labels) @ z / len(z)
     np.testing.assert_allclose(gradient[0], plain, rtol=1e-6)

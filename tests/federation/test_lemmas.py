@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference as ref
-from arrays import one_a_round
+from arrays import one_a_round, probabilities_of
 from hypothesis import strategies as st
 from relaxed import given
 from schedules import machines_on, make_schedule
@@ -131,7 +131,7 @@ def test_anytime_inequality(shape, diameter, rounds, seed):
 
 def deviations(population, machine, machines, x, y):
     """Return sigma^2 at x, and sigma_L^2 between x and y, of one machine: exact sums over its points."""
-    p = population.probabilities_of(machine, machines)
+    p = probabilities_of(population, machine, machines)
     z = np.c_[population.points, np.ones(POINTS)]
     at_x, at_y = (np.array([ref.softmax(point, row) for row in z]) for point in (x, y))
     labels = np.eye(population.classes)

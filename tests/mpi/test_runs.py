@@ -121,7 +121,7 @@ def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator
     held = communicator.allgather(simulation.machines.samples.features.size)
     assert sum(held) == 60 * 4
     assert max(held) - min(held) <= 10 * 4
-    assert sum(communicator.allgather(len(simulation.evaluator.whole.samples))) == 30
+    assert sum(communicator.allgather(len(simulation.evaluator.whole.samples.labels))) == 30
     result = simulation.run()
     assert len(set(communicator.allgather(result.x.tobytes()))) == 1
 

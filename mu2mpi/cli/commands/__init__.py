@@ -1,8 +1,8 @@
 """The commands, one module each: a module in this folder is a command under its name.
 
-``SUMMARY`` and ``MORE`` are its help, ``add_arguments(parser)`` its options, and ``execute(arguments)`` may
-return an exit code. With ``MAKES_RESULTS`` a signal waits for a checkpoint. ``outputs(arguments, ranks)``
-names the files for `mu2mpi launch`. What is slow to import is imported in functions.
+Its docstring is its help, ``add_arguments(parser)`` its options, and ``execute(arguments)`` may return an
+exit code. ``outputs(arguments, ranks)`` names the results that it makes: a signal then waits for a
+checkpoint. What is slow to import is imported in functions.
 """
 
 from importlib import import_module

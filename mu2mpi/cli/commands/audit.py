@@ -1,17 +1,15 @@
-"""``mu2mpi audit``."""
+"""Attack the code's own messages and compare what they give away with what is claimed.
+
+The algorithm is run many times on data of which each sample is one of two by a coin, as near to the worst
+case as data come. The adversary, who knows all samples but one, has to tell this one from all that it sees.
+That can refute a claim, never prove it. If a claim is refuted, or less is reached than faithful code gives
+away, the code is 1. Of a method that protects its output alone, only that is attacked. Under mpirun the ranks
+share the runs.
+"""
 
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
-
-SUMMARY = "attack the code's own messages and compare what they give away with what is claimed"
-MORE = (
-    "The algorithm is run many times on data of which each sample is one of two by a coin, as near to "
-    "the worst case as data come. The adversary, who knows all samples but one, has to tell this one "
-    "from all that it sees. That can refute a claim, never prove it. If a claim is refuted, or less is "
-    "reached than faithful code gives away, the code is 1. Of a method that protects its output alone, only "
-    "that is attacked. Under mpirun the ranks share the runs."
-)
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "server": {

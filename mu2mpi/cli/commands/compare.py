@@ -1,15 +1,13 @@
-"""``mu2mpi compare``."""
+"""Say in what two results, or two folders of them, differ.
+
+Settings, versions and machines, and results: runs of folders are matched by their settings, and where both
+have several seeds a test says whether results differ by more than seeds do.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_values, read_runs
-
-SUMMARY = "say in what two results, or two folders of them, differ"
-MORE = (
-    "Settings, versions and machines, and results: runs of folders are matched by their settings, and where "
-    "both have several seeds a test says whether results differ by more than seeds do."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -1,11 +1,11 @@
-"""``mu2mpi data``."""
+"""Get a data set ready and say what it holds.
+
+A missing MNIST is downloaded, which no other command does.
+"""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
 from mu2mpi.cli.shared import add_data_dir, add_flag
-
-SUMMARY = "get a data set ready and say what it holds"
-MORE = "A missing MNIST is downloaded, which no other command does."
 
 
 def add_arguments(parser: ArgumentParser) -> None:

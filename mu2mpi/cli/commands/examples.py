@@ -1,4 +1,7 @@
-"""``mu2mpi examples``."""
+"""List the sweeps and job scripts that come with mu2mpi, or write them into a folder.
+
+Without names it lists them. What is written there already is replaced only with --overwrite.
+"""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -9,9 +12,6 @@ from mu2mpi.errors import InputError
 from mu2mpi.examples import FOLDER, example_texts, purpose
 from mu2mpi.files import write_whole
 from mu2mpi.suggestions import or_else
-
-SUMMARY = "list the sweeps and job scripts that come with mu2mpi, or write them into a folder"
-MORE = "Without names it lists them. What is written there already is replaced only with --overwrite."
 
 
 def add_arguments(parser: ArgumentParser) -> None:

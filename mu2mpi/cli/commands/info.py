@@ -1,11 +1,11 @@
-"""``mu2mpi info``."""
+"""Print versions, the MPI library, ranks, hosts and folders.
+
+Under mpirun it tells whether the ranks find each other. Put its output into a bug report.
+"""
 
 from argparse import ArgumentParser, Namespace
 
 from mu2mpi.cli.shared import add_flag
-
-SUMMARY = "print versions, the MPI library, ranks, hosts and folders"
-MORE = "Under mpirun it tells whether the ranks find each other. Put its output into a bug report."
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -1,16 +1,14 @@
-"""``mu2mpi job``."""
+"""Print a script for an experiment or a sweep on a cluster, or submit it.
+
+A task has as many runs of a sweep as fit a tenth of the time limit. A sweep that does not fit one task
+becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or in
+mu2mpi/site.toml among the user's configuration.
+"""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
-
-SUMMARY = "print a script for an experiment or a sweep on a cluster, or submit it"
-MORE = (
-    "A task has as many runs of a sweep as fit a tenth of the time limit. A sweep that does not fit one task "
-    "becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or "
-    "in mu2mpi/site.toml among the user's configuration."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -18,8 +16,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
-    add_flag(parser, "--submit", "hand the script to sbatch instead")
-    add_flag(parser, "--status", "say how many runs are done, running, left and failed, and nothing else")
+    which = parser.add_mutually_exclusive_group()
+    add_flag(which, "--submit", "hand the script to sbatch instead")
+    add_flag(which, "--status", "say how many runs are done, running, left and failed, and nothing else")
     group = parser.add_argument_group("the job (also the keys of a site file)")
     for field in Request.model_fields.values():
         kind, default = field.annotation, field.default
@@ -35,8 +34,6 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.toml import read_toml
 
     config = arguments.config
-    if arguments.submit and arguments.status:
-        arguments.parser.error("--submit and --status are two things; give one")
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in names()}
     request = Request.make({name: value for name, value in given.items() if value is not None})
     sweep = Sweep(read_toml(config), str(config))

@@ -1,12 +1,10 @@
-"""``mu2mpi launch``."""
+"""Start another command on all ranks of a job and see it through.
+
+Finds out whether mpirun or srun starts ranks that find each other, passes signals on to them, ends well only
+if rank 0 leaves word that the run did, and requeues a SLURM job that stopped or lost ranks.
+"""
 
 from argparse import REMAINDER, ArgumentParser, Namespace
-
-SUMMARY = "start another command on all ranks of a job and see it through"
-MORE = (
-    "Finds out whether mpirun or srun starts ranks that find each other, passes signals on to them, ends "
-    "well only if rank 0 leaves word that the run did, and requeues a SLURM job that stopped or lost ranks."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -18,8 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     from mu2mpi.cli.program import parse
-    from mu2mpi.cluster.launch import Outputs, Signals, launch
-    from mu2mpi.cluster.launchers import ranks_of_job
+    from mu2mpi.cluster.launch import Outputs, Signals, launch, ranks_of_job
     from mu2mpi.execution.signals import SIGNALS, handling
 
     if not arguments.words:

@@ -1,22 +1,19 @@
-"""``mu2mpi plot``."""
+"""Draw a figure of results, ready for a paper."""
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.analysis.catalogue import KINDS, find_figure, suffix_of
-from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+from mu2mpi.cli.shared import add_flag, add_labels, add_output, add_runs, read_runs, warn
 from mu2mpi.suggestions import or_else
-
-SUMMARY = "draw a figure of results, ready for a paper"
-MORE = (
-    f"FIGURE is one of: {'; '.join(f'{kind} ({what})' for kind, what in KINDS.items())}. "
-    "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    parser.description = (
+        f"{__doc__} FIGURE is one of: {'; '.join(f'{kind} ({what})' for kind, what in KINDS.items())}. "
+        "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
+    )
     add_runs(parser, "[FIGURE] PATH")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
     across = (
@@ -27,8 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
     parser.add_argument("--title", metavar="TEXT", help="what stands above the figure")
-    labels = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
-    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=labels)
+    add_labels(parser)
     add_flag(parser, "--linear", "make axes linear that are logarithmic by themselves")
     style = "a style sheet of matplotlib, which has the last word on how it looks"
     parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style)
@@ -64,7 +60,6 @@ def execute(arguments: Namespace) -> None:
     kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
-    for note in [*versions_note(runs), *unmatched(arguments.labels, runs)]:
-        print(f"mu2mpi: warning: {note}", file=sys.stderr)
+    warn(*versions_note(runs), *unmatched(arguments.labels, runs))
     write_whole(output, [image(draw(kind, runs, arguments.against, page), suffix_of(output), page)])
     print(output)

@@ -1,17 +1,15 @@
-"""``mu2mpi predict``."""
+"""Apply the model of a result to new samples.
+
+One line for each row of the data, as CSV: the prediction, and for classes the score of each, which is its
+probability with the losses softmax and logistic. Columns are those of the schema of the run, but for the
+label, which may be missing; without a schema, features are as for run.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
 from mu2mpi.errors import InputError
-
-SUMMARY = "apply the model of a result to new samples"
-MORE = (
-    "One line for each row of the data, as CSV: the prediction, and for classes the score of each, which is "
-    "its probability with the losses softmax and logistic. Columns are those of the schema of the run, but "
-    "for the label, which may be missing; without a schema, features are as for run."
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:

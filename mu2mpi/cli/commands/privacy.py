@@ -1,26 +1,15 @@
-"""``mu2mpi privacy``."""
+"""Compute rho, epsilon and delta from each other, or check the claims of results.
+
+Give --rho, or --epsilon, or two of --rho, --epsilon and --delta. Or give result files: what they claim is
+computed again from their noise, and a claim that does not hold is an error with code 1.
+"""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 
 from mu2mpi.cli.shared import add_paths
 
-SUMMARY = "compute rho, epsilon and delta from each other, or check the claims of results"
-MORE = (
-    "Give --rho, or --epsilon, or two of --rho, --epsilon and --delta. Or give result files: what they "
-    "claim is computed again from their noise, and a claim that does not hold is an error with code 1."
-)
-
-NUMBERS = {
-    "rho": "privacy of all releases together, as for `run`",
-    "epsilon": "the epsilon to reach",
-    "delta": "its delta [with --epsilon alone: that of `run`]",
-    "samples": "number of samples of all machines, by which delta is judged",
-}
-OF_A_PERSON = {
-    "samples": ("K", "say what files guarantee a person with up to K samples at a machine, or with `all`"),
-    "machines": ("J", "say it of a person with so many, or one, at each of up to J machines"),
-}
+NUMBERS = ("rho", "epsilon", "delta", "samples")
 
 
 def _count(text: str) -> int | None:
@@ -34,12 +23,17 @@ def _count(text: str) -> int | None:
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, nargs="*")
-    for name, what in NUMBERS.items():
-        kind, metavar = (int, "N") if name == "samples" else (float, "REAL")
-        parser.add_argument(f"--{name}", type=kind, metavar=metavar, default=SUPPRESS, help=what)
-    for name, (metavar, what) in OF_A_PERSON.items():
-        option = f"--{name}-of-a-person"
-        parser.add_argument(option, type=_count, metavar=metavar, default=SUPPRESS, help=what)
+    for option, kind, metavar, what in (
+        ("rho", float, "REAL", "privacy of all releases together, as for `run`"),
+        ("epsilon", float, "REAL", "the epsilon to reach"),
+        ("delta", float, "REAL", "its delta [with --epsilon alone: that of `run`]"),
+        ("samples", int, "N", "number of samples of all machines, by which delta is judged"),
+    ):
+        parser.add_argument(f"--{option}", type=kind, metavar=metavar, default=SUPPRESS, help=what)
+    samples = "say what files guarantee a person with up to K samples at a machine, or with `all`"
+    parser.add_argument("--samples-of-a-person", type=_count, metavar="K", default=SUPPRESS, help=samples)
+    machines = "say it of a person with so many, or one, at each of up to J machines"
+    parser.add_argument("--machines-of-a-person", type=_count, metavar="J", default=SUPPRESS, help=machines)
 
 
 def execute(arguments: Namespace) -> int:
@@ -49,14 +43,14 @@ def execute(arguments: Namespace) -> int:
     given = {name: getattr(arguments, name) for name in NUMBERS if name in arguments}
     if bool(given) == bool(arguments.paths):
         arguments.parser.error("give result files, or some of --rho, --epsilon and --delta")
-    flags = {name: f"{name}_of_a_person" for name in OF_A_PERSON}
-    asked = {name: getattr(arguments, flag) for name, flag in flags.items() if flag in arguments}
+    person = "_of_a_person"
+    asked = {name.removesuffix(person): n for name, n in vars(arguments).items() if name.endswith(person)}
     if asked and given:
         arguments.parser.error("give result files to be told what they guarantee a person")
     if "machines" in asked and asked["machines"] is None:
         arguments.parser.error("--machines-of-a-person takes a number")
-    person = Person(**asked) if asked else None
-    text, problems = (convert(given), []) if given else check_ledgers(arguments.paths, person)
+    whom = Person(**asked) if asked else None
+    text, problems = (convert(given), []) if given else check_ledgers(arguments.paths, whom)
     print(text)
     for problem in problems:
         print(f"mu2mpi: error: {problem}", file=sys.stderr)

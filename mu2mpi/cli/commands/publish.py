@@ -1,14 +1,12 @@
-"""``mu2mpi publish``."""
+"""Write results anew without what the guarantee does not cover.
+
+Left out are diagnostics, times, the machine, the folders of data files, and loss and accuracy on a share of
+the data file. A result whose claims do not hold, or that protects nobody, is refused.
+"""
 
 from argparse import ArgumentParser, Namespace
 
 from mu2mpi.cli.shared import add_flag, add_output, add_paths
-
-SUMMARY = "write results anew without what the guarantee does not cover"
-MORE = (
-    "Left out are diagnostics, times, the machine, the folders of data files, and loss and accuracy on a "
-    "share of the data file. A result whose claims do not hold, or that protects nobody, is refused."
-)
 
 FLAGS = {
     "overwrite": "replace files that exist",

@@ -1,13 +1,13 @@
-"""``mu2mpi report``."""
+"""Make one page of results: tables, figures, privacy, how to repeat them.
+
+The page holds all that it shows and needs no network.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
 from mu2mpi.errors import InputError
-
-SUMMARY = "make one page of results: tables, figures, privacy, how to repeat them"
-MORE = "The page holds all that it shows and needs no network."
 
 SUFFIXES = (".html", ".htm")
 

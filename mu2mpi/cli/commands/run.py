@@ -1,17 +1,12 @@
-"""``mu2mpi run``."""
+"""Run one experiment and write its result.
+
+Under mpirun, on all ranks.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mu2mpi.cli.shared import add_output, warn_of_tests
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-
-SUMMARY = "run one experiment and write its result"
-MORE = "Under mpirun, on all ranks."
-MAKES_RESULTS = True
+from mu2mpi.cli.shared import add_output
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,22 +18,24 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:
-    return [_output(arguments, _experiment(arguments), ranks)]
+    from mu2mpi.cli.options import experiment_of, output_of
+
+    return [output_of(arguments, experiment_of(arguments), ranks)]
 
 
 def execute(arguments: Namespace) -> None:
+    from mu2mpi.cli.options import experiment_of, how_to_run, output_of, warn_of_tests
     from mu2mpi.parallel import world
 
     communicator = world()
     with communicator.together():
-        experiment = _experiment(arguments)
+        experiment = experiment_of(arguments)
     # What takes long to import waits until there is something to run.
     from mu2mpi.analysis.show import KEY_GONE, in_brief
-    from mu2mpi.cli.options import how_to_run
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import advice_on_ranks
 
-    output = _output(arguments, experiment, communicator.size)
+    output = output_of(arguments, experiment, communicator.size)
     told = how_to_run(arguments, communicator, [output])
     result = run(experiment, output=output, progress=True, **told)
     if communicator.rank == 0:
@@ -50,17 +47,3 @@ def execute(arguments: Namespace) -> None:
         warn_of_tests([result.experiment])
         if (advice := advice_on_ranks(result)) is not None:
             print(advice)
-
-
-def _experiment(arguments: Namespace) -> "Experiment":
-    from mu2mpi.cli.options import merged_settings
-    from mu2mpi.config.experiment import Experiment
-
-    return Experiment.make(merged_settings(arguments.config, arguments), str(arguments.config or ""))
-
-
-def _output(arguments: Namespace, experiment: "Experiment", ranks: int) -> Path:
-    from mu2mpi.config.sweep import result_name
-
-    machines = experiment.machines or ranks
-    return arguments.output or Path("runs") / result_name(experiment.having(machines=machines))

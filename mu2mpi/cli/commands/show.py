@@ -1,12 +1,10 @@
-"""``mu2mpi show``."""
+"""Print what a result file or a checkpoint holds."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag
-
-SUMMARY = "print what a result file or a checkpoint holds"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

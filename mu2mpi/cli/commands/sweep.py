@@ -1,24 +1,15 @@
-"""``mu2mpi sweep``."""
+"""Run every combination of the lists in a TOML file, or methods to compare.
+
+Any key may hold a list; an option replaces it. Finished runs are skipped. --methods all compares every
+method, with a trusted server by default, and says which cannot do what is asked for.
+"""
 
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mu2mpi.cli.shared import add_flag, add_output, warn_of_tests
-from mu2mpi.errors import InputError
-
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-    from mu2mpi.config.sweep import Sweep
-
-SUMMARY = "run every combination of the lists in a TOML file, or methods to compare"
-MORE = (
-    "Any key may hold a list; an option replaces it. Finished runs are skipped. --methods all compares every "
-    "method, with a trusted server by default, and says which cannot do what is asked for."
-)
-MAKES_RESULTS = True
+from mu2mpi.cli.shared import add_flag, add_output
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -49,16 +40,19 @@ def _part(text: str) -> tuple[int, int]:
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:
     if arguments.list:
         return []
-    sweep, chosen = _chosen(arguments)
+    from mu2mpi.cli.options import chosen_of
+
+    sweep, chosen = chosen_of(arguments)
     return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
 
 
 def execute(arguments: Namespace) -> None:
+    from mu2mpi.cli.options import chosen_of, how_to_run, warn_of_tests
     from mu2mpi.parallel import world
 
     communicator = world()
     with communicator.together():
-        sweep, chosen = _chosen(arguments)
+        sweep, chosen = chosen_of(arguments)
     if arguments.list:
         if communicator.rank == 0:
             for line in sweep.left_out:
@@ -67,24 +61,9 @@ def execute(arguments: Namespace) -> None:
                 print(index, sweep.file_name(experiment))
         return
     # What takes long to import waits until there is something to run.
-    from mu2mpi.cli.options import how_to_run
     from mu2mpi.execution.sweep import run_sweep
 
     told = how_to_run(arguments, communicator, outputs(arguments, communicator.size))
     run_sweep(sweep, chosen, arguments.output, **told)
     if communicator.rank == 0:
         warn_of_tests(experiment for _, experiment in chosen)
-
-
-def _chosen(arguments: Namespace) -> "tuple[Sweep, list[tuple[int, Experiment]]]":
-    from mu2mpi.cli.options import given_settings
-    from mu2mpi.config.sweep import Sweep
-    from mu2mpi.toml import read_toml
-
-    config, given = arguments.config, given_settings(arguments)
-    if arguments.methods is not None:
-        given["methods"] = arguments.methods
-    elif config is None:
-        raise InputError("there is nothing to run: give a TOML file, or --methods all")
-    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), given)
-    return sweep, sweep.choose(arguments.index, arguments.part)

@@ -11,16 +11,14 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.columns import File, Kind
-from mu2mpi.data.formats.table import OWNERS, USUAL
+from mu2mpi.data.formats.table import OWNERS, USUAL, File, Kind
 from mu2mpi.data.telling import check_unchanged, reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.hdf5 import open_to_read
 from mu2mpi.memory import check_room
 
-BLOCK_BYTES = 4 << 20
-"""About how much is read at once where HDF5 has to find, unpack or convert it."""
+BLOCK_BYTES = 4 << 20  # about how much is read at once where HDF5 has to find, unpack or convert it
 
 
 class Hdf5(File):
@@ -56,10 +54,14 @@ class Hdf5(File):
             parts = {name: [Rows(self.path, name, group[name]) for group in self._groups] for name in names}
         if owners is None:
             return {name: of[0] for name, of in parts.items()}
-        found: dict[str, Any] = {name: Joined(self.path, of) for name, of in parts.items()}
-        if len({tuple(joined.ends) for joined in found.values()}) > 1:
+        lengths = {tuple(part.shape[0] for part in of) for of in parts.values()}
+        if len(lengths) > 1:
             raise InputError(f"{self.path}: an owner has more or fewer labels than rows of features")
-        return found | ({OWNERS: Names(owners, found[names[0]].ends)} if OWNERS in wanted else {})
+        found: dict[str, list[Any]] = {**parts}
+        if OWNERS in wanted:
+            counts = zip(owners, lengths.pop(), strict=True)
+            found[OWNERS] = [np.broadcast_to(np.array([[name]]), (count, 1)) for name, count in counts]
+        return {name: Joined(self.path, of) for name, of in found.items()}
 
 
 def _innermost(group: Any) -> Any:
@@ -75,30 +77,19 @@ def _innermost(group: Any) -> Any:
 class Joined:
     """A column in parts, one after the other, of which some rows, ascending, can be read as one array."""
 
-    def __init__(self, path: Path, parts: "list[Rows]") -> None:
+    def __init__(self, path: Path, parts: list[Any]) -> None:
         self._parts, self.dtype = parts, np.result_type(*{part.dtype for part in parts})
-        self.ends = np.cumsum([part.shape[0] for part in parts])
+        self._bounds = np.cumsum([0, *(part.shape[0] for part in parts)])
         if len({math.prod(part.shape[1:]) for part in parts}) > 1:
             raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
-        self.shape = int(self.ends[-1]), *parts[0].shape[1:]
+        self.shape = int(self._bounds[-1]), *parts[0].shape[1:]
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        bounds = np.searchsorted(rows, [0, *self.ends])
+        bounds = np.searchsorted(rows, self._bounds)
         blocks = [np.empty((0, math.prod(self.shape[1:])), self.dtype)]
         for k in np.flatnonzero(np.diff(bounds)).tolist():
-            start = self.ends[k] - self._parts[k].shape[0]
-            blocks.append(self._parts[k][rows[bounds[k] : bounds[k + 1]] - start])
+            blocks.append(self._parts[k][rows[bounds[k] : bounds[k + 1]] - self._bounds[k]])
         return np.concatenate(blocks, dtype=self.dtype)
-
-
-class Names:
-    """Names of owners who have a group each, as a column of all their samples."""
-
-    def __init__(self, names: list[str], ends: NDArray[np.int64]) -> None:
-        self._names, self._ends, self.shape = np.array(names), ends, (int(ends[-1]),)
-
-    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        return self._names[np.searchsorted(self._ends, rows, side="right")]
 
 
 class Rows:
@@ -117,7 +108,13 @@ class Rows:
             raise InputError(f"{path}: {shown(name)} has {what}; it should have rows of numbers or text")
         if dataset.is_virtual or dataset.external:
             raise InputError(f"{path}: the values of {shown(name)} lie elsewhere; copy them into a dataset")
-        _check_written(path, name, dataset)
+        there, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
+        if dataset.chunks:
+            grid = (-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True))
+            there, needed = dataset.id.get_num_chunks(), math.prod(grid)
+        # HDF5 gives zeros for what was never written.
+        if there < needed:
+            raise InputError(f"{path}: of {shown(name)}, only {there / needed:.0%} were ever written")
         self._path, self._state, self.shape = path, identity(path), dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
@@ -157,14 +154,3 @@ class Rows:
             first, last = int(rows[start]), int(rows[stop - 1])
             block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
             into[start:stop] = block[rows[start:stop] - first]
-
-
-def _check_written(path: Path, name: str, dataset: Any) -> None:
-    """Raise InputError if part of a dataset was never written, of which HDF5 gives zeros."""
-    if dataset.chunks:
-        pairs = zip(dataset.shape, dataset.chunks, strict=True)
-        there, needed = dataset.id.get_num_chunks(), math.prod(-(-length // chunk) for length, chunk in pairs)
-    else:
-        there, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
-    if there < needed:
-        raise InputError(f"{path}: of {shown(name)}, only {there / needed:.0%} were ever written")

@@ -7,15 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.columns import Columns, File, Kind
-from mu2mpi.data.formats.table import Table
+from mu2mpi.data.formats.table import Columns, File, Kind, Table
 from mu2mpi.data.telling import check_unchanged, reading, shown
 from mu2mpi.errors import InputError
 from mu2mpi.files import identity
 from mu2mpi.memory import check_room
-
-BYTES = {"numbers": 8, "texts": 64, "names": 64}
-"""Memory of a value of each kind."""
 
 
 class Parquet(File):
@@ -38,43 +34,43 @@ class Parquet(File):
         )
 
     def columns(self, wanted: Mapping[str, Kind]) -> Columns:
-        """Columns by name."""
-        return _Groups(self.path, wanted)
+        """Columns by name; the last group of rows that was read stays in memory."""
+        with reading(self.path), _opened(self.path) as file:
+            from pyarrow import types
 
-
-class _Groups(Columns):
-    """Columns of a Parquet file; the last group of rows that was read stays in memory."""
-
-    def __init__(self, path: Path, wanted: Mapping[str, Kind]) -> None:
-        with reading(path), _opened(path) as file:
             facts, schema = file.metadata, file.schema_arrow
             sizes = [facts.row_group(k).num_rows for k in range(facts.num_row_groups)]
+            numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
             for name in wanted:
-                _check_type(path, name, schema.field(name).type)
-        self._starts = np.cumsum([0, *sizes])
-        self._wanted, self._state, self._group = list(wanted), identity(path), -1
-        self._held: dict[str, NDArray[Any]] = {name: np.empty(0) for name in wanted}
-        check_room(path, max(sizes, default=0) * sum(BYTES[kind] for kind in wanted.values()))
-        super().__init__(path, int(self._starts[-1]), self._read)
+                kind = schema.field(name).type
+                value = kind.value_type if types.is_dictionary(kind) else kind
+                if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
+                    raise InputError(
+                        f"{self.path}: column {shown(name)} has the type {kind}; declare it as ignored, or "
+                        "write it as numbers or text"
+                    )
+        starts, state = np.cumsum([0, *sizes]), identity(self.path)
+        check_room(
+            self.path, max(sizes, default=0) * sum(8 if kind == "numbers" else 64 for kind in wanted.values())
+        )
+        held: dict[int, dict[str, NDArray[Any]]] = {}
 
-    def _read(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return some rows, ascending, of columns, from one group after the other."""
-        bounds = np.searchsorted(rows, self._starts)
-        parts = []
-        for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
-            held = self._of_group(group)
-            places = rows[bounds[group] : bounds[group + 1]] - self._starts[group]
-            parts.append({name: held[name][places] for name in names})
-        return {name: np.concatenate([part[name] for part in parts]) for name in names}
+        def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+            """Return some rows, ascending, of columns, from one group after the other."""
+            bounds = np.searchsorted(rows, starts)
+            parts = []
+            for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
+                check_unchanged(self.path, state)
+                if group not in held:
+                    held.clear()
+                    with reading(self.path), _opened(self.path) as file:
+                        table = file.read_row_group(group, columns=list(wanted), use_threads=False)
+                        held[group] = {name: _array(table.column(name)) for name in wanted}
+                places = rows[bounds[group] : bounds[group + 1]] - starts[group]
+                parts.append({name: held[group][name][places] for name in names})
+            return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
-    def _of_group(self, group: int) -> dict[str, NDArray[Any]]:
-        check_unchanged(self.path, self._state)
-        if group != self._group:
-            with reading(self.path), _opened(self.path) as file:
-                table = file.read_row_group(group, columns=self._wanted, use_threads=False)
-                self._held = {name: _array(table.column(name)) for name in self._wanted}
-                self._group = group
-        return self._held
+        return Columns(self.path, int(starts[-1]), read)
 
 
 def _opened(path: Path) -> Any:
@@ -85,18 +81,6 @@ def _opened(path: Path) -> Any:
             f'{path} is read by pyarrow, which is missing: pip install "mu2mpi[parquet]"'
         ) from None
     return ParquetFile(path, memory_map=False)
-
-
-def _check_type(path: Path, name: str, kind: Any) -> None:
-    import pyarrow.types as types
-
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
-    if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
-        raise InputError(
-            f"{path}: column {shown(name)} has the type {kind}; declare it as ignored, or write it as "
-            "numbers or text"
-        )
 
 
 def _array(column: Any) -> NDArray[Any]:

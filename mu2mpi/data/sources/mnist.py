@@ -1,19 +1,66 @@
 """MNIST: 28 x 28 images of handwritten digits, from a folder, the user's cache, or on demand a mirror."""
 
+import gzip
+import hashlib
 import io
+import math
 import os
+import struct
 import sys
-from collections.abc import Sequence
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.formats.idx import IdxFile, open_idx, unpacked
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.errors import InputError
-from mu2mpi.files import cache_folder, write_whole
+from mu2mpi.files import cache_folder, check_readable, write_whole
+
+PACKED = b"\x1f\x8b"  # first bytes of what gzip has compressed
+
+
+@dataclass(frozen=True)
+class IdxFile:
+    """A file of unsigned bytes in the IDX format; name and checksum are those of the decompressed file."""
+
+    name: str
+    shape: tuple[int, ...]
+    sha256: str
+
+    @property
+    def header(self) -> bytes:
+        """The bytes before the array: type 8, number of axes, and the length of each."""
+        return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
+
+    @property
+    def size(self) -> int:
+        """Size of the decompressed file in bytes."""
+        return len(self.header) + math.prod(self.shape)
+
+    def check(self, content: Any, verify: bool, label: object) -> None:
+        """Raise InputError, which names `label`, if a content is another; with `verify`, by its checksum."""
+        header = self.header
+        if bytes(content[: len(header)]) != header or len(content) != self.size:
+            raise InputError(
+                f"{label} is not the file that it should be: it has {len(content)} bytes or more that begin "
+                f"with 0x{bytes(content[:16]).hex()}, expected {self.size} bytes and 0x{header.hex()}"
+            )
+        if verify and (found := hashlib.sha256(content).hexdigest()) != self.sha256:
+            raise InputError(f"{label} has the wrong checksum: SHA-256 of its content is {found}")
+
+    def unpacked(self, archive: bytes, verify: bool, label: object) -> bytes:
+        """Return what is compressed in some bytes."""
+        try:
+            content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(self.size + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{label} is a truncated or damaged gzip file: {error}") from None
+        self.check(content, verify, label)
+        return content
+
 
 # Mirrors recompress the files now and then, so the checksums are those of the decompressed content.
 CONTENTS = (
@@ -27,16 +74,13 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-TIMEOUT = (5.0, 15.0)
-"""Seconds to wait for a connection, and for the next piece of an answer."""
+TIMEOUT = (5.0, 15.0)  # seconds to wait for a connection, and for the next piece of an answer
 
 
 class Mnist(Source):
     """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
 
-    Their four files, compressed or not, are in ``mnist/`` of `data_dir`; by default of what
-    ``MU2MPI_DATA_DIR`` names, or else of the user's cache. With `verify`, checksums of the content are
-    compared; format, shape and size always are.
+    With `verify`, checksums of the content are compared; format, shape and size always are.
     """
 
     name = "mnist"
@@ -44,50 +88,39 @@ class Mnist(Source):
     scale = 1 / 255
 
     def __init__(self, data_dir: Path | None = None, verify: bool = True) -> None:
-        arrays, problems = _load(_folder(data_dir), verify)
+        folder, is_ours = _folder(data_dir)
+        arrays, problems = _load(folder, verify)
         if problems:
-            raise InputError(_advice(data_dir, problems))
-        self.files = tuple(_existing(_folder(data_dir)))
-        images, labels, test_images, test_labels = arrays
+            raise InputError(_advice(folder, is_ours, [*problems.values()]))
+        self.files = tuple(arrays)
+        images, labels, test_images, test_labels = arrays.values()
         self.training_samples, self.test_samples = len(labels), len(test_labels)
         self.dimension = images[0].size
         self._training, self._test = (images, labels), (test_images, test_labels)
 
     @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Open the four files."""
-        return cls(data_dir, verify)
-
-    @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
         """Download what is missing, but replace no damaged file of the user's; return the four files."""
-        folder, failures = _folder(data_dir), []
-        _, problems = _load(folder, verify=True)
-        if problems and (_is_ours(data_dir) or not any(_find(folder, file) for file in problems)):
-            failures = _download(list(problems), folder)
-            _, problems = _load(folder, verify=True)
+        folder, is_ours = _folder(data_dir)
+        failures = []
+        arrays, problems = _load(folder, verify=True)
+        if problems and (is_ours or not any(_find(folder, file) for file in problems)):
+            failures = _download([*problems], folder)
+            arrays, problems = _load(folder, verify=True)
         if problems:
-            raise InputError(_advice(data_dir, problems, failures))
-        return _existing(folder)
+            reasons = [*problems.values(), *(f"not downloaded from {failure}" for failure in failures)]
+            raise InputError(_advice(folder, is_ours, reasons))
+        return [*arrays]
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         images, labels = self._training if which == "training" else self._test
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 
 
-def _folder(data_dir: Path | None) -> Path:
-    """Folder of the four files."""
+def _folder(data_dir: Path | None) -> tuple[Path, bool]:
+    """Return the folder of the four files, and whether it is our own cache and none that the user names."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
-    return (Path(named).expanduser() if named else cache_folder()) / "mnist"
-
-
-def _is_ours(data_dir: Path | None) -> bool:
-    """Whether that folder is our own cache, and none that the user names."""
-    return not (data_dir or os.environ.get("MU2MPI_DATA_DIR"))
-
-
-def _existing(folder: Path) -> list[Path]:
-    return [path for file in FILES if (path := _find(folder, file))]
+    return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
 
 
 def _find(folder: Path, file: IdxFile) -> Path | None:
@@ -96,58 +129,89 @@ def _find(folder: Path, file: IdxFile) -> Path | None:
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _load(folder: Path, verify: bool) -> tuple[list[NDArray[np.uint8]], dict[IdxFile, str]]:
+def _load(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], dict[IdxFile, str]]:
     """Open the four arrays; return those that can be used, and what is wrong with the files of others."""
-    arrays, problems = [], {}
+    arrays, problems = {}, {}
     for file in FILES:
-        path = _find(folder, file)
         try:
-            if path is None:
+            if (path := _find(folder, file)) is None:
                 raise InputError(f"{folder / file.name}[.gz] is missing, or its folder cannot be read")
-            arrays.append(open_idx(path, file, verify))
+            arrays[path] = open_idx(path, file, verify)
         except InputError as error:
             problems[file] = str(error)
     return arrays, problems
 
 
+def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    """Open the array in a file, read-only and mapped into memory; with `verify`, compare its checksum.
+
+    What is compressed, by its content and not its name, is unpacked once into the user's cache folder, or
+    into memory if that cannot be written.
+    """
+    check_readable(path)
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(PACKED)) != PACKED:
+                return _mapped(path, expected, verify)
+            # Of a file that is far too large, the beginning is refused as truncated.
+            archive = PACKED + file.read(min(os.path.getsize(path), 2 * expected.size))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
+    copy = cache_folder() / "unpacked" / f"{expected.name}-{hashlib.sha256(archive).hexdigest()}"
+    with suppress(OSError, InputError):
+        return _mapped(copy, expected, verify)
+    content = expected.unpacked(archive, verify, path)
+    with suppress(OSError):
+        write_whole(copy, [content])
+        return _mapped(copy, expected, verify=False)
+    return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
+
+
+def _mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    # What is empty cannot be mapped.
+    content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
+    expected.check(content, verify, path)
+    # A plain array over the mapping: rows taken from it are then plain arrays too.
+    return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
+
+
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
     """Download files from the first mirrors that have good ones; return what went wrong on the way."""
-    import pooch
-    from requests import ConnectionError, RequestException, Timeout
+    import requests
 
     failures, wanted = [], list(files)
     for mirror in MIRRORS:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             while wanted:
-                name, archive = f"{wanted[0].name}.gz", io.BytesIO()
+                name = f"{wanted[0].name}.gz"
                 print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
-                # pooch itself would compare checksums of what is sent, not of the content.
-                pooch.HTTPDownloader(chunk_size=1 << 16, timeout=TIMEOUT)(f"{mirror}{name}", archive, None)
-                write_whole(folder / wanted[0].name, [unpacked(archive.getvalue(), wanted[0], True, name)])
+                answer = requests.get(f"{mirror}{name}", timeout=TIMEOUT)
+                answer.raise_for_status()
+                write_whole(folder / wanted[0].name, [wanted[0].unpacked(answer.content, True, name)])
                 del wanted[0]
-        except RequestException as error:
-            # The HTTP library's own words on connections fill several lines.
-            lost = "no answer in time" if isinstance(error, Timeout) else "cannot connect"
-            failures.append(f"{mirror}: {lost if isinstance(error, Timeout | ConnectionError) else error}")
-        except InputError as error:
+        except requests.Timeout:
+            # The library's own words on connections fill several lines.
+            failures.append(f"{mirror}: no answer in time")
+        except requests.ConnectionError:
+            failures.append(f"{mirror}: cannot connect")
+        except (requests.RequestException, InputError) as error:
             failures.append(f"{mirror}: {error}")
         except OSError as error:
             return [*failures, f"cannot write in {folder}: {error.strerror or error}"]
     return failures
 
 
-def _advice(data_dir: Path | None, problems: dict[IdxFile, str], failures: Sequence[str] = ()) -> str:
+def _advice(folder: Path, is_ours: bool, reasons: list[str]) -> str:
     """Message that says what is wrong with the files and how to get good ones."""
-    folder = _folder(data_dir)
     command, first = "mu2mpi data mnist", ""
-    if not _is_ours(data_dir):
+    if not is_ours:
         command, first = f"{command} --data-dir {folder.parent}", "Remove what is damaged. "
     return "\n".join(
         [
             "MNIST cannot be used:",
-            *(f"  {problem}" for problem in problems.values()),
-            *(f"  not downloaded from {failure}" for failure in failures),
+            *(f"  {reason}" for reason in reasons),
             f"{first}Where there is a network, `{command}` downloads what is missing; a run never does.",
             f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ "
             "of one that --data-dir or MU2MPI_DATA_DIR names:",

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import SeedStream, machine_words, unit_uniforms
+from mu2mpi.data.streams import SeedStream, philox_key, unit_uniforms
 from mu2mpi.errors import InputError
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
@@ -22,20 +22,19 @@ class Population(Source):
     of the next class, and u is uniform in the cube. Points are equally probable for every machine. A label
     is that of the point's class, or with probability `label_noise` a random one.
 
-    Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random model of their
-    own, (b_y u): by the side of the plane <u, z> = 0 on which a point lies, one class of each pair (0 and 1,
-    2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner the
-    rest. The twins lean to opposite sides, and a last machine without a twin not at all. So the average over
-    machines, and with it f and the minimum over K, is the same for any heterogeneity and number of machines.
+    Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random plane of their own:
+    by the side on which a point lies, one class of each pair (0 and 1, 2 and 3, ...) has the probability
+    (1 + heterogeneity) / K among the random labels, and its partner the rest. The twins lean to opposite
+    sides, and a machine without a twin not at all, so that the average over machines is always the same.
 
-    `samples` counts those of a run that asks for no number of rounds. `points`, float64 of shape (POINTS,
-    features), are multiples of 2^-12, so that sums of them are exact in any order; `point_classes`, int32 of
-    shape (POINTS,), are their classes.
+    `samples` counts those of a run that asks for no number of rounds. `points`, shape (POINTS, features), are
+    multiples of 2^-12, so that sums of them are exact in any order; `point_classes` are their classes.
     """
 
     name = "population"
     scale = 1.0
     made_up = True
+    feature_type = np.dtype(np.float64)
 
     def __init__(
         self,
@@ -64,58 +63,36 @@ class Population(Source):
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.points = np.rint(exact * 2.0**12) * 2.0**-12
 
-    @property
-    def feature_type(self) -> np.dtype[np.generic]:
-        """The type of a feature as it is stored."""
-        return self.points.dtype
-
     def probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each point with each label, averaged over machines: shape (POINTS, K)."""
         labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
-    def probabilities_of(self, machine: int, machines: int) -> NDArray[np.float64]:
-        """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
-        found = self.probabilities()
-        sides, classes = self._own_model(machine)
-        leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
-        leaning *= self._leaning(machine, machines) * self.label_noise / self.classes / POINTS
-        pairs = found[:, : 2 * len(classes)]
-        pairs[:, 1::2] += leaning
-        pairs[:, ::2] -= leaning
-        return found
-
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
         """Make samples of one of M machines: functions of the key, the machine and their places from 0."""
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
-        words = machine_words(key, "fresh samples", machine, first, last + 1 - first)
+        words = SeedStream(philox_key(key, "fresh samples")).words(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(words)[places - first]
         points = scaled.astype(np.int64)
-        labels = self._labels(machine, machines, points, scaled - points)
-        return Samples(self.points[points], labels)
-
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
-
-    def _labels(
-        self, machine: int, machines: int, points: NDArray[np.int64], uniforms: NDArray[np.float64]
-    ) -> NDArray[np.int32]:
-        """Turn a uniform number for each of some points of one machine into a label."""
-        labels = self.point_classes[points]
+        # What is left of a number that names a point is uniform too, and decides on the label.
+        labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)
-        scaled = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
-        drawn = np.minimum(scaled.astype(np.int32), self.classes - 1)
+        chosen = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
+        drawn = np.minimum(chosen.astype(np.int32), self.classes - 1)
         leaning = self._leaning(machine, machines)
         if leaning > 0:
             sides, classes = self._own_model(machine)
             pairs = np.minimum(drawn // 2, len(classes) - 1)
             unwanted = (sides[points[noisy]] ^ classes[pairs]) != (drawn % 2 == 1)
             has_partner = drawn < 2 * len(classes)
-            drawn ^= (unwanted & has_partner & (scaled - drawn < leaning)).astype(np.int32)
+            drawn ^= (unwanted & has_partner & (chosen - drawn < leaning)).astype(np.int32)
         labels[noisy] = drawn
-        return labels
+        return Samples(self.points[points], labels)
+
+    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
 
     def _leaning(self, machine: int, machines: int) -> float:
         has_twin = machine ^ 1 < machines

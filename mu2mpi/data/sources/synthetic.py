@@ -20,13 +20,10 @@ class Synthetic(Source):
     """Features uniform on [-1, 1), and labels drawn from softmax(W z + b) of them.
 
     The entries of W and b are uniform, and scaled so that before the softmax each class's value has a
-    standard deviation of ``2 sqrt(2 log classes)``: the most probable class then has a probability well above
-    1/2 at most points whatever the number of classes, so that the problem can be learned and is noisy. Only
-    the columns of W that belong to (at most) 256 features, evenly spaced, differ from 0: drawing labels stays
-    cheap.
+    standard deviation of ``2 sqrt(2 log classes)``: at most points one class is then well above 1/2, whatever
+    the number of classes. Only the columns of W of at most 256 features, evenly spaced, differ from 0.
 
-    Any row is a function of the seed in ``0 .. 2**63 - 1``, its own number, and the numbers of features and
-    classes. It does not depend on the number of samples or on which other rows are read.
+    Any row is a function of the seed, its own number, and the numbers of features and classes alone.
     """
 
     name = "synthetic"

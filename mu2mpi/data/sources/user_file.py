@@ -4,32 +4,23 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.cells import MISSING, UNFIT
-from mu2mpi.data.encoding import Encoded, Flaws, encoded_labels, kinds
-from mu2mpi.data.formats.by_suffix import open_file
-from mu2mpi.data.formats.table import Table
-from mu2mpi.data.schema import MOST_CLASSES, Column, Schema, read_schema
+from mu2mpi.data.formats.table import Table, open_file
+from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
 from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 
-LARGEST = 1e150
-"""Squares of larger features, and sums of them, may leave the range of floating-point numbers."""
-
-READ_BYTES = 4 << 20
-"""Features that are read at once."""
-
-MOST_LISTED = 1_000_000
-"""Test rows that a result lists."""
-
-SURELY_MANY = 100
-"""Beyond so many classes, there should be at least three samples of each, on average."""
+LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
+READ_BYTES = 4 << 20  # features that are read at once
+MOST_LISTED = 1_000_000  # test rows that a result lists
+SURELY_MANY = 100  # beyond so many classes, there should be at least three samples of each, on average
 
 
 class UserFile(Source):
@@ -57,16 +48,18 @@ class UserFile(Source):
             self._open_test(experiment, schema, training)
             self._label: Column | None = None
             if schema is not None:
-                self._label, self.square, self.columns = schema.label[1], schema.square, schema.toml
+                self._label, self.columns = schema.label[1], schema.toml
+                self.square = float(len(schema.features))  # of a group of indicators one is set
             elif experiment.label_range is not None:
                 low, high = map(float, experiment.label_range.split(":"))
                 self._label = Column(type="label", low=low, high=high)
-            if self._label is not None:
-                self.classes, self.class_names = self._label.count, self._label.class_names
-                self.label_range = self._label.range
+            names: Any
+            if self._label is None:
+                names = self._values = _find_classes(training, self._missing)
             else:
-                self._values = _find_classes(training, self._missing)
-                self.classes, self.class_names = len(self._values), tuple(map(str, self._values))
+                names, self.label_range = self._label.classes, self._label.range
+            self.classes = TENTHS if names is None else len(names)
+            self.class_names = None if names is None else tuple(map(str, names))
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
         if experiment.scaling == "unit":
             self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
@@ -77,19 +70,16 @@ class UserFile(Source):
         # A result could not hold others.
         self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
 
-    @classmethod
-    def open(cls, experiment: Any, data_dir: Path | None, verify: bool) -> Self:
-        """Open the file, or the two files, that an experiment names."""
-        return cls(experiment)
-
     def _open_test(self, experiment: Any, schema: Schema | None, training: Table) -> None:
         """Set what is for training and what for testing: a share of the training file, or another file."""
         test = experiment.test or (schema and schema.test) or 0.2
         if not isinstance(test, str):
-            split = Split(training.samples, test, experiment.data_seed, self.name)
+            if training.samples < 2:
+                raise InputError(f"{self.name} has one row; give another file for testing, with --test")
+            split = Split(training.samples, test, experiment.data_seed)
             self.training_samples, self.test_samples = split.training_rows, split.test_rows
             self._sets = {"training": (training, split.training), "test": (training, split.test)}
-            self.files, self._is_split = (training.path,), True
+            self.files = (training.path,)
             return
         path = Path(test).expanduser()
         check_readable(path)
@@ -99,12 +89,11 @@ class UserFile(Source):
                 "give --test another file, or a share of this one, such as 0.2"
             )
         other = self._open_table(experiment, schema, path, training.dimension)
-        if other.dimension != self.dimension:
-            sizes = f"{other.dimension} features a sample, and {training.path} has {self.dimension}"
-            raise InputError(f"{path} has {sizes}")
+        if (count := other.dimension) != self.dimension:
+            raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
         self.training_samples, self.test_samples = training.samples, other.samples
-        self._sets = {"training": (training, _same), "test": (other, _same)}
-        self.files, self._is_split = (training.path, path), False
+        self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
+        self.files = training.path, path
 
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
@@ -122,7 +111,7 @@ class UserFile(Source):
     @property
     def test_rows(self) -> NDArray[np.int64] | None:
         """The rows that the split takes, unless they are too many for a result to list."""
-        if not self._is_split or self.test_samples > MOST_LISTED:
+        if len(self.files) > 1 or self.test_samples > MOST_LISTED:
             return None
         return self._sets["test"][1](np.arange(self.test_samples))
 
@@ -149,7 +138,7 @@ class UserFile(Source):
         """Return the class of each of some rows, ascending, or its label in [-1, 1]."""
         cells = table.cells("label", rows)
         if self._label is not None:
-            return encoded_labels(self._label, cells, self._strict, self.flaws)
+            return self._label.labels(cells, self._strict, self.flaws)
         labels = cells.names(self._missing)
         if labels.dtype != self._values.dtype:
             raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
@@ -164,7 +153,7 @@ class UserFile(Source):
         # What a sparse file lacks at the end is 0.
         file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
         schema.check_names(path, file.column_names)
-        return Encoded(file.columns(kinds(schema)), schema, self._strict, self.flaws)
+        return Encoded(file.columns(schema.kinds), schema, self._strict, self.flaws)
 
 
 def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
@@ -191,16 +180,14 @@ def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
 
 
 class Split:
-    """A random part of the rows of a file, which messages call `what`, for testing, the rest for training.
+    """A random part of the rows of a file for testing, the rest for training.
 
     It needs no list: the rows are cut into as many stretches of nearly equal length as there are test rows,
     and one row of each, any with the same probability, is a test row. Both parts keep the order of the file
     and have a row at least.
     """
 
-    def __init__(self, rows: int, fraction: float, seed: int, what: str) -> None:
-        if rows < 2:
-            raise InputError(f"{what} has one row, which cannot be split into training and test samples")
+    def __init__(self, rows: int, fraction: float, seed: int) -> None:
         self.test_rows = min(rows - 1, max(1, round(fraction * rows)))
         self.training_rows = rows - self.test_rows
         self._rows = rows
@@ -235,7 +222,3 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
-
-
-def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    return rows
