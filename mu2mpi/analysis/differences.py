@@ -19,7 +19,7 @@ from mu2mpi.analysis.settings import (
     varying,
     without_repeats,
 )
-from mu2mpi.analysis.together import digest
+from mu2mpi.analysis.together import bits
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
@@ -31,7 +31,7 @@ SIGNIFICANT = 0.05
 _WORDS = Words()
 
 Sides = tuple[list[Summary], list[Summary]]
-Files = dict[Path, tuple[dict[str, Any], bytes]]
+Files = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]
 
 
 class Pair(NamedTuple):
@@ -60,7 +60,7 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
     one, other = (by_settings(side, names) for side in sides)
     pairs = [Pair(key, (one[key], other[key])) for key in one if key in other]
     results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
-    files = {path: (result.environment, digest(result)) for path, result in results}
+    files = {path: (result.environment, bits(result)) for path, result in results}
     parts = [_settings(sides), _places(sides, files)]
     if pairs:
         parts += [_results(pairs, names, values), _bits(pairs, files), _verdict(pairs, values)]

@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from mu2mpi.analysis.cells import PLACES, Section
-from mu2mpi.analysis.formats import Entry, aligned, spaces
-from mu2mpi.analysis.settings import SHARE, Key
-from mu2mpi.analysis.words import MISSING, Words, told_privacy
+from mu2mpi.analysis.formats import Entry
+from mu2mpi.analysis.settings import PRIVACY, SHARE, Key
+from mu2mpi.analysis.words import MISSING, Words
 
 _MEASURES: dict[str, tuple[str, int | None, int]] = {
     "test_loss": ("loss", 4, -1),
@@ -59,14 +59,11 @@ class Grid:
         """The words above all columns."""
         return [*self.heads, *self.columns]
 
-    def aligned(self, blank: Callable[[str], str] = spaces) -> list[tuple[str, ...]]:
-        """Return the numbers of each line as text, with points below points."""
+    def blocks(self, write: Callable[[Sequence[Entry]], Sequence[str]]) -> list[list[list[str]]]:
+        """Return the rows of each block, with the numbers of each column as they are written."""
         columns = zip(*(line.entries for line in self.lines), strict=True)
-        return list(zip(*(aligned(column, blank) for column in columns), strict=True))
-
-    def blocks_of(self, cells: Iterable[Sequence[str]]) -> list[list[list[str]]]:
-        """Return the rows of each block, with these cells for the numbers of each line."""
-        blocks = groupby(zip(self.lines, cells, strict=True), key=lambda pair: pair[0].block)
+        rows = zip(self.lines, zip(*map(write, columns), strict=True), strict=True)
+        blocks = groupby(rows, key=lambda pair: pair[0].block)
         return [[[*line.heads, *numbers] for line, numbers in block] for _, block in blocks]
 
 
@@ -106,50 +103,48 @@ def grids(sections: Sequence[Section], words: Words, best: bool = False) -> list
 
 def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Grid:
     """Return a section with its rows' settings of these numbers."""
-    layout = section.layout
-    cells = section.cells.values()
-    scales = {name: scale_of(name, [cell.values[name].mean for cell in cells]) for name in layout.values}
+    layout, cells = section.layout, section.cells
+    scales = {name: scale_of(name, [c.values[name].mean for c in cells.values()]) for name in layout.values}
     leaders, counts = _leaders(section, scales) if best else (set(), Counter())
     firsts = [row[kept[0]] if kept else None for row in section.rows]
     order = list(dict.fromkeys(firsts))
-    blocks = [order.index(first) if len(order) < len(firsts) else 0 for first in firsts]
     is_labelled = len(section.seeds) > 1 or len(layout.values) > 1
     lines: list[Line] = []
-    for row, block in zip(section.rows, blocks, strict=True):
+    for row, first in zip(section.rows, firsts, strict=True):
+        block = order.index(first) if len(order) < len(firsts) else 0
         titles = [words.in_table(layout.rows[k], row[k]) for k in kept]
-        for label, entries in _entries(section, row, scales, leaders):
+        labelled = []
+        for name, scale in scales.items():
+            # The paper has three decimals of losses, and one of accuracies.
+            decimals, entries = min(3, scale.decimals), []
+            for column in section.columns:
+                cell = cells[row, column]
+                mean, deviation = ("" if math.isnan(n) else scale.text(n) for n in cell.values[name])
+                paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
+                is_best = (name, row, column) in leaders
+                entries.append(Entry(mean, deviation, paper, is_best) if mean else Entry(MISSING))
+            labelled.append((scale.label, entries))
+        if len(section.seeds) > 1:
+            counted = [Entry(str(cells[row, column].seeds or MISSING)) for column in section.columns]
+            labelled.append(("seeds", counted))
+        for label, entries in labelled:
             lines.append(Line(block, [*titles, *[label] * is_labelled], entries))
             titles = [""] * len(kept)
     constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in kept}
     legend = [_legend(section, scales), *_followed(section, words)]
     legend += [_on_best(counts, section, words)] * best
     heads = [*(words.name(layout.rows[k]) for k in kept), *[""] * is_labelled]
-    titles_of = (told_privacy(dict(zip(layout.columns, key, strict=True))) for key in section.columns)
-    columns = [", ".join(words.pair(*setting) for setting in told.items()) for told in titles_of]
+    columns = []
+    for key in section.columns:
+        settings = dict(zip(layout.columns, key, strict=True))
+        # Of epsilon and rho, the one by which privacy was not set is left out.
+        left_out = PRIVACY if any(settings.get(name) is not None for name in PRIVACY) else ()
+        told = [(n, value) for n, value in settings.items() if value is not None or n not in left_out]
+        columns.append(", ".join(words.pair(*setting) for setting in told))
     # What is the same in the whole table, without names (other than the data's) by default.
     said = _said(section.settings, section.defaults) | {n: v for n, v in constant.items() if v is not None}
     heading = words.of({name: said[name] for name in sorted(said, key=PLACES.index)})
     return Grid(heading, heads, columns, lines, " ".join(legend))
-
-
-def _entries(
-    section: Section, row: Key, scales: dict[str, Scale], leaders: set[tuple[str, Key, Key]]
-) -> Iterator[tuple[str, list[Entry]]]:
-    """Yield label and numbers of each line of a row: values and, unless all have as many, seeds."""
-    for name, scale in scales.items():
-        entries = []
-        for column in section.columns:
-            cell = section.cells[row, column]
-            mean, deviation = ("" if math.isnan(n) else scale.text(n) for n in cell.values[name])
-            # The paper has three decimals of losses, and one of accuracies.
-            decimals = min(3, scale.decimals)
-            paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
-            found = Entry(mean, deviation, paper, is_best=(name, row, column) in leaders)
-            entries.append(found if mean else Entry(MISSING))
-        yield scale.label, entries
-    if len(section.seeds) > 1:
-        counts = (section.cells[row, column].seeds for column in section.columns)
-        yield "seeds", [Entry(str(count or MISSING)) for count in counts]
 
 
 def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str, Key, Key]], Counter[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.analysis.settings import PRIVACY, listed, number_text, own_settings
+from mu2mpi.analysis.settings import listed, number_text, own_settings
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
@@ -79,7 +79,9 @@ class Words:
             return own
         if name in ("data", "test", "schema", "budgets") and value is not None:
             return Path(str(value)).name
-        return "∞" if value == math.inf else counted(value)
+        if value == math.inf:
+            return "∞"
+        return f"{value:,}" if isinstance(value, int) else number_text(value)
 
     def in_table(self, name: str, value: Any) -> str:
         """Return the value of a setting below its name: what speaks for itself without it."""
@@ -88,17 +90,6 @@ class Words:
             return MISSING
         speaks = value is None or name == "method"
         return self.pair(name, value) if speaks else self.value(name, value)
-
-
-def told_privacy(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without that of epsilon and rho by which privacy was not set, if either is there."""
-    given = any(settings.get(name) is not None for name in PRIVACY)
-    return {n: value for n, value in settings.items() if value is not None or not given or n not in PRIVACY}
-
-
-def counted(value: object) -> str:
-    """Return a setting as `number_text` does, with thousands parted in those that count something."""
-    return f"{value:,}" if isinstance(value, int) else number_text(value)
 
 
 def read_labels(given: Labels) -> dict[str, str]:

@@ -16,8 +16,7 @@ from missing import missing
 from slowly import slow
 
 import mu2mpi
-from mu2mpi.analysis.report import build_report
-from mu2mpi.analysis.report.sections import as_config, claims, settings_of_all, theory
+from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_all, theory
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
