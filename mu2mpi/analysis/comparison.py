@@ -47,15 +47,6 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
     Raises an InputError if runs differ in their privacy, or in anything but the method, the amount of data
     and the seed, or if there are several settings of one method.
     """
-    _check_privacy(runs)
-    _check_same(runs, [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)], "all runs")
-    groups: dict[str, list[Summary]] = {find("methods", name).title: [] for name in names("methods")}
-    for run in runs:
-        groups[run.experiment.chosen_method.title].append(run)
-    return [_line(name, members) for name, members in groups.items() if members]
-
-
-def _check_privacy(runs: Sequence[Summary]) -> None:
     claims = sorted({run.figures["epsilon_exact"] for run in runs})
     deltas = sorted({run.experiment.delta for run in runs})
     # Not every accountant meets the epsilon that was asked for.
@@ -65,6 +56,23 @@ def _check_privacy(runs: Sequence[Summary]) -> None:
             f"{', '.join(dict.fromkeys(f'{epsilon:.4g}' for epsilon in claims))} at delta = "
             f"{', '.join(f'{delta:g}' for delta in deltas)}; choose some, as with --where epsilon=..."
         )
+    _check_same(runs, [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)], "all runs")
+    lines = []
+    for title in dict.fromkeys(find("methods", name).title for name in names("methods")):
+        members = [run for run in runs if run.experiment.chosen_method.title == title]
+        if not members:
+            continue
+        _check_same(members, OWN, f"runs of {title}")
+        points = grouped(members, ["samples_used"])
+        sizes = np.array([point.settings["samples_used"] for point in points])
+        gradients, losses, scores = (
+            np.array([estimate([run.row[measured] for run in point.runs]) for point in points])
+            for measured in ("gradient_evaluations", *usual_values(members)[:2])
+        )
+        means = gradients[:, 0]
+        slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= 3 else math.nan
+        lines.append(Line(title, sizes, means, losses, scores, float(slope)))
+    return lines
 
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
@@ -77,16 +85,3 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
                 f"{whose} need the same {name}, and here it is {listed(values)}; choose with "
                 f"--where {name}=..."
             )
-
-
-def _line(name: str, runs: Sequence[Summary]) -> Line:
-    _check_same(runs, OWN, f"runs of {name}")
-    points = grouped(runs, ["samples_used"])
-    sizes = np.array([point.settings["samples_used"] for point in points])
-    gradients, losses, scores = (
-        np.array([estimate([run.row[measured] for run in point.runs]) for point in points])
-        for measured in ("gradient_evaluations", *usual_values(runs)[:2])
-    )
-    means = gradients[:, 0]
-    slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= 3 else math.nan
-    return Line(name, sizes, means, losses, scores, float(slope))

@@ -58,22 +58,15 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
         server = privacy.server.capitalize()
         learn.append(f"{server} server: {privacy.who} learns at most this about {UNIT} ({ADJACENCY}).")
         if accounts is not None:
-            order = by_epsilon(accounts)
-            alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
-            number, fewer = alike.count(alike[0]), len(alike) - alike.count(alike[0])
-            most = f"{number:,} of the {len(alike):,} machines"
-            most = most if number > 1 else f"machine {accounts.names[order[0]]}"
-            less = f", and less about those of the other {fewer:,}" if fewer else ""
+            most = accounts.names[by_epsilon(accounts)[0]]
             about = "" if len(results) == 1 else f" of {path}"
-            learn.append(f"Machines{about} differ; most is told about samples of {most}{less}.")
+            learn.append(f"Machines{about} differ; most is told about samples of machine {most}.")
         rho, *epsilons = in_numbers(
             privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
         )
         holds = "MISMATCH" if found else "agrees"
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
-        texts = [
-            concern.full for concern in privacy.concerns(None if accounts is None else accounts.all_samples)
-        ]
+        texts = [concern.full for concern in privacy.concerns(accounts)]
         texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * privacy.has_lost_key
         texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
         for text in texts:

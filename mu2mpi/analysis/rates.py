@@ -15,8 +15,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.collusion import colluders_of, share_text
-from mu2mpi.analysis.settings import POOLED, Group, by_rows, own_settings
+from mu2mpi.analysis.settings import POOLED, Group, by_rows, colluders_of, own_settings, share_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary

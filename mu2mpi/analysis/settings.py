@@ -11,6 +11,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following, sent
 from mu2mpi.config.options import method_options, option_fields, values_in
 from mu2mpi.errors import InputError
+from mu2mpi.federation.servers.base import TENTH
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
@@ -109,6 +110,31 @@ def privacy_of(runs: Sequence[Summary]) -> tuple[str, ...]:
     """Return settings by which the privacy of runs was set: epsilon, rho, or some by each."""
     given = {"rho" if run.experiment.epsilon is None else "epsilon" for run in runs}
     return tuple(name for name in PRIVACY if name in given)
+
+
+def colluders_of(runs: Sequence[Summary]) -> Callable[[Summary], Fraction | None]:
+    """Return what tells the colluders of a run, if any: a number where each M has the same, else a share."""
+    numbers: dict[int | None, set[int]] = {}
+    for run in runs:
+        if run.experiment.colluders is not None:
+            numbers.setdefault(run.experiment.machines, set()).add(run.experiment.colluders)
+    is_number = len({frozenset(each) for each in numbers.values()}) == 1
+
+    def colluders(run: Summary) -> Fraction | None:
+        number, machines = run.experiment.colluders, run.experiment.machines or 1
+        if number is None or is_number:
+            return None if number is None else Fraction(number)
+        # The default is a tenth, rounded up.
+        return Fraction(1, TENTH) if number == -(-machines // TENTH) else Fraction(number, machines)
+
+    return colluders
+
+
+def share_text(share: Fraction) -> str:
+    """Return a number, or a share of M such as "3M/4"."""
+    if share.denominator == 1:
+        return str(share)
+    return f"{share.numerator if share.numerator > 1 else ''}M/{share.denominator}"
 
 
 def in_nats(runs: Iterable[Summary]) -> bool:

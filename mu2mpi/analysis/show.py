@@ -106,10 +106,9 @@ def _titled(path: Path, sections: Mapping[str, str]) -> str:
 
 def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
     """Say in sentences what the messages of a run, or of its machines, reveal at most, and to whom."""
-    mechanism, samples = privacy.mechanism, None if accounts is None else accounts.all_samples
-    warnings = [concern.full for concern in privacy.concerns(samples)]
+    mechanism, concerns = privacy.mechanism, privacy.concerns(accounts)
     if not privacy.is_noisy:
-        return as_paragraph(" ".join(warnings))
+        return as_paragraph(" ".join(concern.full for concern in concerns))
     exactly = rounded_up(privacy.epsilon_exact)
     claim = (
         f"what is seen is (epsilon, delta)-private with epsilon = {exactly} at delta = {privacy.delta:g}, "
@@ -122,20 +121,20 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
             f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exactly} exactly."
         )
     together = f"what {mechanism.parts:,} of {mechanism.machines:,} machines draw together"
-    draws = "each draw" if mechanism.parts == 1 else together
     paragraphs = [
         f"{privacy.who} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
-        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in {draws}"
-        f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
+        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
+        f"{'each draw' if mechanism.parts == 1 else together}{mechanism.noise_words}, on a grid of "
+        f"{mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
         KEY_GONE * privacy.has_lost_key,
         mechanism.price,
         trusted(privacy.server),
-        *(f"WARNING: {warning}" for warning in warnings),
+        *(f"WARNING: {concern.full}" for concern in concerns),
     ]
-    machines = [] if accounts is None else [describe_machines(accounts)]
+    machines = [] if accounts is None else [_machines(accounts)]
     return "\n".join([*map(as_paragraph, filter(None, paragraphs)), *machines])
 
 
@@ -144,22 +143,13 @@ def by_epsilon(accounts: Accounts) -> NDArray[np.int64]:
     return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
 
 
-def describe_machines(accounts: Accounts) -> str:
-    """Say from where to where the machines go, and what each spends about which most is told."""
-    there, order = accounts.rounds > 0, by_epsilon(accounts)[:MAX_ROWS]
-    ranges = []
-    for name in ("rounds", "sigma", "rho", "epsilon"):
-        values = getattr(accounts, name)[there]
-        if len(values) and not math.isnan(values.min()):
-            ends = dict.fromkeys(_texts([values.min().item(), values.max().item()], _ACCOUNTS[name]))
-            ranges.append(f"{name} {' to '.join(ends)}")
-    away = f", of which {np.sum(~there):,} never take part" if not there.all() else ""
+def _machines(accounts: Accounts) -> str:
+    """Say how many machines there are, and what each spends about which most is told."""
+    order, away = by_epsilon(accounts)[:MAX_ROWS], np.sum(accounts.rounds == 0)
     said = (
-        f"Machines differ, and this is about those of which most is told. There are {len(there):,}{away}: "
-        f"{', '.join(ranges)}."
+        "Machines differ, and this is about those of which most is told. There are "
+        f"{len(accounts.rounds):,}, and {away:,} never take part. Below are those of which most is told:"
     )
-    if len(order) < len(there):
-        said += f" The {MAX_ROWS} about which most is told:"
     columns = {
         name.replace("_", " "): _texts(getattr(accounts, name)[order].tolist(), text)
         for name, text in _ACCOUNTS.items()
@@ -176,8 +166,7 @@ def trusted(server: str) -> str:
 
 def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
     """Say in a line what a run guarantees, and why that may be less than it looks."""
-    samples = None if accounts is None else accounts.all_samples
-    but = "; ".join(concern.brief for concern in privacy.concerns(samples))
+    but = "; ".join(c.brief for c in privacy.concerns(accounts))
     if not privacy.is_noisy:
         return f"privacy: none ({but})"
     rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
@@ -278,18 +267,17 @@ def _theory(theory: Theory | None, unit: str) -> str:
             f"The theorem's bound on the excess loss{unit}: {bound}. The model is too large to "
             "search for the smallest loss in the ball, so the excess loss was not measured."
         )
+    scope = "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
+    scope += "constants."
+    if not applies:
+        scope = (
+            "The theorem says nothing of this run: it is about the paper's method with machines that are "
+            "alike and all there, increments that are not clipped to less than S, and the learning rate of "
+            "the theorem."
+        )
     row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
-    bounds = [text for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)]
-    certain = f"within {bounds[0]}" if bounds else f"or up to {theory.minimum_gap:.2g} less"
-    scope = (
-        "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
-        "constants."
-        if applies
-        else "The theorem says nothing of this run: it is about the paper's method with machines that are "
-        "alike and all there, increments that are not clipped to less than S, and the learning rate of the "
-        "theorem."
-    )
-    note = f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
+    smallest = f"{theory.minimum_loss:.6f} (or up to {theory.minimum_gap:.1g} less)"
+    note = f"Measured from the smallest test loss in the ball, {smallest}. {scope}"
     return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"
 
 

@@ -14,20 +14,11 @@ import tomli_w
 
 from mu2mpi._version import __version__
 from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.cells import estimate
+from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.formats import aligned
 from mu2mpi.analysis.grids import grids
-from mu2mpi.analysis.settings import (
-    by_rows,
-    by_settings,
-    grouped,
-    in_nats,
-    privacy_of,
-    sort_key,
-    varying,
-    without_repeats,
-)
+from mu2mpi.analysis.settings import by_rows, by_settings, grouped, sort_key, without_repeats
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import together
@@ -45,6 +36,8 @@ ENVIRONMENT = {
 }  # fmt: skip
 """Facts that a file holds of where it was made, and their words."""
 
+THEORY = ("minimum_loss", "excess_loss", "excess_loss_bound")
+
 Rows = list[list[str]]
 
 
@@ -60,6 +53,8 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
     once, _ = without_repeats(kept)
     noisy = [run for run in once if math.isfinite(run.experiment.rho)]
     table, results = build_table(once), {run.path: read_result(run.path) for run in runs}
+    known = [run for run in once if "excess_loss" in run.figures]
+    theory = grids(build_table(known, Layout(values=THEORY)).sections, Words()) if known else []
     servers = dict.fromkeys(trusted(run.experiment.server) for run in noisy)
     on_share = any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in noisy)
     several = [
@@ -78,13 +73,13 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
         environments=_environments([results[run.path] for run in kept]),
         skipped=[*skipped, *notes],
         grids=grids(table.sections, Words()),
+        theory=theory,
         aligned=lambda column: aligned(column, _blank),
         remarks=table.notes,
         figures=_figures(kept),
         seen=_who_sees(noisy),
         claims=claims(noisy),
         not_covered=[*several, *filter(None, servers), *[TEST_SHARE] * on_share],
-        theory=theory(once),
         config=as_config(once),
     )
     return text.lstrip()
@@ -165,25 +160,6 @@ def claims(runs: Sequence[Summary]) -> Rows:
         rho, exactly, lemma = in_numbers(spent, most, by_lemma, account)
         row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma, exactly]
         rows += [row] if row not in rows else []
-    return rows
-
-
-def theory(runs: Sequence[Summary]) -> Rows:
-    """Return measured excess losses beside the theorem's bound: a header, and a row for each setting."""
-    known = [run for run in runs if "excess_loss" in run.figures]
-    if not known:
-        return []
-    names = list(dict.fromkeys(["server", *privacy_of(known), "machines", *varying(known)]))
-    measured = {"minimum_loss": "{:.4f}", "excess_loss": "{:.4g}", "excess_loss_bound": "{:.4g}"}
-    words = Words()
-    header = ["smallest loss", "excess loss, measured", "theorem: at most"]
-    rows = [[*map(words.name, names), *(f"{h} (nats)" if in_nats(known) else h for h in header)]]
-    for group in grouped(known, names):
-        means = {name: estimate([run.figures[name] for run in group.runs]).mean for name in measured}
-        numbers = [
-            MISSING if math.isnan(mean) else measured[name].format(mean) for name, mean in means.items()
-        ]
-        rows.append([*(words.in_table(name, value) for name, value in group.settings.items()), *numbers])
     return rows
 
 
