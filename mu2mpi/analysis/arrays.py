@@ -87,13 +87,23 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
             f"an array over all combinations of {', '.join(axes)}, seed and round would have {cells:,} "
             f"numbers; select fewer runs, or leave out the history (history=False)"
         )
-    found = _array_of(pandas.concat([index, pandas.DataFrame(map(_measured, runs))], axis=1), [*axes, "seed"])
+    # Measurements of the output that a history has, too, have a name of their own.
+    columns, settings = History.columns(), option_fields()
+    measured = pandas.DataFrame(
+        {
+            f"final_{name}" if name in columns else name: value
+            for name, value in run.row.items()
+            if name not in settings and isinstance(value, int | float) and not math.isnan(value)
+        }
+        for run in runs
+    )
+    found = _array_of(pandas.concat([index, measured], axis=1), [*axes, "seed"])
     unit = "nat" if in_nats(runs) else "1"
     said = {name: text for labels in SCORES for name, text in History.described(labels, unit).items()}
     if history:
         left_out = {*axes, *SCORES.values()} - {SCORES[run.labels] for run in runs}
-        columns = [name for name in History.columns() if name not in left_out]
-        frames = [pandas.DataFrame({n: getattr(run.history, n) for n in columns}) for run in runs]
+        kept = [name for name in columns if name not in left_out]
+        frames = [pandas.DataFrame({name: getattr(run.history, name) for name in kept}) for run in runs]
         long = pandas.concat(frames, keys=range(len(runs))).reset_index(level=0, names="run")
         long = long.join(index, on="run").drop(columns="run")
         found = _array_of(long, [*axes, "seed", "round"]).merge(found)
@@ -110,16 +120,6 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
 
 def _array_of(frame: Any, dimensions: list[str]) -> Any:
     return frame.set_index(dimensions).sort_index().astype(float).to_xarray().transpose(*dimensions)
-
-
-def _measured(run: Summary) -> dict[str, float]:
-    """Return the measurements of a run, those of a history's column under a name of their own."""
-    columns, settings = History.columns(), option_fields()
-    return {
-        f"final_{name}" if name in columns else name: value
-        for name, value in run.row.items()
-        if name not in settings and isinstance(value, int | float) and not math.isnan(value)
-    }
 
 
 def _as_coordinate(values: Iterable[Any]) -> NDArray[Any]:

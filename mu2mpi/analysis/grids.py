@@ -1,7 +1,6 @@
 """A section of a table as it is read: short headers, rounded numbers, the best ones, and a legend."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -105,7 +104,7 @@ def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Gr
     """Return a section with its rows' settings of these numbers."""
     layout, cells = section.layout, section.cells
     scales = {name: scale_of(name, [c.values[name].mean for c in cells.values()]) for name in layout.values}
-    leaders, counts = _leaders(section, scales) if best else (set(), Counter())
+    leaders, lead = _leaders(section, scales, words) if best else (set(), "")
     firsts = [row[kept[0]] if kept else None for row in section.rows]
     order = list(dict.fromkeys(firsts))
     is_labelled = len(section.seeds) > 1 or len(layout.values) > 1
@@ -131,8 +130,7 @@ def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Gr
             lines.append(Line(block, [*titles, *[label] * is_labelled], entries))
             titles = [""] * len(kept)
     constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in kept}
-    legend = [_legend(section, scales), *_followed(section, words)]
-    legend += [_on_best(counts, section, words)] * best
+    legend = [_legend(section, scales), *_followed(section, words), *[lead] * best]
     heads = [*(words.name(layout.rows[k]) for k in kept), *[""] * is_labelled]
     columns = []
     for key in section.columns:
@@ -147,18 +145,16 @@ def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Gr
     return Grid(heading, heads, columns, lines, " ".join(legend))
 
 
-def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str, Key, Key]], Counter[str]]:
-    """Return where the best means are of those that can be compared, and counts of what leads.
-
-    The counts are of all sets of means with a best one (``led``), of those whose lead is of less than two
-    standard errors (``close``), and of those in which one of the two best has one seed (``single``).
+def _leaders(
+    section: Section, scales: dict[str, Scale], words: Words
+) -> tuple[set[tuple[str, Key, Key]], str]:
+    """Return where the best means are of those that can be compared, and say how many lead by chance perhaps.
 
     Only means of the same problem and privacy are compared, and of the same server where methods differ. The
     excess loss is measured from the smallest in the ball, and compared in the same ball alone.
     """
     best: set[tuple[str, Key, Key]] = set()
-    counts: Counter[str] = Counter()
-    places = section.layout.places
+    led, close, single, places = 0, 0, 0, section.layout.places
     given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
     for name in scales.keys() & _MEASURES:
         values = {key: cell.values[name] for key, cell in section.cells.items()}
@@ -172,30 +168,22 @@ def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str,
             written = scales[name].text(values[first].mean)
             best |= {(name, *key) for key in keys if scales[name].text(values[key].mean) == written}
             errors = [values[k].deviation / math.sqrt(section.cells[k].seeds) for k in (first, second)]
+            led += 1
             # Of one seed the deviation is NaN.
-            single = math.isnan(sum(errors))
-            close = abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
-            counts.update(led=1, single=single, close=close)
-    return best, counts
-
-
-def _on_best(counts: Counter[str], section: Section, words: Words) -> str:
-    """Say which means are marked, and how many of them lead by no more than chance may."""
-    led, close, single = (counts[name] for name in ("led", "close", "single"))
+            single += math.isnan(sum(errors))
+            close += abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
     if not led:
-        return "No two means can be compared."
-    places = section.layout.places
-    left_out = ["rounds"] * ("machines" in places)
-    given = [words.name(n) for n in _GIVEN if n in places and n not in left_out]
+        return best, "No two means can be compared."
+    same = [words.name(n) for n in _GIVEN if n in places and (n, "machines" in places) != ("rounds", True)]
     balls = {cell.diameters for cell in section.cells.values() if cell.seeds}
-    if "excess_loss" in section.layout.values and len(balls) > 1:
-        given.append(f"{words.name('diameter')} (of the excess loss)")
-    at = f"at the same {' and '.join(given)}" if given else "of the table"
-    noise = f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
-    if single:
-        which = "" if single == led else f" of {single:,} of {led:,}"
-        noise += f"; one seed tells nothing about the lead{which}"
-    return f"{{best}}: the best mean {at}{noise}."
+    if "excess_loss" in scales and len(balls) > 1:
+        same.append(f"{words.name('diameter')} (of the excess loss)")
+    at = f"at the same {' and '.join(same)}" if same else "of the table"
+    said = f"{{best}}: the best mean {at}"
+    said += f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
+    which = f" of {single:,} of {led:,}" if single < led else ""
+    said += f"; one seed tells nothing about the lead{which}" if single else ""
+    return best, f"{said}."
 
 
 def _legend(section: Section, scales: dict[str, Scale]) -> str:

@@ -87,17 +87,17 @@ def varying(runs: Sequence[Summary]) -> list[str]:
 
 def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return rows without rounds that a seed draws: of each seed others, and near each other."""
-    groups: dict[Key, list[dict[str, Any]]] = {}
+    rows, groups = [dict(row) for row in rows], dict[Key, list[dict[str, Any]]]()
     for row in rows:
         if row["participation"] or str(row["partition"]).startswith(("labels:", "dirichlet:")):
             others = tuple(value for name, value in row.items() if name not in (*POOLED, "rounds"))
             groups.setdefault(others, []).append(row)
-    drawn: set[int] = set()
     for group in groups.values():
         rounds = [row["rounds"] or 0 for row in group]
         if max(rounds) <= 1.3 * min(rounds) and len({row["seed"] for row in group}) == len(group):
-            drawn |= {id(row) for row in group}
-    return [{**row, "rounds": None} if id(row) in drawn else row for row in rows]
+            for row in group:
+                row["rounds"] = None
+    return rows
 
 
 def is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
@@ -214,15 +214,16 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
             meant = or_else(name.strip(), option_fields(), "settings")
             raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
         # A method that is known by a name of its own may also have been chosen by its parts.
-        values = [getattr(run.experiment, name) for run in runs]
-        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, values, strict=True)]
+        given = [getattr(run.experiment, name) for run in runs]
+        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, given, strict=True)]
+        known = {value for values in there for value in values}
         # A value may have commas of its own.
-        whole = any(_is(value, text) for of_run in there for value in of_run)
-        texts = [text] if whole else [part.strip() for part in text.split(",")]
-        matches = [{one for one in texts for value in of_run if _is(value, one)} for of_run in there]
-        if missing := [one for one in texts if not any(one in found for found in matches)]:
-            raise InputError(f"no run has {name}={missing[0]}; {name} is {listed(values)}")
-        runs = [run for run, found in zip(runs, matches, strict=True) if found]
+        is_one = any(_is(value, text) for value in known)
+        texts = [text] if is_one else [part.strip() for part in text.split(",")]
+        if missing := [one for one in texts if not any(_is(value, one) for value in known)]:
+            raise InputError(f"no run has {name}={missing[0]}; {name} is {listed(given)}")
+        matches = {value for value in known if any(_is(value, one) for one in texts)}
+        runs = [run for run, values in zip(runs, there, strict=True) if values & matches]
     return list(runs)
 
 

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +18,27 @@ from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Resu
 MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100
 """Numbers of classes, machines and coefficients up to which each is listed."""
 
-_ACCOUNTS: dict[str, Callable[[float], str]] = {
-    "samples": "{:,}".format,
-    "rounds": "{:,}".format,
-    "weight": "{:.3g}".format,
-    "sigma": "{:.4g}".format,
-    "rho_allowed": rounded_up,
-    "rho": rounded_up,
-    "epsilon": rounded_up,
+Columns = Mapping[str, tuple[str, Callable[[float], str]]]
+"""Headers of a table, with the arrays that stand below and the formats of their numbers."""
+
+_ACCOUNTS: Columns = {
+    "samples": ("samples", "{:,}".format),
+    "rounds": ("rounds", "{:,}".format),
+    "weight": ("weight", "{:.3g}".format),
+    "sigma": ("sigma", "{:.4g}".format),
+    "rho allowed": ("rho_allowed", rounded_up),
+    "rho": ("rho", rounded_up),
+    "epsilon": ("epsilon", rounded_up),
 }
-"""Columns of the machines and their formats."""
+_HISTORY: Columns = {
+    "round": ("round", "{:,}".format),
+    "samples": ("samples", "{:,}".format),
+    "test loss": ("test_loss", "{:.4f}".format),
+    "R2": ("test_r2", "{:.4f}".format),
+    "accuracy": ("test_accuracy", "{:.1%}".format),
+    "rho spent": ("rho_spent", "{:.3g}".format),
+    "seconds": ("elapsed_seconds", "{:.2f}".format),
+}
 
 METRICS = {
     "auc": ("area under the ROC", "{:.4f}"),
@@ -150,12 +161,8 @@ def _machines(accounts: Accounts) -> str:
         "Machines differ, and this is about those of which most is told. There are "
         f"{len(accounts.rounds):,}, and {away:,} never take part. Below are those of which most is told:"
     )
-    columns = {
-        name.replace("_", " "): _texts(getattr(accounts, name)[order].tolist(), text)
-        for name, text in _ACCOUNTS.items()
-    }
-    names = {"machine": [accounts.names[i] for i in order.tolist()]}
-    return f"{as_paragraph(said)}\n{_table(names | columns)}"
+    machines = [accounts.names[i] for i in order.tolist()]
+    return f"{as_paragraph(said)}\n{_table(accounts, _ACCOUNTS, order, machine=machines)}"
 
 
 def trusted(server: str) -> str:
@@ -207,11 +214,11 @@ def _experiment(result: Result) -> str:
         facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
     history, score = result.history, SCORES[result.labels]
     unit = " nats" * (result.unit == "nat")
-    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}".format)[0]))
+    facts.append(("final test loss", _text(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     for name, value in measures.items():
         words, style = METRICS.get(name, (name, "{:.4g}"))
-        facts.append((f"final test {words}", _texts([value], style.format)[0]))
+        facts.append((f"final test {words}", _text(value, style.format)))
     return _pairs(facts)
 
 
@@ -231,29 +238,22 @@ def _by_class(result: Result) -> str:
 def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
-    columns = {
-        "round": ("round", "{:,}"),
-        "samples": ("samples", "{:,}"),
-        "test loss": ("test_loss", "{:.4f}"),
-        "R2": ("test_r2", "{:.4f}"),
-        "accuracy": ("test_accuracy", "{:.1%}"),
-        "rho spent": ("rho_spent", "{:.3g}"),
-        "seconds": ("elapsed_seconds", "{:.2f}"),
-    }
-    return _table({
-        title: _texts(getattr(history, name)[chosen], style.format)
+    left_out = {*SCORES.values()} - {SCORES[labels]}
+    shown = {title: column for title, column in _HISTORY.items() if column[0] not in left_out}
+    return _table(history, shown, chosen)
+
+
+def _table(source: object, columns: Columns, at: NDArray[np.int64], **first: Sequence[str]) -> str:
+    """Return some places of arrays as a table, behind a first column."""
+    texts = first | {
+        title: [_text(value, style) for value in getattr(source, name)[at].tolist()]
         for title, (name, style) in columns.items()
-        if name not in {*SCORES.values()} - {SCORES[labels]}
-    })  # fmt: skip
+    }
+    return as_text([*texts], [list(zip(*texts.values(), strict=True))])
 
 
-def _table(columns: Mapping[str, Sequence[str]]) -> str:
-    """Return columns by their titles as a table."""
-    return as_text([*columns], [list(zip(*columns.values(), strict=True))])
-
-
-def _texts(values: Iterable[float], text: Callable[[float], str]) -> list[str]:
-    return ["none" if math.isnan(value) else text(value) for value in values]
+def _text(value: float, style: Callable[[float], str]) -> str:
+    return "none" if math.isnan(value) else style(value)
 
 
 def _theory(theory: Theory | None, unit: str) -> str:
