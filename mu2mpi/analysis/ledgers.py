@@ -60,7 +60,9 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
         if accounts is not None:
             most = accounts.names[by_epsilon(accounts)[0]]
             about = "" if len(results) == 1 else f" of {path}"
-            learn.append(f"Machines{about} differ; most is told about samples of machine {most}.")
+            learn.append(
+                f"Machines{about} differ; about none is more told than about samples of machine {most}."
+            )
         rho, *epsilons = in_numbers(
             privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
         )

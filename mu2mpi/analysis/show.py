@@ -276,7 +276,7 @@ def _theory(theory: Theory | None, unit: str) -> str:
             "the theorem."
         )
     row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
-    smallest = f"{theory.minimum_loss:.6f} (or up to {theory.minimum_gap:.1g} less)"
+    smallest = f"{theory.minimum_loss:.6f} (or up to {rounded_up(theory.minimum_gap)} less)"
     note = f"Measured from the smallest test loss in the ball, {smallest}. {scope}"
     return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"
 

@@ -98,7 +98,7 @@ def test_no_noise_no_guarantee():
     ("theory", "said"),
     [
         (Theory(0.3, 2.25, 1e-7, 0.02, 1.1, 0.9), "0.02 0.3 Measured"),
-        (Theory(math.nan, 2.25, 0.0123, 0.02, 1.1, 0.9), "or up to 0.01 less"),
+        (Theory(math.nan, 2.25, 0.01, 0.02, 1.1, 0.9), "or up to 0.01 less"),
         (Theory(0.3, *[math.nan] * 5), "too large"),
     ],
 )
