@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.settings import (
     POOLED,
-    Key,
     in_nats,
     number_text,
     own_settings,
@@ -69,7 +68,14 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     values = {
         n: [v for (v,) in sorted({(key[k],) for key in keys}, key=sort_key)] for k, n in enumerate(axes)
     }
-    seeds = _numbered(runs, keys)
+    # Where a run has no seed, or one that is taken, it has a number behind all seeds.
+    seeds, taken, first = [], set[object](), 1 + max(run.experiment.seed or 0 for run in runs)
+    for run, key in zip(runs, keys, strict=True):
+        seed = run.experiment.seed
+        if seed is None or (key, seed) in taken:
+            seed = next(n for n in count(first) if (key, n) not in taken)
+        taken.add((key, seed))
+        seeds.append(seed)
     # Settings may be unset, which no index of pandas may: the index holds their places on the axes.
     index = pandas.DataFrame({n: [values[n].index(key[k]) for key in keys] for k, n in enumerate(axes)})
     index["seed"] = seeds
@@ -81,19 +87,29 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
             f"an array over all combinations of {', '.join(axes)}, seed and round would have {cells:,} "
             f"numbers; select fewer runs, or leave out the history (history=False)"
         )
-    found = _array_of(pandas.concat([index, pandas.DataFrame(map(_measured, runs))], axis=1), [*axes, "seed"])
+    # Measurements of the output that a history has, too, have a name of their own.
+    columns, settings = History.columns(), option_fields()
+    measured = pandas.DataFrame(
+        {
+            f"final_{name}" if name in columns else name: value
+            for name, value in run.row.items()
+            if name not in settings and isinstance(value, int | float) and not math.isnan(value)
+        }
+        for run in runs
+    )
+    found = _array_of(pandas.concat([index, measured], axis=1), [*axes, "seed"])
     unit = "nat" if in_nats(runs) else "1"
     said = {name: text for labels in SCORES for name, text in History.described(labels, unit).items()}
     if history:
-        learned = {SCORES[run.labels] for run in runs}
-        columns = [n for n in History.columns() if n not in {*SCORES.values()} - learned]
-        frames = [pandas.DataFrame({n: getattr(run.history, n) for n in columns}) for run in runs]
+        left_out = {*axes, *SCORES.values()} - {SCORES[run.labels] for run in runs}
+        kept = [name for name in columns if name not in left_out]
+        frames = [pandas.DataFrame({name: getattr(run.history, name) for name in kept}) for run in runs]
         long = pandas.concat(frames, keys=range(len(runs))).reset_index(level=0, names="run")
         long = long.join(index, on="run").drop(columns="run")
         found = _array_of(long, [*axes, "seed", "round"]).merge(found)
         found["round"].attrs = said["round"]
     for name, array in found.data_vars.items():
-        array.attrs = said[name] if name in said else _described_final(name, said, unit)
+        array.attrs = said[name] if name in said else _described(name, unit)
     found["seed"].attrs = described("seed, or number of a run that has none")
     places = {n: (n, _as_coordinate(of), described(Words().name(n))) for n, of in values.items()}
     dataset: xarray.Dataset = found.assign_coords(places | _following(index[axes], whole))
@@ -104,30 +120,6 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
 
 def _array_of(frame: Any, dimensions: list[str]) -> Any:
     return frame.set_index(dimensions).sort_index().astype(float).to_xarray().transpose(*dimensions)
-
-
-def _measured(run: Summary) -> dict[str, float]:
-    """Return the measurements of a run, those of a history's column under a name of their own."""
-    columns, settings = History.columns(), option_fields()
-    return {
-        f"final_{name}" if name in columns else name: value
-        for name, value in run.row.items()
-        if name not in settings and isinstance(value, int | float) and not math.isnan(value)
-    }
-
-
-def _numbered(runs: Sequence[Summary], keys: Sequence[Key]) -> list[int]:
-    """Return the seed of each run, or where it has none or one that is taken, a number behind all seeds."""
-    first = max((run.experiment.seed or 0 for run in runs), default=0) + 1
-    taken: set[tuple[Key, int]] = set()
-    numbers = []
-    for run, key in zip(runs, keys, strict=True):
-        seed = run.experiment.seed
-        if seed is None or (key, seed) in taken:
-            seed = next(n for n in count(first) if (key, n) not in taken)
-        taken.add((key, seed))
-        numbers.append(seed)
-    return numbers
 
 
 def _as_coordinate(values: Iterable[Any]) -> NDArray[Any]:
@@ -156,17 +148,11 @@ def _following(index: Any, settings: Sequence[dict[str, Any]]) -> dict[str, Any]
     return found
 
 
-def _described_final(name: str, said: dict[str, dict[str, str]], unit: str) -> dict[str, str]:
-    """Return long name and units of a measurement."""
-    of_history = {"accuracy": "test_accuracy", "r2": "test_r2"}.get(name, name.removeprefix("final_"))
-    if of_history in said:
-        text = said[of_history]
-        return {**text, "long_name": text["long_name"].replace("x_t", "the output").replace(" so far", "")}
-    if name.endswith("_seconds"):
-        return described(f"time spent on {name.removesuffix('_seconds')}, mean over ranks", "s")
-    is_loss = name.endswith("_loss") or name == "excess_loss_bound"
+def _described(name: str, unit: str) -> dict[str, str]:
+    """Return long name and units of a measurement of the output."""
     words, _ = METRICS.get(name, (name.replace("_", " "), ""))
-    return described(words, unit if is_loss else "1")
+    is_loss = name.endswith("_loss") or name == "excess_loss_bound"
+    return described(words, "s" if name.endswith("_seconds") else unit if is_loss else "1")
 
 
 def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset":

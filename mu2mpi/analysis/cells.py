@@ -4,7 +4,7 @@ import csv
 import importlib.resources
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -40,6 +40,9 @@ VALUES = ("test_loss", "test_accuracy")
 TOLD = (*PRIVACY, "delta", "budgets")
 """Settings that are always told of rows, as who reads two of them asks which is the better."""
 
+STEPS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
+"""Settings that one method may have and another not, beside the options of methods."""
+
 PLACES = (*option_fields(), "ranks", SHARE)
 """What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
 
@@ -68,17 +71,38 @@ class Layout:
         return (*self.rows, *self.columns)
 
     def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
-        """Return the layout with what it lacks for these runs, which differ in `tell`; T stands beside M."""
-        layout = replace(usual_places(self, runs, tell), values=self.values or usual_values(runs))
+        """Return the layout with what it lacks for these runs, which differ in `tell`.
+
+        Rows and columns are those of the paper, or what differs where these do not; T stands beside M.
+        """
+        rows, columns, privacy = self.rows, self.columns, privacy_of(runs)
         pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
-        is_settled = len({machines for machines, _ in pairs}) == len(pairs)
-        if "rounds" in layout.places or not (is_settled or "rounds" in tell):
-            return layout
-        rows, columns = (
-            tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
-            for part in (layout.rows, layout.columns)
-        )
-        return replace(layout, rows=rows, columns=columns)
+        machines = {machines for machines, _ in pairs}
+        if not columns:
+            sizes = ["machines"]
+            if all(settings_of(run)["samples"] is not None for run in runs):
+                sizes.append("samples")
+            if len(privacy) == 1 and {"method", "server", *rows} & {*tell}:
+                # Something else differs that can stand down.
+                sizes += privacy
+            usual = [name for name in (*sizes, *privacy, "server") if name not in rows]
+            columns = (next((name for name in usual if name in tell and name in sizes), usual[0]),)
+        if not rows:
+            methods = {settings_of(run)["method"] for run in runs}
+            colluders = SHARE if len(machines) > 1 else "colluders"
+            usual = [
+                *["method"] * (len(methods) > 1),
+                "server",
+                *[colluders] * ("colluders" in tell),
+                *privacy,
+            ]
+            rows = tuple(name for name in usual if name not in columns)
+        if "rounds" not in (*rows, *columns) and ("rounds" in tell or len(machines) == len(pairs)):
+            rows, columns = (
+                tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
+                for part in (rows, columns)
+            )
+        return Layout(rows, columns, self.values or usual_values(runs))
 
 
 class Estimate(NamedTuple):
@@ -99,8 +123,8 @@ class Cell:
     seeds: int
     values: dict[str, Estimate]
     paper: dict[str, float]
-    settings: dict[str, Any] = field(default_factory=dict)
-    diameters: frozenset[float] = frozenset()
+    settings: dict[str, Any]
+    diameters: frozenset[float]
 
 
 @dataclass(frozen=True)
@@ -136,20 +160,46 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
-    owns = [own_settings(run) for run in kept]
-    tell = varying(kept)
+    owns, tell = [own_settings(run) for run in kept], varying(kept)
     full = layout.completed(kept, tell)
     check_values(kept, full.values)
     apart = [name for name in tell if name not in full.places]
-    follow = _following(apart, full, owns)
-    groups = _split(kept, owns, full, follow, tell)
+    of_methods = {*method_options(), *STEPS}
+    given = ["method", *(name for name in apart if name not in of_methods)]
+    own = [name for name in apart if name in of_methods and is_settled(name, given, owns)]
+    # Settings that need no sections, with the place of the layout that they follow from.
+    follow = dict.fromkeys(own, "method") if "method" in full.places else {}
+    follow |= {"colluders": SHARE} if {SHARE, "machines"} <= {*full.places} else {}
+
+    def split() -> dict[Key, list[Summary]]:
+        """Return the runs of each section by what they share: what tells sections apart, or never differs."""
+        left_out = {*full.places, *POOLED, *follow}
+        there = {name: {row[name] for row in owns} for name in owns[0] if name not in left_out}
+        names, delta = [n for n, values in there.items() if n in tell or len(values) == 1], None
+        # Where some runs have an epsilon, the reader is told at which delta, if that is the same of all.
+        if "epsilon" in full.places and len(deltas := there.get("delta", set()) - {None}) == 1:
+            names, (delta,) = list(dict.fromkeys([*names, "delta"])), deltas
+        groups: dict[Key, list[Summary]] = {}
+        for run, row in zip(kept, owns, strict=True):
+            told = row if delta is None else {**row, "delta": delta}
+            shared = tuple((name, told[name]) for name in names if told[name] is not None)
+            groups.setdefault(shared, []).append(run)
+        return groups
+
+    groups = split()
     columns = {tuple(by_settings(members, full.columns)) for members in groups.values()}
     are_rows = all(len(by_settings(members, full.rows)) == 1 for members in groups.values())
     if not layout.rows and len(groups) > 1 == len(columns) and are_rows:
-        added, more = _as_rows([name for name in apart if name not in follow], owns)
+        added, more = list[str](), dict[str, str]()
+        for name in (name for name in apart if name not in follow):
+            causes = [other for other in added if name not in TOLD and is_settled(name, [other], owns)]
+            if causes:
+                more[name] = causes[0]
+            else:
+                added.append(name)
         if len(added) <= 2:
             full, follow = replace(full, rows=(*full.rows, *added)), follow | more
-            groups = _split(kept, owns, full, follow, tell)
+            groups = split()
     order = sorted(groups, key=lambda key: [(name, sort_key((value,))) for name, value in key])
     sections = [_section(dict(key), groups[key], full, follow) for key in order]
     return sections, [*notes, *versions_note(kept)]
@@ -158,92 +208,31 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
 def versions_note(runs: Sequence[Summary]) -> list[str]:
     """Return a note where files were made by several versions of the package."""
     versions = sorted({run.version for run in runs if run.version})
-    several = len(versions) > 1
-    return [f"these results were made by versions {names_of(versions)} of mu2mpi"] if several else []
-
-
-def _following(apart: Sequence[str], layout: Layout, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the settings that need no sections, with the place of the layout that they follow from."""
-    steps = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
-    of_methods = {*method_options(), *steps}
-    given = ["method", *(name for name in apart if name not in of_methods)]
-    own = [n for n in apart if n in of_methods and is_settled(n, given, rows)]
-    found = dict.fromkeys(own, "method") if "method" in layout.places else {}
-    return found | ({"colluders": SHARE} if {SHARE, "machines"} <= {*layout.places} else {})
-
-
-def _as_rows(apart: Sequence[str], rows: Sequence[dict[str, Any]]) -> tuple[list[str], dict[str, str]]:
-    """Return the settings that tell sections apart without those that follow from another, and these."""
-    follow: dict[str, str] = {}
-    for name in apart:
-        earlier = [other for other in apart[: apart.index(name)] if other not in follow]
-        if others := [other for other in earlier if name not in TOLD and is_settled(name, [other], rows)]:
-            follow[name] = others[0]
-    return [name for name in apart if name not in follow], follow
-
-
-def _split(
-    runs: Sequence[Summary],
-    rows: Sequence[dict[str, Any]],
-    layout: Layout,
-    follow: Mapping[str, str],
-    tell: Sequence[str],
-) -> dict[tuple[tuple[str, Any], ...], list[Summary]]:
-    """Return the runs of each section by what they share: what tells sections apart, or never differs."""
-    left_out = {*layout.places, *POOLED, *follow}
-    names = [n for n in rows[0] if n not in left_out and (n in tell or len({row[n] for row in rows}) == 1)]
-    if "epsilon" in layout.places and "delta" not in left_out:
-        # Where some runs have an epsilon, the reader is told at which delta, if that is the same of all.
-        deltas = {row["delta"] for row in rows} - {None}
-        if len(deltas) == 1:
-            names, (delta,) = [*names, *["delta"] * ("delta" not in names)], deltas
-            rows = [{**row, "delta": delta} for row in rows]
-    groups: dict[tuple[tuple[str, Any], ...], list[Summary]] = {}
-    for run, row in zip(runs, rows, strict=True):
-        shared = tuple((name, row[name]) for name in names if row[name] is not None)
-        groups.setdefault(shared, []).append(run)
-    return groups
+    return [f"these results were made by versions {names_of(versions)} of mu2mpi"] if versions[1:] else []
 
 
 def _section(
     settings: dict[str, Any], runs: Sequence[Summary], layout: Layout, follow: dict[str, str]
 ) -> Section:
-    members, cut = by_settings(runs, layout.places), len(layout.rows)
+    members, cut, cells = by_settings(runs, layout.places), len(layout.rows), {}
     rows = sorted({key[:cut] for key in members}, key=sort_key)
     columns = sorted({key[cut:] for key in members}, key=sort_key)
-    cells = {}
     for row, column in product(rows, columns):
-        there = members.get(row + column, [])
-        values = {name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values}
-        own = own_settings(there[0]) if there else {}
-        others = {n: settings_of(there[0])[n] if n == "colluders" else own[n] for n in follow if there}
-        if there and there[0].experiment.epsilon is not None and "rho" not in layout.places:
-            others["rho"] = there[0].experiment.rho
+        there, others = members.get(row + column, []), dict[str, Any]()
+        if there:
+            one, own = settings_of(there[0]), own_settings(there[0])
+            others = {name: one[name] if name == "colluders" else own[name] for name in follow}
+            if one["epsilon"] is not None and "rho" not in layout.places:
+                others["rho"] = one["rho"]
         ran = _what_ran(settings | others | dict(zip(layout.places, row + column, strict=True)))
-        paper = {} if follow and not there else _paper().get(ran, {})
-        diameters = frozenset(run.experiment.diameter for run in there)
-        cells[row, column] = Cell(len(there), values, paper, others, diameters)
+        cells[row, column] = Cell(
+            seeds=len(there),
+            values={name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values},
+            paper={} if follow and not there else _paper().get(ran, {}),
+            settings=others,
+            diameters=frozenset(run.experiment.diameter for run in there),
+        )
     return Section(layout, settings, runs[0].experiment.defaults, follow, rows, columns, cells)
-
-
-def usual_places(layout: Layout, runs: Sequence[Summary], tell: Sequence[str]) -> Layout:
-    """Return a layout with rows and columns: those of the paper, or what differs where these do not."""
-    privacy, sizes = privacy_of(runs), ["machines"]
-    if not layout.columns:
-        if all(settings_of(run)["samples"] is not None for run in runs):
-            sizes.append("samples")
-        if len(privacy) == 1 and {"method", "server", *layout.rows} & {*tell}:
-            # Something else differs that can stand down.
-            sizes += privacy
-        usual = [name for name in ("machines", *sizes, *privacy, "server") if name not in layout.rows]
-        across = next((name for name in usual if name in tell and name in sizes), usual[0])
-        layout = replace(layout, columns=(across,))
-    if not layout.rows:
-        methods = len({settings_of(run)["method"] for run in runs})
-        colluders = SHARE if len({run.experiment.machines for run in runs}) > 1 else "colluders"
-        usual = [*["method"] * (methods > 1), "server", *[colluders] * ("colluders" in tell), *privacy]
-        layout = replace(layout, rows=tuple(name for name in usual if name not in layout.columns))
-    return layout
 
 
 def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
@@ -266,8 +255,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     if not values:
         return Estimate(math.nan, math.nan)
     # Rounding would make the mean of equal numbers differ from them.
-    mean = values[0] if len(set(values)) == 1 else np.mean(values)
-    deviation = 0.0 if len(set(values)) == 1 else np.std(values, ddof=1)
+    is_one = len(set(values)) == 1
+    mean, deviation = (values[0], 0.0) if is_one else (np.mean(values), np.std(values, ddof=1))
     return Estimate(float(mean), float(deviation) if len(values) > 1 else math.nan)
 
 

@@ -31,7 +31,23 @@ def convert(given: Mapping[str, float]) -> str:
         )
     if math.inf in (numbers.get("rho"), numbers.get("epsilon")):
         return "This is a run without noise: there is no privacy guarantee at all."
-    words, rho, epsilon, delta = _completed(**numbers)
+    rho, epsilon, delta = numbers.get("rho"), numbers.get("epsilon"), numbers.get("delta", DELTA)
+    stated, exactly = "" if epsilon is None else number_text(epsilon), "exactly"
+    if rho is None:
+        rho, epsilon = Experiment.make({"epsilon": epsilon, "delta": delta}).rho, epsilon or 0.0
+        exactly = "the largest rho with a 512th of both left to the draws of its noise"
+        found, lemma = str(delta), f"rho would be {rounded_down(rho_paper(epsilon, delta))}"
+    elif epsilon is None:
+        epsilon = epsilon_exact(rho, delta)
+        stated, found = rounded_up(epsilon), str(delta)
+        lemma = f"epsilon would be {rounded_up(epsilon_paper(rho, delta))}"
+    else:
+        delta = gaussian_delta(epsilon, rho)
+        found, lemma = rounded_up(delta), f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
+    words = (
+        f"rho = {number_text(rho)} is (epsilon, delta)-DP with epsilon = {stated} and delta = {found}, "
+        f"{exactly}. By the paper's lemma {lemma}."
+    )
     deltas = sorted({*(float(f"1e-{k}") for k in range(3, 13)), numbers.get("delta", 1e-3)}, reverse=True)
     rows = [
         [rounded_up(d), rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
@@ -45,26 +61,3 @@ def convert(given: Mapping[str, float]) -> str:
         remarks.append("delta has to be far below 1/n for n samples; --samples N compares.")
     table = as_text(["delta", "epsilon, exactly", "by the paper's lemma"], [rows])
     return "\n\n".join([as_paragraph(words), table, as_paragraph(meaning), as_bullets(remarks)]).rstrip()
-
-
-def _completed(
-    rho: float | None = None, epsilon: float | None = None, delta: float = DELTA
-) -> tuple[str, float, float, float]:
-    """Return how the third of rho, epsilon and delta follows from the others exactly, and all three."""
-    given, exactly = "" if epsilon is None else number_text(epsilon), "exactly"
-    if rho is None:
-        rho, epsilon = Experiment.make({"epsilon": epsilon, "delta": delta}).rho, epsilon or 0.0
-        exactly = "the largest rho with a 512th of both left to the draws of its noise"
-        found, lemma = str(delta), f"rho would be {rounded_down(rho_paper(epsilon, delta))}"
-    elif epsilon is None:
-        epsilon = epsilon_exact(rho, delta)
-        given, found = rounded_up(epsilon), str(delta)
-        lemma = f"epsilon would be {rounded_up(epsilon_paper(rho, delta))}"
-    else:
-        delta = gaussian_delta(epsilon, rho)
-        found, lemma = rounded_up(delta), f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
-    words = (
-        f"rho = {number_text(rho)} is (epsilon, delta)-DP with epsilon = {given} and delta = {found}, "
-        f"{exactly}. By the paper's lemma {lemma}."
-    )
-    return words, rho, epsilon, delta

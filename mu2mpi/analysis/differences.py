@@ -9,7 +9,7 @@ import numpy as np
 
 from mu2mpi.analysis.cells import check_values, estimate, usual_values
 from mu2mpi.analysis.formats import Entry, aligned, as_paragraph, as_text
-from mu2mpi.analysis.grids import scale_of
+from mu2mpi.analysis.grids import Grid, Line, scale_of
 from mu2mpi.analysis.settings import (
     Key,
     by_settings,
@@ -19,7 +19,7 @@ from mu2mpi.analysis.settings import (
     varying,
     without_repeats,
 )
-from mu2mpi.analysis.together import digest
+from mu2mpi.analysis.together import bits
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
@@ -31,7 +31,7 @@ SIGNIFICANT = 0.05
 _WORDS = Words()
 
 Sides = tuple[list[Summary], list[Summary]]
-Files = dict[Path, tuple[dict[str, Any], bytes]]
+Files = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]
 
 
 class Pair(NamedTuple):
@@ -60,7 +60,7 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
     one, other = (by_settings(side, names) for side in sides)
     pairs = [Pair(key, (one[key], other[key])) for key in one if key in other]
     results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
-    files = {path: (result.environment, digest(result)) for path, result in results}
+    files = {path: (result.environment, bits(result)) for path, result in results}
     parts = [_settings(sides), _places(sides, files)]
     if pairs:
         parts += [_results(pairs, names, values), _bits(pairs, files), _verdict(pairs, values)]
@@ -111,24 +111,23 @@ def _places(sides: Sides, files: Files) -> str:
 
 def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str]) -> str:
     """Return means and deviations of both sides, and how likely seeds alone make such a difference."""
-    heads, rows = [], []
+    lines = []
     for pair in pairs:
         titles = [_WORDS.in_table(name, value) for name, value in zip(names, pair.key, strict=True)]
         for value in values:
             one, other = map(estimate, samples := pair.samples(value))
             scale = scale_of(value, [one.mean, other.mean])
-            heads.append([*titles, scale.label])
-            titles = [""] * len(names)
             change, chance = scale.text(other.mean - one.mean), p_value(*samples)
             numbers = [(scale.text(e.mean), scale.text(e.deviation)) for e in (one, other)]
             numbers += [(change, ""), (f"{chance:.2g}", "")]
-            rows.append([
+            entries = [
                 Entry(MISSING) if mean == "nan" else Entry(mean, deviation.replace("nan", ""))
                 for mean, deviation in numbers
-            ])  # fmt: skip
-    cells = zip(*map(aligned, zip(*rows, strict=True)), strict=True)
-    header = [*map(_WORDS.name, names), "", "A", "B", "B - A", "p"]
-    text = as_text(header, [[[*head, *numbers] for head, numbers in zip(heads, cells, strict=True)]])
+            ]
+            lines.append(Line(0, [*titles, scale.label], entries))
+            titles = [""] * len(names)
+    grid = Grid("", [*map(_WORDS.name, names), ""], ["A", "B", "B - A", "p"], lines, "")
+    text = as_text(grid.header, grid.blocks(aligned))
     counts = sorted({len(side) for pair in pairs for side in pair.sides})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"
     return f"{text}\n\n{as_paragraph(f'Of the output on the test set; {over} for each mean.')}"

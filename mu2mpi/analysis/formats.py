@@ -26,11 +26,6 @@ class Entry(NamedTuple):
         return f"{number} {escape(self.remark)}" if self.remark else number
 
 
-def spaces(text: str) -> str:
-    """Return padding as wide as a text on a terminal."""
-    return " " * len(text)
-
-
 def as_text(header: Row, blocks: Sequence[Block]) -> str:
     """Return aligned columns for a terminal, with a rule above each block of rows."""
     rows = [header, *(row for block in blocks for row in block)]
@@ -40,8 +35,8 @@ def as_text(header: Row, blocks: Sequence[Block]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
-def aligned(column: Sequence[Entry], blank: Callable[[str], str] = spaces) -> list[str]:
-    """Return entries of a column as text, aligned at decimal points and plus-minus signs, by `blank`."""
+def aligned(column: Sequence[Entry], blank: Callable[[str], str] = lambda text: " " * len(text)) -> list[str]:
+    """Return entries of a column as text, aligned at points and plus-minus signs by blanks."""
     has_best = any(entry.is_best for entry in column)
     columns = [entry.mean for entry in column], [entry.deviation for entry in column]
     texts = []

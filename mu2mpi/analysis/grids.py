@@ -1,16 +1,15 @@
 """A section of a table as it is read: short headers, rounded numbers, the best ones, and a legend."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from mu2mpi.analysis.cells import PLACES, Section
-from mu2mpi.analysis.formats import Entry, aligned, spaces
-from mu2mpi.analysis.settings import SHARE, Key
-from mu2mpi.analysis.words import MISSING, Words, told_privacy
+from mu2mpi.analysis.formats import Entry
+from mu2mpi.analysis.settings import PRIVACY, SHARE, Key
+from mu2mpi.analysis.words import MISSING, Words
 
 _MEASURES: dict[str, tuple[str, int | None, int]] = {
     "test_loss": ("loss", 4, -1),
@@ -59,14 +58,11 @@ class Grid:
         """The words above all columns."""
         return [*self.heads, *self.columns]
 
-    def aligned(self, blank: Callable[[str], str] = spaces) -> list[tuple[str, ...]]:
-        """Return the numbers of each line as text, with points below points."""
+    def blocks(self, write: Callable[[Sequence[Entry]], Sequence[str]]) -> list[list[list[str]]]:
+        """Return the rows of each block, with the numbers of each column as they are written."""
         columns = zip(*(line.entries for line in self.lines), strict=True)
-        return list(zip(*(aligned(column, blank) for column in columns), strict=True))
-
-    def blocks_of(self, cells: Iterable[Sequence[str]]) -> list[list[list[str]]]:
-        """Return the rows of each block, with these cells for the numbers of each line."""
-        blocks = groupby(zip(self.lines, cells, strict=True), key=lambda pair: pair[0].block)
+        rows = zip(self.lines, zip(*map(write, columns), strict=True), strict=True)
+        blocks = groupby(rows, key=lambda pair: pair[0].block)
         return [[[*line.heads, *numbers] for line, numbers in block] for _, block in blocks]
 
 
@@ -106,64 +102,59 @@ def grids(sections: Sequence[Section], words: Words, best: bool = False) -> list
 
 def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Grid:
     """Return a section with its rows' settings of these numbers."""
-    layout = section.layout
-    cells = section.cells.values()
-    scales = {name: scale_of(name, [cell.values[name].mean for cell in cells]) for name in layout.values}
-    leaders, counts = _leaders(section, scales) if best else (set(), Counter())
+    layout, cells = section.layout, section.cells
+    scales = {name: scale_of(name, [c.values[name].mean for c in cells.values()]) for name in layout.values}
+    leaders, lead = _leaders(section, scales, words) if best else (set(), "")
     firsts = [row[kept[0]] if kept else None for row in section.rows]
     order = list(dict.fromkeys(firsts))
-    blocks = [order.index(first) if len(order) < len(firsts) else 0 for first in firsts]
     is_labelled = len(section.seeds) > 1 or len(layout.values) > 1
     lines: list[Line] = []
-    for row, block in zip(section.rows, blocks, strict=True):
+    for row, first in zip(section.rows, firsts, strict=True):
+        block = order.index(first) if len(order) < len(firsts) else 0
         titles = [words.in_table(layout.rows[k], row[k]) for k in kept]
-        for label, entries in _entries(section, row, scales, leaders):
+        labelled = []
+        for name, scale in scales.items():
+            # The paper has three decimals of losses, and one of accuracies.
+            decimals, entries = min(3, scale.decimals), []
+            for column in section.columns:
+                cell = cells[row, column]
+                mean, deviation = ("" if math.isnan(n) else scale.text(n) for n in cell.values[name])
+                paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
+                is_best = (name, row, column) in leaders
+                entries.append(Entry(mean, deviation, paper, is_best) if mean else Entry(MISSING))
+            labelled.append((scale.label, entries))
+        if len(section.seeds) > 1:
+            counted = [Entry(str(cells[row, column].seeds or MISSING)) for column in section.columns]
+            labelled.append(("seeds", counted))
+        for label, entries in labelled:
             lines.append(Line(block, [*titles, *[label] * is_labelled], entries))
             titles = [""] * len(kept)
     constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in kept}
-    legend = [_legend(section, scales), *_followed(section, words)]
-    legend += [_on_best(counts, section, words)] * best
+    legend = [_legend(section, scales), *_followed(section, words), *[lead] * best]
     heads = [*(words.name(layout.rows[k]) for k in kept), *[""] * is_labelled]
-    titles_of = (told_privacy(dict(zip(layout.columns, key, strict=True))) for key in section.columns)
-    columns = [", ".join(words.pair(*setting) for setting in told.items()) for told in titles_of]
+    columns = []
+    for key in section.columns:
+        settings = dict(zip(layout.columns, key, strict=True))
+        # Of epsilon and rho, the one by which privacy was not set is left out.
+        left_out = PRIVACY if any(settings.get(name) is not None for name in PRIVACY) else ()
+        told = [(n, value) for n, value in settings.items() if value is not None or n not in left_out]
+        columns.append(", ".join(words.pair(*setting) for setting in told))
     # What is the same in the whole table, without names (other than the data's) by default.
     said = _said(section.settings, section.defaults) | {n: v for n, v in constant.items() if v is not None}
     heading = words.of({name: said[name] for name in sorted(said, key=PLACES.index)})
     return Grid(heading, heads, columns, lines, " ".join(legend))
 
 
-def _entries(
-    section: Section, row: Key, scales: dict[str, Scale], leaders: set[tuple[str, Key, Key]]
-) -> Iterator[tuple[str, list[Entry]]]:
-    """Yield label and numbers of each line of a row: values and, unless all have as many, seeds."""
-    for name, scale in scales.items():
-        entries = []
-        for column in section.columns:
-            cell = section.cells[row, column]
-            mean, deviation = ("" if math.isnan(n) else scale.text(n) for n in cell.values[name])
-            # The paper has three decimals of losses, and one of accuracies.
-            decimals = min(3, scale.decimals)
-            paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
-            found = Entry(mean, deviation, paper, is_best=(name, row, column) in leaders)
-            entries.append(found if mean else Entry(MISSING))
-        yield scale.label, entries
-    if len(section.seeds) > 1:
-        counts = (section.cells[row, column].seeds for column in section.columns)
-        yield "seeds", [Entry(str(count or MISSING)) for count in counts]
-
-
-def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str, Key, Key]], Counter[str]]:
-    """Return where the best means are of those that can be compared, and counts of what leads.
-
-    The counts are of all sets of means with a best one (``led``), of those whose lead is of less than two
-    standard errors (``close``), and of those in which one of the two best has one seed (``single``).
+def _leaders(
+    section: Section, scales: dict[str, Scale], words: Words
+) -> tuple[set[tuple[str, Key, Key]], str]:
+    """Return where the best means are of those that can be compared, and say how many lead by chance perhaps.
 
     Only means of the same problem and privacy are compared, and of the same server where methods differ. The
     excess loss is measured from the smallest in the ball, and compared in the same ball alone.
     """
     best: set[tuple[str, Key, Key]] = set()
-    counts: Counter[str] = Counter()
-    places = section.layout.places
+    led, close, single, places = 0, 0, 0, section.layout.places
     given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
     for name in scales.keys() & _MEASURES:
         values = {key: cell.values[name] for key, cell in section.cells.items()}
@@ -177,30 +168,22 @@ def _leaders(section: Section, scales: dict[str, Scale]) -> tuple[set[tuple[str,
             written = scales[name].text(values[first].mean)
             best |= {(name, *key) for key in keys if scales[name].text(values[key].mean) == written}
             errors = [values[k].deviation / math.sqrt(section.cells[k].seeds) for k in (first, second)]
+            led += 1
             # Of one seed the deviation is NaN.
-            single = math.isnan(sum(errors))
-            close = abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
-            counts.update(led=1, single=single, close=close)
-    return best, counts
-
-
-def _on_best(counts: Counter[str], section: Section, words: Words) -> str:
-    """Say which means are marked, and how many of them lead by no more than chance may."""
-    led, close, single = (counts[name] for name in ("led", "close", "single"))
+            single += math.isnan(sum(errors))
+            close += abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
     if not led:
-        return "No two means can be compared."
-    places = section.layout.places
-    left_out = ["rounds"] * ("machines" in places)
-    given = [words.name(n) for n in _GIVEN if n in places and n not in left_out]
+        return best, "No two means can be compared."
+    same = [words.name(n) for n in _GIVEN if n in places and (n, "machines" in places) != ("rounds", True)]
     balls = {cell.diameters for cell in section.cells.values() if cell.seeds}
-    if "excess_loss" in section.layout.values and len(balls) > 1:
-        given.append(f"{words.name('diameter')} (of the excess loss)")
-    at = f"at the same {' and '.join(given)}" if given else "of the table"
-    noise = f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
-    if single:
-        which = "" if single == led else f" of {single:,} of {led:,}"
-        noise += f"; one seed tells nothing about the lead{which}"
-    return f"{{best}}: the best mean {at}{noise}."
+    if "excess_loss" in scales and len(balls) > 1:
+        same.append(f"{words.name('diameter')} (of the excess loss)")
+    at = f"at the same {' and '.join(same)}" if same else "of the table"
+    said = f"{{best}}: the best mean {at}"
+    said += f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
+    which = f" of {single:,} of {led:,}" if single < led else ""
+    said += f"; one seed tells nothing about the lead{which}" if single else ""
+    return best, f"{said}."
 
 
 def _legend(section: Section, scales: dict[str, Scale]) -> str:

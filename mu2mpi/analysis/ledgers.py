@@ -1,8 +1,7 @@
 """The ledgers of results: every claim of privacy computed again, and what is not private about it."""
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +11,11 @@ import numpy as np
 
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
-from mu2mpi.analysis.together import Release, together
+from mu2mpi.analysis.together import together
 from mu2mpi.config.identity import simulated
 from mu2mpi.config.together import machines_differ
 from mu2mpi.data.options import LEAST
 from mu2mpi.errors import InputError
-from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.persons import Held, of_person
@@ -50,62 +47,99 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
     On request it is said what holds for a person, by files whose claims hold. Raises an InputError if there
     is nothing to check, or something that cannot be read.
     """
-    results = [(path, read_result(path)) for path in shown(list_files(paths), "reading")]
+    results = [read_result(path) for path in shown(list_files(paths), "reading")]
     rows, problems, learn, sound = [], [], [], []
-    for path, result in results:
-        found, privacy = contradictions(result), result.privacy
-        if not found:
-            sound.append((path, result))
+    remarks: dict[str, list[object]] = {}
+    for result in results:
+        path, privacy, accounts = result.path, result.privacy, result.accounts
+        if not (found := contradictions(result)):
+            sound.append(result)
         problems += [f"{path}: {problem}" for problem in found]
-        server, sees = privacy.server.capitalize(), privacy.who
-        learn.append(f"{server} server: {sees} learns at most this about {UNIT} ({ADJACENCY}).")
-        if result.accounts is not None:
-            learn.append(_differ(result.accounts, "" if len(results) == 1 else f" of {path}"))
-        account, holds = privacy.mechanism.name, "MISMATCH" if found else "agrees"
-        rho, *epsilons = in_numbers(privacy.rho, privacy.epsilon_exact, privacy.epsilon, account)
+        server = privacy.server.capitalize()
+        learn.append(f"{server} server: {privacy.who} learns at most this about {UNIT} ({ADJACENCY}).")
+        if accounts is not None:
+            most = accounts.names[by_epsilon(accounts)[0]]
+            about = "" if len(results) == 1 else f" of {path}"
+            learn.append(
+                f"Machines{about} differ; about none is more told than about samples of machine {most}."
+            )
+        rho, *epsilons = in_numbers(
+            privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
+        )
+        holds = "MISMATCH" if found else "agrees"
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
+        texts = [concern.full for concern in privacy.concerns(accounts)]
+        texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * privacy.has_lost_key
+        texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
+        for text in texts:
+            remarks.setdefault(text, []).append(path)
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "computed again"]
-    said = [] if problems else together(Release.of(path, result) for path, result in results)
     learn.append(
         "Claims were computed again from the clipping norm, the noise and the rounds that a file states, and "
         "compared with its experiment and history."
     )
+    said = [] if problems else together(results)
     sentences = [*dict.fromkeys(learn), *(f"Together: {sentence}" for sentence in said)]
+    bullets = [
+        text if len(about) == len(results) else f"{names_of(about, joint=', ')}: {text}"
+        for text, about in remarks.items()
+    ]
     parts = [as_text(header, [rows]), *map(as_paragraph, sentences)]
-    parts += [describe_person(sound, person) if person and sound else "", as_bullets(_remarks(results))]
-    return "\n\n".join(part for part in parts if part), problems
-
-
-def _differ(accounts: Accounts, about: str) -> str:
-    """Say about which machines most is told."""
-    order = by_epsilon(accounts)
-    alike = [rounded_up(epsilon) for epsilon in accounts.epsilon[order].tolist()]
-    number, fewer = alike.count(alike[0]), len(alike) - alike.count(alike[0])
-    first = f"machine {accounts.names[order[0]]}"
-    most = f"{number:,} of the {len(alike):,} machines" if number > 1 else first
-    less = f", and less about those of the other {fewer:,}" if fewer else ""
-    return f"Machines{about} differ; most is told about samples of {most}{less}."
+    parts += [describe_person(sound, person) if person and sound else "", as_bullets(bullets)]
+    return "\n\n".join(filter(None, parts)), problems
 
 
 def contradictions(result: Result) -> list[str]:
     """Say what a file claims of its privacy that does not follow from what it holds; empty if all does."""
-    privacy, experiment = result.privacy, result.experiment
+    privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
     if found := [*privacy.out_of_range(), *_machines(result)]:
         return found
     # By the noise that is stated, and not by the rho.
-    spent: Callable[[int], float] = partial(Mechanism.rho_spent, privacy.mechanism)
-    rounds, found = experiment.rounds, _claims(result)
+    spent: Callable[[int], float] = partial(Mechanism.rho_spent, mechanism)
+    rounds, found, theirs = experiment.rounds, [], dict[str, Any]()
     try:
-        if result.accounts is None:
-            found = [*_sizes(result), *found]
-        else:
+        if result.accounts is not None:
             schedule = schedule_of_result(result)
+            members: Any = schedule.members
             rounds, spent = schedule.mechanism.rounds, schedule.rho_spent
-            found = [*_of_members(result, schedule), *found]
+            used = round(schedule.summed(schedule.rounds, schedule.sampling.used))
+            theirs = asdict(members.main) | {"S": schedule.S}
+            differences = result.accounts.differences(members.accounts(privacy.delta))
+            found = [f"in /privacy/machines {text}" for text in differences]
+        else:
+            task, method, used = task_of_result(result), experiment.chosen_method, mechanism.samples_used
+            asked = method.messages(task, method.sizes(task, rounds))
+            if mechanism.accounts_for(asked):
+                theirs = {name: getattr(asked, name) for name in (*mechanism.sizes(asked), "touched")}
+                theirs |= mechanism.own(asked) | {"S": method.increment_bound(task)}
+            else:
+                unknown = f"how private mechanism = {mechanism.name} makes method = {method.name}"
+                found.append(f"it is not known {unknown}")
+        if theirs and (counted := int(result.history.samples[-1:].sum())) != used:
+            found.append(f"{counted:,} samples were used by /history, and {used:,} by /privacy")
     except InputError as error:
-        found = [f"there is no run of its experiment: {error}", *found]
+        found.append(f"there is no run of its experiment: {error}")
+    theirs |= {
+        "server": experiment.server,
+        "mechanism": experiment.chosen_mechanism,
+        "delta": experiment.delta,
+        "noise": simulated(experiment),
+        "noise_recomputable": experiment.seed is not None,
+    }
+    # With budgets, what each machine may spend is in its row.
+    if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
+        theirs["rho"] = experiment.rho
+    elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.promised_epsilon:
+        theirs["epsilon_exact"] = f"at most {experiment.promised_epsilon}"
+    stated = privacy.attributes()
+    found += [
+        f"{name} is {stated[name]} in /privacy and {value} in the experiment"
+        for name, value in theirs.items()
+        if name in stated and stated[name] != value
+        if isinstance(value, str) or not agree(stated[name], value)
+    ]
     # How long a run is decides how long it takes to compute with.
-    if privacy.mechanism.rounds == rounds:
+    if mechanism.rounds == rounds:
         found = [*privacy.mismatches(), *found, *_with_history(result, spent)]
     return found
 
@@ -124,75 +158,12 @@ def _machines(result: Result) -> list[str]:
         return [f"{count} machines are in /privacy/machines, and {experiment.machines} in all"]
     if accounts.present is not None and accounts.present.shape != (experiment.rounds, experiment.machines):
         return [f"present in /privacy/machines has the shape {accounts.present.shape}"]
-    possible = {
-        "samples": (accounts.samples >= 0) & (accounts.samples < MAX_SAMPLES),
-        "rho_allowed": (accounts.rho_allowed >= LEAST) & (accounts.rho_allowed <= math.inf),
-    }
+    ranges = {"samples": (0, MAX_SAMPLES - 1), "rho_allowed": (LEAST, math.inf)}
     return [
         f"{name} of machine {accounts.names[np.argmin(good)]} is out of range"
-        for name, good in possible.items()
-        if not good.all()
+        for name, (least, most) in ranges.items()
+        if not (good := (getattr(accounts, name) >= least) & (getattr(accounts, name) <= most)).all()
     ]
-
-
-def _of_members(result: Result, schedule: Schedule) -> list[str]:
-    """Compare what is stated of machines that differ with what the experiment makes of them."""
-    members, accounts, T = schedule.members, result.accounts, schedule.rounds
-    if members is None or accounts is None:
-        raise ValueError("these machines do not differ")
-    pairs = {name: (getattr(result.privacy, name, None), v) for name, v in asdict(members.main).items()}
-    pairs["S"] = result.privacy.S, schedule.S
-    used = round(schedule.summed(T, schedule.sampling.used))
-    differences = accounts.differences(members.accounts(result.privacy.delta))
-    said = (f"in /privacy/machines {text}" for text in differences)
-    return [*_unlike(pairs), *said, *_samples(result, used)]
-
-
-def _sizes(result: Result) -> list[str]:
-    """Compare what the mechanism was to hide with the experiment, the model and the history."""
-    privacy, mechanism, method = result.privacy, result.privacy.mechanism, result.experiment.chosen_method
-    task = task_of_result(result)
-    asked = method.messages(task, method.sizes(task, result.experiment.rounds))
-    if not mechanism.accounts_for(asked):
-        return [f"it is not known how private mechanism = {mechanism.name} makes method = {method.name}"]
-    names = ("rounds", "machines", "samples", "drawn", "parts", "touched", "parameters", "clip_norm")
-    pairs = {name: (getattr(mechanism, name, None), getattr(asked, name)) for name in names}
-    pairs |= {name: (getattr(mechanism, name), value) for name, value in mechanism.own(asked).items()}
-    pairs["S"] = privacy.S, method.increment_bound(task)
-    return [*_unlike(pairs), *_samples(result, mechanism.samples_used)]
-
-
-def _unlike(pairs: Mapping[str, tuple[Any, Any]], same: Callable[[Any, Any], bool] = agree) -> list[str]:
-    return [
-        f"{name} is {ours} in /privacy and {theirs} in the experiment"
-        for name, (ours, theirs) in pairs.items()
-        if ours is not None and not same(ours, theirs)
-    ]
-
-
-def _samples(result: Result, ours: int) -> list[str]:
-    history = result.history
-    theirs = int(history.samples[-1]) if len(history) else 0
-    return [f"{theirs:,} samples were used by /history, and {ours:,} by /privacy"] * (ours != theirs)
-
-
-def _claims(result: Result) -> list[str]:
-    """Compare what is claimed with what the experiment asks for."""
-    privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
-    stated: dict[str, tuple[Any, Any]] = {
-        "server": (privacy.server, experiment.server),
-        "mechanism": (mechanism.name, experiment.chosen_mechanism),
-        "delta": (privacy.delta, experiment.delta),
-        "noise": (privacy.noise, simulated(experiment)),
-        "noise_recomputable": (privacy.noise_recomputable, experiment.seed is not None),
-    }
-    # With budgets, what each machine may spend is in its row.
-    if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
-        if not agree(privacy.rho, experiment.rho):
-            stated["rho"] = privacy.rho, experiment.rho
-    elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.promised_epsilon:
-        stated["epsilon_exact"] = privacy.epsilon_exact, f"at most {experiment.promised_epsilon}"
-    return _unlike(stated, operator.eq)
 
 
 def _with_history(result: Result, spent: Callable[[int], float]) -> list[str]:
@@ -211,22 +182,6 @@ def _with_history(result: Result, spent: Callable[[int], float]) -> list[str]:
 
 def _no_end(rounds: int | None) -> str:
     return f"the rounds of /history do not end with the {rounds:,} of the experiment"
-
-
-def _remarks(results: Sequence[tuple[Path, Result]]) -> list[str]:
-    """Return each concern once, with the files that it is about where it is not about all."""
-    about: dict[str, list[Path]] = {}
-    for path, result in results:
-        samples = None if result.accounts is None else result.accounts.all_samples
-        texts = [concern.full for concern in result.privacy.concerns(samples)]
-        texts += [TEST_SHARE] * lists_tests(result) + [KEY_GONE] * result.privacy.has_lost_key
-        texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
-        for text in texts:
-            about.setdefault(text, []).append(path)
-    return [
-        text if len(paths) == len(results) else f"{names_of(paths, joint=', ')}: {text}"
-        for text, paths in about.items()
-    ]
 
 
 def guarantee_of(result: Result, person: Person) -> Guarantee:
@@ -254,15 +209,15 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
     )
 
 
-def describe_person(results: Sequence[tuple[Path, Result]], person: Person) -> str:
+def describe_person(results: Sequence[Result], person: Person) -> str:
     """Say what each of some results guarantees such a person, in a table and in words."""
     rows, largest = [], 0.0
-    for path, result in results:
+    for result in results:
         found, delta = guarantee_of(result, person), result.privacy.delta
         epsilon = found.epsilon(delta)
         largest = max(largest, epsilon)
         rho = "none" if found.rho is None else rounded_up(found.rho)
-        rows.append([str(path), result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
+        rows.append([str(result.path), result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
     samples = {None: "all samples", 1: "one sample"}.get(person.samples, f"up to {person.samples} samples")
     where = "one machine" if person.machines == 1 else f"each of up to {person.machines:,} machines"
     words = (
@@ -270,7 +225,7 @@ def describe_person(results: Sequence[tuple[Path, Result]], person: Person) -> s
         "would tell at most this of it. Which machines take part when, and how many samples each has, counts "
         "as known."
     )
-    if any(result.accounts is not None for _, result in results):
+    if any(result.accounts is not None for result in results):
         words += " Where machines differ, it is of a person at those that tell most."
     if math.isinf(largest):
         words += " An infinite epsilon says that none is known."

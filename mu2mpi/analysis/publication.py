@@ -32,11 +32,22 @@ def publish(
     before the first is written if a file cannot be read, should not be published, or cannot be written.
     """
     targets = _targets(paths, output)
-    complaints = [
-        f"{path}: {objection}"
-        for path in shown(list(targets), "checking")
-        for objection in _objections(read_result(path), even_if_unprotected)
-    ]
+    complaints = []
+    for path in shown(list(targets), "checking"):
+        result = read_result(path)
+        found = contradictions(result)
+        if not result.privacy.is_noisy and not even_if_unprotected:
+            found.append(
+                "it added no noise, so nothing in it is protected; --even-if-unprotected publishes it"
+            )
+        # A run whose noise was drawn as one may be published: no file holds a single message, and sums are
+        # distributed as the protocol says.
+        elif result.privacy.noise_recomputable and not even_if_unprotected:
+            found.append(
+                "its noise follows from the seed that it states, so nothing in it is protected from its "
+                "readers; repeat the run without --seed, or give --even-if-unprotected"
+            )
+        complaints += [f"{path}: {objection}" for objection in found]
     if complaints:
         raise InputError("\n".join(complaints))
     for target in targets.values():
@@ -49,25 +60,6 @@ def publish(
             f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy, result.accounts)}"
         )
     return lines
-
-
-def _objections(result: Result, even_if_unprotected: bool) -> list[str]:
-    """Say why a result should not be published as if it were protected; empty if it may.
-
-    A run whose noise was drawn as one may be: no file holds a single message, and sums are distributed as
-    the protocol says.
-    """
-    found = contradictions(result)
-    if even_if_unprotected:
-        return found
-    if not result.privacy.is_noisy:
-        found.append("it added no noise, so nothing in it is protected; --even-if-unprotected publishes it")
-    elif result.privacy.noise_recomputable:
-        found.append(
-            "its noise follows from the seed that it states, so nothing in it is protected from its readers; "
-            "repeat the run without --seed, or give --even-if-unprotected"
-        )
-    return found
 
 
 def _published(result: Result, with_test_results: bool) -> Result:

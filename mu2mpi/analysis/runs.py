@@ -149,28 +149,17 @@ class Runs(Sequence[Result]):
         """
         return arrays_of(self.summaries, history, lambda dataset: statistics(dataset, confidence))
 
-    def plot(
-        self,
-        kind: str,
-        against: str | None = None,
-        *,
-        ax: Any = None,
-        width: float | str = "page",
-        title: str | None = None,
-        linear: bool = False,
-        labels: Any = (),
-        style: Path | str | None = None,
-    ) -> Any:
+    def plot(self, kind: str, against: str | None = None, *, ax: Any = None, **look: Any) -> Any:
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
-        The others are the options of ``mu2mpi plot``; `labels` may be a mapping as ``{"rho=4": "strong"}``.
-        With `ax`, axes of the user's or an array of them are drawn into, in the user's style, and returned.
+        Its look is that of the options of ``mu2mpi plot``: `width`, `title`, `linear`, `labels`, which may be
+        a mapping as ``{"rho=4": "strong"}``, and `style`. With `ax`, axes of the user's or an array of them
+        are drawn into, in the user's style, and returned.
         Raises an InputError if there is no such figure, or the runs do not suit it.
         """
         from mu2mpi.analysis.figures import draw, page_of
 
-        page = page_of(width, title, linear, labels, style, ax)
-        figure = draw(kind, self.summaries, against, page)
+        figure = draw(kind, self.summaries, against, page_of(axes=ax, **look))
         return figure if ax is None else ax
 
     def table(
@@ -180,16 +169,14 @@ class Runs(Sequence[Result]):
         values: Sequence[str] = (),
         format: Format = "text",
         *,
-        caption: str = "",
-        label: str = "",
-        siunitx: bool = False,
-        best: bool = False,
         labels: Labels = (),
+        **dress: Any,
     ) -> str:
         """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
 
         Rows and columns are settings, and values columns of `to_dataframe`; the others are the options of
-        ``mu2mpi table``. `labels` may also be a mapping, such as ``{"rho=4": "strong"}``.
+        ``mu2mpi table``: `labels`, which may be a mapping such as ``{"rho=4": "strong"}``, `caption`,
+        `label`, `siunitx` and `best`.
         """
         table = build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values)))
-        return table.render(format, Dress(caption, label, siunitx, best, Words(read_labels(labels))))
+        return table.render(format, Dress(words=Words(read_labels(labels)), **dress))

@@ -11,6 +11,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following, sent
 from mu2mpi.config.options import method_options, option_fields, values_in
 from mu2mpi.errors import InputError
+from mu2mpi.federation.servers.base import TENTH
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
@@ -94,17 +95,17 @@ def varying_on_data(runs: Sequence[Summary]) -> list[str]:
 
 def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return rows without rounds that a seed draws: of each seed others, and near each other."""
-    groups: dict[Key, list[dict[str, Any]]] = {}
+    rows, groups = [dict(row) for row in rows], dict[Key, list[dict[str, Any]]]()
     for row in rows:
         if row["participation"] or str(row["partition"]).startswith(("labels:", "dirichlet:")):
             others = tuple(value for name, value in row.items() if name not in (*POOLED, "rounds"))
             groups.setdefault(others, []).append(row)
-    drawn: set[int] = set()
     for group in groups.values():
         rounds = [row["rounds"] or 0 for row in group]
         if max(rounds) <= 1.3 * min(rounds) and len({row["seed"] for row in group}) == len(group):
-            drawn |= {id(row) for row in group}
-    return [{**row, "rounds": None} if id(row) in drawn else row for row in rows]
+            for row in group:
+                row["rounds"] = None
+    return rows
 
 
 def is_settled(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
@@ -117,6 +118,31 @@ def privacy_of(runs: Sequence[Summary]) -> tuple[str, ...]:
     """Return settings by which the privacy of runs was set: epsilon, rho, or some by each."""
     given = {"rho" if run.experiment.epsilon is None else "epsilon" for run in runs}
     return tuple(name for name in PRIVACY if name in given)
+
+
+def colluders_of(runs: Sequence[Summary]) -> Callable[[Summary], Fraction | None]:
+    """Return what tells the colluders of a run, if any: a number where each M has the same, else a share."""
+    numbers: dict[int | None, set[int]] = {}
+    for run in runs:
+        if run.experiment.colluders is not None:
+            numbers.setdefault(run.experiment.machines, set()).add(run.experiment.colluders)
+    is_number = len({frozenset(each) for each in numbers.values()}) == 1
+
+    def colluders(run: Summary) -> Fraction | None:
+        number, machines = run.experiment.colluders, run.experiment.machines or 1
+        if number is None or is_number:
+            return None if number is None else Fraction(number)
+        # The default is a tenth, rounded up.
+        return Fraction(1, TENTH) if number == -(-machines // TENTH) else Fraction(number, machines)
+
+    return colluders
+
+
+def share_text(share: Fraction) -> str:
+    """Return a number, or a share of M such as "3M/4"."""
+    if share.denominator == 1:
+        return str(share)
+    return f"{share.numerator if share.numerator > 1 else ''}M/{share.denominator}"
 
 
 def in_nats(runs: Iterable[Summary]) -> bool:
@@ -196,15 +222,16 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
             meant = or_else(name.strip(), option_fields(), "settings")
             raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
         # A method that is known by a name of its own may also have been chosen by its parts.
-        values = [getattr(run.experiment, name) for run in runs]
-        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, values, strict=True)]
+        given = [getattr(run.experiment, name) for run in runs]
+        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, given, strict=True)]
+        known = {value for values in there for value in values}
         # A value may have commas of its own.
-        whole = any(_is(value, text) for of_run in there for value in of_run)
-        texts = [text] if whole else [part.strip() for part in text.split(",")]
-        matches = [{one for one in texts for value in of_run if _is(value, one)} for of_run in there]
-        if missing := [one for one in texts if not any(one in found for found in matches)]:
-            raise InputError(f"no run has {name}={missing[0]}; {name} is {listed(values)}")
-        runs = [run for run, found in zip(runs, matches, strict=True) if found]
+        is_one = any(_is(value, text) for value in known)
+        texts = [text] if is_one else [part.strip() for part in text.split(",")]
+        if missing := [one for one in texts if not any(_is(value, one) for value in known)]:
+            raise InputError(f"no run has {name}={missing[0]}; {name} is {listed(given)}")
+        matches = {value for value in known if any(_is(value, one) for one in texts)}
+        runs = [run for run, values in zip(runs, there, strict=True) if values & matches]
     return list(runs)
 
 

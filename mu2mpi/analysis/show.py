@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +18,27 @@ from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Resu
 MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100
 """Numbers of classes, machines and coefficients up to which each is listed."""
 
-_ACCOUNTS: dict[str, Callable[[float], str]] = {
-    "samples": "{:,}".format,
-    "rounds": "{:,}".format,
-    "weight": "{:.3g}".format,
-    "sigma": "{:.4g}".format,
-    "rho_allowed": rounded_up,
-    "rho": rounded_up,
-    "epsilon": rounded_up,
+Columns = Mapping[str, tuple[str, Callable[[float], str]]]
+"""Headers of a table, with the arrays that stand below and the formats of their numbers."""
+
+_ACCOUNTS: Columns = {
+    "samples": ("samples", "{:,}".format),
+    "rounds": ("rounds", "{:,}".format),
+    "weight": ("weight", "{:.3g}".format),
+    "sigma": ("sigma", "{:.4g}".format),
+    "rho allowed": ("rho_allowed", rounded_up),
+    "rho": ("rho", rounded_up),
+    "epsilon": ("epsilon", rounded_up),
 }
-"""Columns of the machines and their formats."""
+_HISTORY: Columns = {
+    "round": ("round", "{:,}".format),
+    "samples": ("samples", "{:,}".format),
+    "test loss": ("test_loss", "{:.4f}".format),
+    "R2": ("test_r2", "{:.4f}".format),
+    "accuracy": ("test_accuracy", "{:.1%}".format),
+    "rho spent": ("rho_spent", "{:.3g}".format),
+    "seconds": ("elapsed_seconds", "{:.2f}".format),
+}
 
 METRICS = {
     "auc": ("area under the ROC", "{:.4f}"),
@@ -106,10 +117,9 @@ def _titled(path: Path, sections: Mapping[str, str]) -> str:
 
 def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
     """Say in sentences what the messages of a run, or of its machines, reveal at most, and to whom."""
-    mechanism, samples = privacy.mechanism, None if accounts is None else accounts.all_samples
-    warnings = [concern.full for concern in privacy.concerns(samples)]
+    mechanism, concerns = privacy.mechanism, privacy.concerns(accounts)
     if not privacy.is_noisy:
-        return as_paragraph(" ".join(warnings))
+        return as_paragraph(" ".join(concern.full for concern in concerns))
     exactly = rounded_up(privacy.epsilon_exact)
     claim = (
         f"what is seen is (epsilon, delta)-private with epsilon = {exactly} at delta = {privacy.delta:g}, "
@@ -122,20 +132,20 @@ def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None
             f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exactly} exactly."
         )
     together = f"what {mechanism.parts:,} of {mechanism.machines:,} machines draw together"
-    draws = "each draw" if mechanism.parts == 1 else together
     paragraphs = [
         f"{privacy.who} learns at most this about any one sample: "
         f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
-        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in {draws}"
-        f"{mechanism.noise_words}, on a grid of {mechanism.resolution:.3g}. "
+        f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
+        f"{'each draw' if mechanism.parts == 1 else together}{mechanism.noise_words}, on a grid of "
+        f"{mechanism.resolution:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
         KEY_GONE * privacy.has_lost_key,
         mechanism.price,
         trusted(privacy.server),
-        *(f"WARNING: {warning}" for warning in warnings),
+        *(f"WARNING: {concern.full}" for concern in concerns),
     ]
-    machines = [] if accounts is None else [describe_machines(accounts)]
+    machines = [] if accounts is None else [_machines(accounts)]
     return "\n".join([*map(as_paragraph, filter(None, paragraphs)), *machines])
 
 
@@ -144,28 +154,15 @@ def by_epsilon(accounts: Accounts) -> NDArray[np.int64]:
     return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
 
 
-def describe_machines(accounts: Accounts) -> str:
-    """Say from where to where the machines go, and what each spends about which most is told."""
-    there, order = accounts.rounds > 0, by_epsilon(accounts)[:MAX_ROWS]
-    ranges = []
-    for name in ("rounds", "sigma", "rho", "epsilon"):
-        values = getattr(accounts, name)[there]
-        if len(values) and not math.isnan(values.min()):
-            ends = dict.fromkeys(_texts([values.min().item(), values.max().item()], _ACCOUNTS[name]))
-            ranges.append(f"{name} {' to '.join(ends)}")
-    away = f", of which {np.sum(~there):,} never take part" if not there.all() else ""
+def _machines(accounts: Accounts) -> str:
+    """Say how many machines there are, and what each spends about which most is told."""
+    order, away = by_epsilon(accounts)[:MAX_ROWS], np.sum(accounts.rounds == 0)
     said = (
-        f"Machines differ, and this is about those of which most is told. There are {len(there):,}{away}: "
-        f"{', '.join(ranges)}."
+        "Machines differ, and this is about those of which most is told. There are "
+        f"{len(accounts.rounds):,}, and {away:,} never take part. Below are those of which most is told:"
     )
-    if len(order) < len(there):
-        said += f" The {MAX_ROWS} about which most is told:"
-    columns = {
-        name.replace("_", " "): _texts(getattr(accounts, name)[order].tolist(), text)
-        for name, text in _ACCOUNTS.items()
-    }
-    names = {"machine": [accounts.names[i] for i in order.tolist()]}
-    return f"{as_paragraph(said)}\n{_table(names | columns)}"
+    machines = [accounts.names[i] for i in order.tolist()]
+    return f"{as_paragraph(said)}\n{_table(accounts, _ACCOUNTS, order, machine=machines)}"
 
 
 def trusted(server: str) -> str:
@@ -176,8 +173,7 @@ def trusted(server: str) -> str:
 
 def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
     """Say in a line what a run guarantees, and why that may be less than it looks."""
-    samples = None if accounts is None else accounts.all_samples
-    but = "; ".join(concern.brief for concern in privacy.concerns(samples))
+    but = "; ".join(c.brief for c in privacy.concerns(accounts))
     if not privacy.is_noisy:
         return f"privacy: none ({but})"
     rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
@@ -218,11 +214,11 @@ def _experiment(result: Result) -> str:
         facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
     history, score = result.history, SCORES[result.labels]
     unit = " nats" * (result.unit == "nat")
-    facts.append(("final test loss", _texts(history.test_loss[-1:], f"{{:.4f}}{unit}".format)[0]))
+    facts.append(("final test loss", _text(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     for name, value in measures.items():
         words, style = METRICS.get(name, (name, "{:.4g}"))
-        facts.append((f"final test {words}", _texts([value], style.format)[0]))
+        facts.append((f"final test {words}", _text(value, style.format)))
     return _pairs(facts)
 
 
@@ -242,29 +238,22 @@ def _by_class(result: Result) -> str:
 def _history(history: History, labels: str) -> str:
     """Return the first, the last and some rows between them, evenly spread over the evaluations."""
     chosen = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
-    columns = {
-        "round": ("round", "{:,}"),
-        "samples": ("samples", "{:,}"),
-        "test loss": ("test_loss", "{:.4f}"),
-        "R2": ("test_r2", "{:.4f}"),
-        "accuracy": ("test_accuracy", "{:.1%}"),
-        "rho spent": ("rho_spent", "{:.3g}"),
-        "seconds": ("elapsed_seconds", "{:.2f}"),
-    }
-    return _table({
-        title: _texts(getattr(history, name)[chosen], style.format)
+    left_out = {*SCORES.values()} - {SCORES[labels]}
+    shown = {title: column for title, column in _HISTORY.items() if column[0] not in left_out}
+    return _table(history, shown, chosen)
+
+
+def _table(source: object, columns: Columns, at: NDArray[np.int64], **first: Sequence[str]) -> str:
+    """Return some places of arrays as a table, behind a first column."""
+    texts = first | {
+        title: [_text(value, style) for value in getattr(source, name)[at].tolist()]
         for title, (name, style) in columns.items()
-        if name not in {*SCORES.values()} - {SCORES[labels]}
-    })  # fmt: skip
+    }
+    return as_text([*texts], [list(zip(*texts.values(), strict=True))])
 
 
-def _table(columns: Mapping[str, Sequence[str]]) -> str:
-    """Return columns by their titles as a table."""
-    return as_text([*columns], [list(zip(*columns.values(), strict=True))])
-
-
-def _texts(values: Iterable[float], text: Callable[[float], str]) -> list[str]:
-    return ["none" if math.isnan(value) else text(value) for value in values]
+def _text(value: float, style: Callable[[float], str]) -> str:
+    return "none" if math.isnan(value) else style(value)
 
 
 def _theory(theory: Theory | None, unit: str) -> str:
@@ -278,18 +267,17 @@ def _theory(theory: Theory | None, unit: str) -> str:
             f"The theorem's bound on the excess loss{unit}: {bound}. The model is too large to "
             "search for the smallest loss in the ball, so the excess loss was not measured."
         )
+    scope = "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
+    scope += "constants."
+    if not applies:
+        scope = (
+            "The theorem says nothing of this run: it is about the paper's method with machines that are "
+            "alike and all there, increments that are not clipped to less than S, and the learning rate of "
+            "the theorem."
+        )
     row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
-    bounds = [text for text in ("1e-12", "1e-6") if theory.minimum_gap <= float(text)]
-    certain = f"within {bounds[0]}" if bounds else f"or up to {theory.minimum_gap:.2g} less"
-    scope = (
-        "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
-        "constants."
-        if applies
-        else "The theorem says nothing of this run: it is about the paper's method with machines that are "
-        "alike and all there, increments that are not clipped to less than S, and the learning rate of the "
-        "theorem."
-    )
-    note = f"Measured from the smallest test loss in the ball, {theory.minimum_loss:.6f} ({certain}). {scope}"
+    smallest = f"{theory.minimum_loss:.6f} (or up to {rounded_up(theory.minimum_gap)} less)"
+    note = f"Measured from the smallest test loss in the ball, {smallest}. {scope}"
     return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"
 
 

@@ -1,20 +1,41 @@
 """Tables of result files, in the paper's layout or another, as text, CSV, markdown or LaTeX."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
-from mu2mpi.analysis.formats import as_csv, as_markdown, as_paragraph, as_text
+from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown, as_paragraph, as_text
 from mu2mpi.analysis.grids import Grid, grids
-from mu2mpi.analysis.latex import as_latex, escaped
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.analysis.words import Words
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
 Format = Literal["text", "csv", "markdown", "latex"]
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
+    "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
+    "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
+}  # fmt: skip
+
+_MATHS = {
+    "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
+    "∞": r"\infty", ",": "{,}", "²": "^2",
+}  # fmt: skip
+
+_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+
+_LETTER = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
+_NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
+_FORMULA = re.compile(
+    rf"{_LETTER} = (?:{_NUMBER}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
+    rf"10[{_RAISED}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
+)
+"""What is set as mathematics: letters of the paper, with their values, and powers of ten."""
 
 
 @dataclass(frozen=True)
@@ -64,24 +85,47 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
 
 
 def _text(grid: Grid, dress: Dress, number: int) -> str:
-    table = as_text(grid.header, grid.blocks_of(grid.aligned()))
-    caption = _caption(dress, grid.heading, number)
-    return f"{caption}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
+    table = as_text(grid.header, grid.blocks(aligned))
+    return (
+        f"{_caption(dress, grid.heading, number)}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
+    )
 
 
 def _markdown(grid: Grid, dress: Dress, number: int) -> str:
-    cells = [[entry.text("**{}**") for entry in line.entries] for line in grid.lines]
-    table = as_markdown(grid.header, grid.blocks_of(cells), len(grid.columns))
+    blocks = grid.blocks(lambda column: [entry.text("**{}**") for entry in column])
+    table = as_markdown(grid.header, blocks, len(grid.columns))
     return f"**{_caption(dress, grid.heading, number)}**\n\n{table}\n\n{grid.legend.format(best='Bold')}"
 
 
 def _latex(grid: Grid, dress: Dress, number: int) -> str:
+    """Return a table environment; a caption of the user's is LaTeX."""
     said = f"{grid.heading}. {grid.legend.format(best='Bold')}"
-    label = f"{dress.label}-{number}" if dress.label and number > 1 else dress.label
-    if not dress.caption:
-        return as_latex(grid, escaped(said), label, dress.siunitx)
-    caption = _caption(dress, escaped(grid.heading), number)
-    return f"% {said}\n{as_latex(grid, caption, label, dress.siunitx)}"
+    caption = _caption(dress, escaped(grid.heading), number) if dress.caption else escaped(said)
+    label = f"{dress.label}-{number}" if number > 1 else dress.label
+    columns = [list(column) for column in zip(*(line.entries for line in grid.lines), strict=True)]
+    kinds, write, heads = ["l"] * len(columns), _in_text, [escaped(title) for title in grid.columns]
+    if dress.siunitx:
+        kinds, write, heads = [*map(_column_type, columns)], _in_siunitx, [f"{{{head}}}" for head in heads]
+    lines = [" & ".join([*map(escaped, grid.heads), *heads]) + r" \\"]
+    before = len(grid.heads)
+    for block in grid.blocks(lambda column: list(map(write, column))):
+        lines.append(r"\midrule")
+        lines += [" & ".join([*map(escaped, row[:before]), *row[before:]]) + r" \\" for row in block]
+    return "\n".join([
+        *[f"% {said}"] * bool(dress.caption),
+        rf"% \usepackage{{booktabs{',siunitx' * dress.siunitx}}}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{caption}}}",
+        *[rf"\label{{{label}}}"] * bool(dress.label),
+        *[r"\sisetup{separate-uncertainty=true, table-align-uncertainty=false}"] * dress.siunitx,
+        rf"\begin{{tabular}}{{{' '.join(['l' * before, *kinds])}}}",
+        r"\toprule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ])  # fmt: skip
 
 
 def _caption(dress: Dress, heading: str, number: int) -> str:
@@ -108,3 +152,62 @@ def _csv(sections: Sequence[Section]) -> str:
             numbers = ("" if math.isnan(n) else repr(n) for part in measured for n in part)
             lines.append([*settings, str(cell.seeds), *numbers])
     return as_csv(header, lines)
+
+
+def escaped(text: str) -> str:
+    """Return text as LaTeX, with the paper's letters and their values as mathematics."""
+    parts, end = [], 0
+    for found in _FORMULA.finditer(text):
+        parts += [_plain(text[end : found.start()]), f"${_formula(found[0])}$"]
+        end = found.end()
+    return "".join([*parts, _plain(text[end:])])
+
+
+def _plain(text: str) -> str:
+    return "".join(_ESCAPES.get(letter, letter) for letter in text)
+
+
+def _formula(text: str) -> str:
+    if re.fullmatch(f"10[{_RAISED}]+", text):
+        return f"10^{{{text[2:].translate(str.maketrans(_RAISED, '-0123456789'))}}}"
+    text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: rf"{m[1]} \cdot 10^{{{int(m[2])}}}", text)
+    text = re.sub(r"(?<![\d.])1 \\cdot ", "", text)
+    return "".join(_MATHS.get(letter, letter) for letter in text)
+
+
+def _in_text(entry: Entry) -> str:
+    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _plain(text)))
+
+
+def _in_siunitx(entry: Entry) -> str:
+    """Return an entry for a column S, with the deviation in units of the last digit of the mean."""
+    if not _is_number(entry):
+        return f"{{{_plain(entry.mean)}}}"
+    text = entry.mean.replace(",", "") + (f"({_digits(entry.deviation)})" if entry.deviation else "")
+    text = rf"\bfseries {text}" if entry.is_best else text
+    return f"{text} {{~{_plain(entry.remark)}}}" if entry.remark else text
+
+
+def _is_number(entry: Entry) -> bool:
+    return entry.mean.lstrip("-")[:1].isdigit()
+
+
+def _digits(number: str) -> str:
+    return re.sub(r"[.,]", "", number).lstrip("0") or "0" * bool(number)
+
+
+def _column_type(column: Sequence[Entry]) -> str:
+    """Return a column S that is as wide as its numbers."""
+    numbers = list(filter(_is_number, column))
+    if not numbers:
+        return "c"
+    parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
+    whole, digits = (max(len(part[k]) for part in parts) for k in (0, 2))
+    spread = max(len(_digits(entry.deviation)) for entry in numbers)
+    sign = "-" * any(entry.mean.startswith("-") for entry in numbers)
+    options = [f"table-format={sign}{whole}.{digits}" + f"({spread})" * bool(spread)]
+    if remark := max((entry.remark for entry in numbers), key=len):
+        options.append(f"table-space-text-post={{~{_plain(remark)}}}")
+    if any(entry.is_best for entry in numbers):
+        options.append("detect-weight")
+    return f"S[{', '.join(options)}]"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.analysis.settings import PRIVACY, listed, number_text, own_settings
+from mu2mpi.analysis.settings import listed, number_text, own_settings
 from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names
@@ -58,14 +58,13 @@ class Words:
 
     def pair(self, name: str, value: Any) -> str:
         """Return a setting with its value."""
-        own = self.labels.get(f"{name}={number_text(value)}")
-        if own is not None:
-            return own
+        text = self.value(name, value)
+        if f"{name}={number_text(value)}" in self.labels:
+            return text
         if value is None:
             return UNSET.get(name, f"{self.name(name)} unset")
         if name == "method" and value in names("methods"):
             return str(find("methods", value).title)
-        text = self.value(name, value)
         if name in ("method", "data", "test", "partition", "loss"):
             return text
         if name in ("preset", "mechanism"):
@@ -74,12 +73,13 @@ class Words:
 
     def value(self, name: str, value: Any) -> str:
         """Return the value of a setting, as short as it can be without merging two that differ."""
-        own = self.labels.get(f"{name}={number_text(value)}")
-        if own is not None:
+        if (own := self.labels.get(f"{name}={number_text(value)}")) is not None:
             return own
         if name in ("data", "test", "schema", "budgets") and value is not None:
             return Path(str(value)).name
-        return "∞" if value == math.inf else counted(value)
+        if value == math.inf:
+            return "∞"
+        return f"{value:,}" if isinstance(value, int) else number_text(value)
 
     def in_table(self, name: str, value: Any) -> str:
         """Return the value of a setting below its name: what speaks for itself without it."""
@@ -90,39 +90,41 @@ class Words:
         return self.pair(name, value) if speaks else self.value(name, value)
 
 
-def told_privacy(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without that of epsilon and rho by which privacy was not set, if either is there."""
-    given = any(settings.get(name) is not None for name in PRIVACY)
-    return {n: value for n, value in settings.items() if value is not None or not given or n not in PRIVACY}
-
-
-def counted(value: object) -> str:
-    """Return a setting as `number_text` does, with thousands parted in those that count something."""
-    return f"{value:,}" if isinstance(value, int) else number_text(value)
-
-
 def read_labels(given: Labels) -> dict[str, str]:
     """Return own labels by what they stand for, a setting (``rho``) or one of its values (``rho=4``).
 
     They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files, in which a table is a
     setting with labels of its values. Raises an InputError if one names no setting.
     """
+    pairs: list[tuple[str, Any, str]] = []
     if isinstance(given, Mapping):
-        return dict(_checked(key, label) for key, label in given.items())
-    found: list[tuple[str, str]] = []
+        pairs, given = [(key, label, "") for key, label in given.items()], ()
     for one in [given] if isinstance(given, Path | str) else given:
         if Path(one).suffix == ".toml":
             for key, value in read_toml(Path(one)).items():
                 of_values = value.items() if isinstance(value, dict) else ()
                 flat = {f"{key}={own}": label for own, label in of_values} or {key: value}
-                found += [_checked(*pair, f"{one}: ") for pair in flat.items()]
+                pairs += [(*pair, f"{one}: ") for pair in flat.items()]
             continue
         # Values hold colons more often than labels do, as labels:1 and uniform:10.
         key, colon, label = str(one).rpartition(":")
         if not colon:
             raise InputError(f"{one!r} is no label such as rho=4:strong, and no TOML file of labels")
-        found.append(_checked(key, label))
-    return dict(found)
+        pairs.append((key, label, ""))
+    found = {}
+    for key, label, where in pairs:
+        name, equals, value = key.strip().partition("=")
+        if name not in option_fields():
+            raise InputError(
+                f"{where}there is no setting {name!r}{or_else(name, option_fields(), 'settings')}"
+            )
+        if not isinstance(label, str):
+            raise InputError(f"{where}the label of {key} is no text")
+        # A value is told as it is otherwise: 4.0 is 4.
+        with suppress(ValueError):
+            value = number_text(float(value))
+        found[f"{name}{equals}{value}"] = label.strip()
+    return found
 
 
 def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
@@ -134,15 +136,3 @@ def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
         if equals and value not in {number_text(v) for values in there for v in values}:
             said.append(f"no run has {name} = {value}; {name} is {listed(v for v, _ in there)}")
     return said
-
-
-def _checked(key: str, label: Any, where: str = "") -> tuple[str, str]:
-    """Return a label with its value as it is told otherwise: 4.0 is 4."""
-    name, equals, value = key.strip().partition("=")
-    if name not in option_fields():
-        raise InputError(f"{where}there is no setting {name!r}{or_else(name, option_fields(), 'settings')}")
-    if not isinstance(label, str):
-        raise InputError(f"{where}the label of {key} is no text")
-    with suppress(ValueError):
-        value = number_text(float(value))
-    return f"{name}{equals}{value}", label.strip()

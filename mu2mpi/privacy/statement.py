@@ -8,6 +8,7 @@ from typing import Any, Self, get_type_hints
 
 from mu2mpi.errors import InputError
 from mu2mpi.privacy.accountant import SMALLEST_DELTA
+from mu2mpi.privacy.accounts import Accounts
 from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import NONSENSE, Concern, Mechanism, agree
 from mu2mpi.privacy.sampler import is_negligible
@@ -144,8 +145,8 @@ class PrivacyStatement:
                 f"drawn, but {self.epsilon_exact:.6g}; give a {side} epsilon or rho, or a larger delta"
             )
 
-    def concerns(self, samples: int | None = None) -> list[Concern]:
-        """Say what is not private about a run, of so many `samples` of all machines if they differ."""
+    def concerns(self, accounts: Accounts | None = None) -> list[Concern]:
+        """Say what is not private about a run, whose machines have these accounts if they differ."""
         mechanism = self.mechanism
         if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
@@ -163,9 +164,8 @@ class PrivacyStatement:
                     "and not of the messages that are sent.",
                 )
             )
-        return found + size_concerns(
-            self.epsilon_exact, self.delta, samples or mechanism.machines * mechanism.samples
-        )
+        samples = accounts.all_samples if accounts else mechanism.machines * mechanism.samples
+        return found + size_concerns(self.epsilon_exact, self.delta, samples)
 
 
 def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from made_up import METHODS, comparison_run, comparison_runs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi
-from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.figures.comparison import compare
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.registry import find, names

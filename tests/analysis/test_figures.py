@@ -14,8 +14,8 @@ from made_up import comparison_run, shared_runs
 
 import mu2mpi
 from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.comparison import compare
 from mu2mpi.analysis.figures import draw, image, page_of
+from mu2mpi.analysis.figures.comparison import compare
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.settings import chosen, varying
 from mu2mpi.cli import main

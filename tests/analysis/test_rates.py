@@ -10,7 +10,7 @@ from made_up import rate_run, rate_runs, trust_runs
 from schedules import make_schedule
 
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.rates import AXES, find_rates
+from mu2mpi.analysis.figures.rates import AXES, find_rates
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.opening import open_source
 from mu2mpi.errors import InputError

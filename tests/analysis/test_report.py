@@ -11,13 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up import rate_run
 from missing import missing
 from slowly import slow
 
 import mu2mpi
-from mu2mpi.analysis.report import build_report
-from mu2mpi.analysis.report.sections import as_config, claims, settings_of_all, theory
+from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_all
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
@@ -113,12 +111,6 @@ def test_each_epsilon_has_a_claim_of_its_own_and_none_is_understated():
     rows = claimed([preset, {"method": "dp-sgd", "epsilon": 2.0}, {"method": "dp-gd", "epsilon": 2.0}])
     assert [row[1] for row in rows] == ["DP-GD", "DP-SGD", "μ²-SGD"]
     assert rows[1][-1] == "2.001 (poisson)"
-
-
-def test_excess_losses_stand_beside_the_privacy_that_was_given():
-    given = [rate_run(1.0, 1, rho=None, epsilon=epsilon) for epsilon in (1.0, 2.0)]
-    _, *rows = theory([replace(run, figures={**run.figures, "minimum_loss": 0.5}) for run in given])
-    assert rows == [["untrusted", epsilon, "4", "0.5000", "1", "30"] for epsilon in "12"]
 
 
 def test_only_runs_on_the_same_data_add_up_and_a_share_for_testing_is_named(tmp_path):

@@ -87,6 +87,13 @@ def test_what_follows_lies_along_what_it_follows_from(ragged):
     assert not {"seed", "machines", "epsilon", "rho", "evaluations"} & data.attrs.keys()
 
 
+def test_an_axis_may_have_the_name_of_a_column_of_the_history(tmp_path):
+    for samples in (20, 30):
+        settings = {"data": "synthetic", "samples": samples, "features": 3, "machines": 2, "seed": 1}
+        run(Experiment(**settings), output=tmp_path / f"{samples}.h5")
+    assert mu2mpi.load(tmp_path).to_xarray().final_test_loss.sel(samples=30).notnull().all()
+
+
 def test_arrays_have_names_and_units_and_fit_a_file(runs, tmp_path):
     import xarray
 

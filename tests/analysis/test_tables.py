@@ -15,9 +15,8 @@ from made_up import METHODS, comparison_run, rate_run
 import mu2mpi
 from mu2mpi.analysis.cells import Estimate, Layout
 from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown, as_text
-from mu2mpi.analysis.latex import escaped
 from mu2mpi.analysis.settings import varying, without_repeats
-from mu2mpi.analysis.tables import Dress, build_table
+from mu2mpi.analysis.tables import Dress, build_table, escaped
 from mu2mpi.analysis.words import Words, read_labels
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment

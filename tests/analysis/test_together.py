@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.analysis.ledgers import check_ledgers
-from mu2mpi.analysis.together import Release, together
+from mu2mpi.analysis.together import together
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
@@ -32,7 +32,7 @@ def release(tmp_path, monkeypatch):
 
     def make(**settings):
         path = Path(f"{next(names)}.h5")
-        return Release.of(path, run(Experiment(**{**SMALL, **settings}), output=path))
+        return run(Experiment(**{**SMALL, **settings}), output=path)
 
     return make
 

@@ -1,13 +1,25 @@
-"""Methods at equal privacy: loss and score against gradients computed, and these against the samples."""
+"""Methods at equal privacy: loss and score against gradients computed, and these against the samples.
+
+A run of each method on each of several amounts of data |S| = n M is a point: the loss and score of its
+output, and the gradients that all machines computed. How those grow with |S| is the method's complexity.
+"""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mu2mpi.analysis.comparison import compare
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.analysis.cells import estimate, usual_values
 from mu2mpi.analysis.figures._lines import measures
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
+from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
+from mu2mpi.config.options import option_fields
+from mu2mpi.errors import InputError
+from mu2mpi.registry import find, names
 from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
@@ -16,6 +28,75 @@ MARKERS = "osD^vPX<>p*h"
 """One for each method, as colours alone do not tell so many apart."""
 
 SLOPE: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
+
+
+OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "preset")
+"""Settings in which methods may differ, beside those that a preset chose for each."""
+
+SIZE = ("samples", "rounds", "batch", "rho")
+"""Settings in which the runs of a method may differ; of rho, epsilon has the last word."""
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The runs of one method at the amounts of data |S| of all machines, `sizes`, ascending.
+
+    For each there is a mean over seeds of `gradients`, and an `estimate` of `losses` and `scores`. The
+    `exponent` is the slope of gradients over sizes in logarithms; NaN of fewer than three sizes.
+    """
+
+    name: str
+    sizes: NDArray[np.float64]
+    gradients: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    exponent: float
+
+
+def compare(runs: Sequence[Summary]) -> list[Line]:
+    """Return a line for each method.
+
+    Raises an InputError if runs differ in their privacy, or in anything but the method, the amount of data
+    and the seed, or if there are several settings of one method.
+    """
+    claims = sorted({run.figures["epsilon_exact"] for run in runs})
+    deltas = sorted({run.experiment.delta for run in runs})
+    # Not every accountant meets the epsilon that was asked for.
+    if len(deltas) > 1 or not claims[-1] <= 1.01 * claims[0]:
+        raise InputError(
+            f"methods are compared at equal privacy, and these runs have epsilon = "
+            f"{', '.join(dict.fromkeys(f'{epsilon:.4g}' for epsilon in claims))} at delta = "
+            f"{', '.join(f'{delta:g}' for delta in deltas)}; choose some, as with --where epsilon=..."
+        )
+    _check_same(runs, [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)], "all runs")
+    lines = []
+    for title in dict.fromkeys(find("methods", name).title for name in names("methods")):
+        members = [run for run in runs if run.experiment.chosen_method.title == title]
+        if not members:
+            continue
+        _check_same(members, OWN, f"runs of {title}")
+        points = grouped(members, ["samples_used"])
+        sizes = np.array([point.settings["samples_used"] for point in points])
+        gradients, losses, scores = (
+            np.array([estimate([run.row[measured] for run in point.runs]) for point in points])
+            for measured in ("gradient_evaluations", *usual_values(members)[:2])
+        )
+        means = gradients[:, 0]
+        slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= 3 else math.nan
+        lines.append(Line(title, sizes, means, losses, scores, float(slope)))
+    return lines
+
+
+def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
+    # What a preset or the server chose may differ.
+    rows = [(settings_of(run), own_settings(run)) for run in runs]
+    for name in names:
+        values = {whole[name] for whole, own in rows if whole[name] is None or own[name] is not None}
+        if len(values) > 1:
+            raise InputError(
+                f"{whose} need the same {name}, and here it is {listed(values)}; choose with "
+                f"--where {name}=..."
+            )
 
 
 def is_reported(runs: Sequence[Summary]) -> bool:

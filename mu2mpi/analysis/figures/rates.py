@@ -1,16 +1,64 @@
-"""Excess loss against n, M, d and rho, with exponents beside the theorem's."""
+"""Excess loss against n, M, d and rho, with exponents beside the theorem's.
 
+The theorems bound the expected excess loss for every problem, and on any one problem it may fall faster: by
+1 / (nM) instead of its root once the samples tell where the minimum is. So runs that differ in the problem's
+`margin` or `label_noise` alone are taken together, and at each point the problem with the largest mean
+counts. Runs without noise belong to the statistical regime, others to the private one.
+"""
+
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import encode_groups, loss_label
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
-from mu2mpi.analysis.rates import AXES, MIN_POINTS, Axis, Rate, find_rates
-from mu2mpi.analysis.settings import Group, Key
+from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
+from mu2mpi.config.options import option_fields
 from mu2mpi.errors import InputError
+from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
+
+PROBLEM = ("margin", "label_noise")
+"""Settings that choose a problem, of which the worst counts."""
+
+MIN_POINTS = 3
+"""Values along an axis that make a rate."""
+
+RESAMPLES = 2000
+
+
+class Axis(NamedTuple):
+    """One of the numbers that the rate depends on: its symbol, what it is, and which setting changes it."""
+
+    symbol: str
+    words: str
+    setting: str
+
+    def of(self, run: Summary) -> float:
+        """Return its value in a run."""
+        return float(run.figures["parameters"] if self.symbol == "d" else run.row[self.setting])
+
+
+AXES = (
+    Axis("n", "samples of each machine", "rounds"),
+    Axis("M", "machines", "machines"),
+    Axis("d", "parameters", "classes"),
+    Axis("ρ", "privacy", "rho"),
+)
+
+ACROSS = ("epsilon", *(axis.setting for axis in AXES))
+
+STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
+PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
+"""Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M), where that of M depends on
+whether noise hides sums: Theorems 5.2 and 6.2."""
 
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
@@ -23,7 +71,99 @@ LINE = 0.07
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
 PROBLEMS: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
-ACROSS = ("epsilon", *(axis.setting for axis in AXES))
+
+@dataclass(frozen=True, eq=False)
+class Rate(Group):
+    """Runs that differ along one axis, in the problem, and in the seed.
+
+    At the `values` along the axis there are `means` over seeds of the excess loss, shape (problems, points),
+    the `worst` of them, and the theorem's `bounds`; NaN where there is none. The `exponent` is the slope of
+    `worst` in logarithms by least squares, and `low` and `high` are the ends of its interval at 95 %, from
+    resampled seeds; NaN if a loss is not positive, or if runs at each point have other seeds.
+    """
+
+    axis: Axis
+    values: NDArray[np.float64]
+    means: NDArray[np.float64]
+    worst: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    exponent: float
+    low: float
+    high: float
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there was noise."""
+        rho = self.settings.get("rho")
+        # Along rho there is none, and where epsilon was given it follows.
+        return rho is None or math.isfinite(rho)
+
+    @property
+    def theorem(self) -> float:
+        """The exponent of the theorem's leading term."""
+        if not self.is_private:
+            return STATISTICAL[self.axis.symbol]
+        hides_sums = find("servers", self.settings["server"]).hides_sums
+        return (PRIVATE | {"M": -1.0 if hides_sums else -1 / 2})[self.axis.symbol]
+
+
+def find_rates(runs: Sequence[Summary]) -> list[Rate]:
+    """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
+
+    Runs whose excess loss was not measured are left out.
+    """
+    measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
+    private = [run for run in measured if math.isfinite(run.experiment.rho)]
+    rates, colluders = [], colluders_of(runs)
+
+    def row_of(run: Summary) -> dict[str, Any]:
+        share = colluders(run)
+        return own_settings(run) | {"colluders": None if share is None else share_text(share)}
+
+    for axis in AXES:
+        across = ("rho", "epsilon") if axis.setting == "rho" else (axis.setting,)
+        names = [name for name in option_fields() if name not in (*POOLED, *PROBLEM, *across)]
+        for key, line in by_rows(private if axis.setting == "rho" else measured, names, row_of).items():
+            if len({axis.of(run) for run in line}) >= MIN_POINTS:
+                rates.append(_fit(axis, dict(zip(names, key, strict=True)), line))
+    return rates
+
+
+def _fit(axis: Axis, settings: dict[str, Any], runs: list[Summary]) -> Rate:
+    # Without a seed, every run has one of its own.
+    seeds = [str(run.path if run.experiment.seed is None else run.experiment.seed) for run in runs]
+    problems = [str([getattr(run.experiment, name) for name in PROBLEM]) for run in runs]
+    numbers = [pandas.factorize(np.array(names))[0] for names in (seeds, problems)]
+    frame = pandas.DataFrame([run.figures for run in runs])
+    places = [*numbers, [axis.of(run) for run in runs]]
+    table = frame["excess_loss"].groupby(places).last().unstack(2).unstack(1)
+    bounds = frame["excess_loss_bound"].groupby(places[2]).last()
+    # Shape (seeds, values, problems).
+    losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
+    means = _weighted_means(losses, np.ones((1, len(losses))))[0]
+    worst = np.nanmax(means, axis=1)
+    weights = np.random.default_rng(0).multinomial(len(losses), [1 / len(losses)] * len(losses), RESAMPLES)
+    slopes = _slopes(values, np.nan_to_num(_weighted_means(losses, weights), nan=-np.inf).max(axis=2))
+    known = slopes[np.isfinite(slopes)]
+    # Most are unknown where each point has seeds of its own.
+    low, high = np.quantile(known, [0.025, 0.975]) if 2 * known.size >= slopes.size else (math.nan, math.nan)
+    exponent = float(_slopes(values, worst[np.newaxis])[0])
+    arrays = values, means.T, worst, bounds.to_numpy()
+    return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
+
+
+def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Return means over seeds for each row of weights, shape (rows, values, problems)."""
+    known = np.isfinite(losses)
+    with np.errstate(invalid="ignore"):
+        totals = np.tensordot(weights, np.where(known, losses, 0.0), axes=1)
+        return np.asarray(totals / np.tensordot(weights, known.astype(float), axes=1))
+
+
+def _slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the slope of each row of losses, in logarithms; NaN where a loss is not positive."""
+    x = np.log(values) - np.mean(np.log(values))
+    return np.asarray(np.log(np.where(losses > 0, losses, np.nan)) @ x / (x @ x))
 
 
 def draw(runs: Sequence[Summary], page: Page) -> Sheet:

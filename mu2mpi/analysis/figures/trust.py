@@ -3,11 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.collusion import colluders_of, share_text
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.settings import by_rows, own_settings, privacy_of, varying, varying_on_data
+from mu2mpi.analysis.settings import (
+    by_rows,
+    colluders_of,
+    own_settings,
+    privacy_of,
+    share_text,
+    varying,
+    varying_on_data,
+)
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
