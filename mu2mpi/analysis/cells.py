@@ -27,7 +27,7 @@ from mu2mpi.analysis.settings import (
     without_repeats,
 )
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import method_options, option_fields
+from mu2mpi.config.options import option_fields, own_options
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import Summary
@@ -165,7 +165,7 @@ def versions_note(runs: Sequence[Summary]) -> list[str]:
 def _following(apart: Sequence[str], layout: Layout, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the settings that need no sections, with the place of the layout that they follow from."""
     steps = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
-    of_methods = {*method_options(), *steps}
+    of_methods = {*own_options("method"), *steps}
     given = ["method", *(name for name in apart if name not in of_methods)]
     own = [n for n in apart if n in of_methods and is_settled(n, given, rows)]
     found = dict.fromkeys(own, "method") if "method" in layout.places else {}

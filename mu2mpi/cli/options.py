@@ -19,7 +19,7 @@ from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
 
 if TYPE_CHECKING:
-    from mu2mpi.execution.logs import LogFile
+    from mu2mpi.execution.progress import LogFile
     from mu2mpi.parallel import Communicator
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
@@ -109,7 +109,7 @@ def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequ
 
 def _logs_of(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> "list[LogFile]":
     """Return the logs that were asked for; every rank raises InputError if one cannot be written."""
-    from mu2mpi.execution.logs import LogFile
+    from mu2mpi.execution.progress import LogFile
     from mu2mpi.results.schema import checkpoint_path, previous_path
 
     kept = [checkpoint_path(output) for output in outputs]

@@ -37,11 +37,10 @@ def check_agreement(values: Mapping[str, object], communicator: Communicator) ->
 def check_settings(experiments: Iterable[Experiment], communicator: Communicator) -> None:
     """Raise SharedInputError unless all ranks were given the same experiments, in the same order."""
     settings = [experiment.settings() for experiment in experiments]
-    values: dict[str, object] = {"the number of runs": len(settings)}
+    values: dict[str, object] = {"the number of runs": len(settings), "the list of runs": settings}
     if len(settings) == 1:
+        del values["the list of runs"]
         values |= {f"the setting {name}": value for name, value in settings[0].items()}
-    else:
-        values["the list of runs"] = settings
     check_agreement(values, communicator)
 
 
@@ -50,14 +49,9 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     check_data(plan.source, communicator)
     check_settings([plan.experiment], communicator)
     members = plan.schedule.members
-    check_agreement(
-        {
-            **plan.input_files,
-            "the schema of the data": plan.source.columns,
-            "the privacy budgets or the participation of machines": members and members.digest,
-        },
-        communicator,
-    )
+    values: dict[str, object] = {"the schema of the data": plan.source.columns}
+    values["the privacy budgets or the participation of machines"] = members and members.digest
+    check_agreement({**plan.input_files, **values}, communicator)
 
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:

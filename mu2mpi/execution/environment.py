@@ -70,9 +70,8 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
 
 def own_cores() -> set[int]:
     """Return the numbers of the cores, as the system counts them, that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:
@@ -109,5 +108,4 @@ def kernel_cache() -> str | None:
     """Return a folder of compiled kernels, or None if numba has found none that it can write."""
     from mu2mpi.privacy.noise import add_noise
 
-    folder: str | None = add_noise.stats.cache_path
-    return folder
+    return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -8,15 +8,13 @@ import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.config.machines import cohort_of, input_files
-from mu2mpi.config.task import task_of
+from mu2mpi.config.task import cohort_of, input_files, task_of
 from mu2mpi.config.together import machines_differ
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.errors import InputError
-from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.problem.practical import Facts
@@ -64,7 +62,11 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
-    cohort = _cohort(experiment, source, partition, machines, samples)
+    cohort = None
+    if machines_differ(experiment):
+        check_size(machines, experiment.rounds or 1)
+        known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
+        cohort = cohort_of(experiment, *(known or (np.full(machines, samples), None)))
     facts = Facts(source.classes, square, machines * samples)
     if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
@@ -85,15 +87,3 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     completed = experiment.having(rounds=sizes.rounds, **sizes.options)
     schedule = method.schedule(task, sizes)
     return Plan(completed, source, partition, facts, schedule, input_files(experiment))
-
-
-def _cohort(
-    experiment: Experiment, source: Source, partition: str, machines: int, samples: int
-) -> Cohort | None:
-    """Return the machines where they differ: as large as their owners, or with so many samples each."""
-    if not machines_differ(experiment):
-        return None
-    check_size(machines, experiment.rounds or 1)
-    if partition == "owner":
-        return cohort_of(experiment, source.owner_sizes, source.owner_names)
-    return cohort_of(experiment, np.full(machines, samples), None)

@@ -19,16 +19,16 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import remove_stale_temporaries, second_name, write_whole
 from mu2mpi.hdf5 import attributes_of, file_image, write_array, write_attributes
 from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History, previous_path
+from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History, previous_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 
 ARRAYS = ("q", "class_counts")
-SCALARS: dict[str, type[np.generic]] = {
-    "rounds_done": np.int64,
-    "elapsed_seconds": np.float64,
-    "largest_squared_norm": np.float64,
-    "clipped": np.int64,
+SCALARS: dict[str, type[int] | type[float]] = {
+    "rounds_done": int,
+    "elapsed_seconds": float,
+    "largest_squared_norm": float,
+    "clipped": int,
 }
 
 
@@ -127,7 +127,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
                     "finish the run with what wrote it, or remove the checkpoint to start again"
                 )
         key = attributes.get("key")
-        state: dict[str, Any] = {name: _number(attributes, name, kind) for name, kind in SCALARS.items()}
+        state: dict[str, Any] = {name: attributes[name].item() for name in SCALARS}
         state |= {name: file[name][()] for name in ARRAYS}
         checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
@@ -143,22 +143,15 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return checkpoint
 
 
-def _number(attributes: dict[str, Any], name: str, kind: type[np.generic]) -> int | float:
-    value = attributes[name]
-    number: int | float = value.item()
-    if type(value) is not kind or not 0 <= number < math.inf:
-        raise ValueError(f"{name} = {number!r} should be a {kind.__name__}, finite and not below 0")
-    return number
-
-
 def _check(checkpoint: Checkpoint) -> None:
     """Raise ValueError if the parts of a checkpoint do not belong together."""
     experiment, done, rounds = checkpoint.experiment, checkpoint.rounds_done, checkpoint.history.round
+    for name, kind in SCALARS.items():
+        number: float = getattr(checkpoint, name)
+        if type(number) is not kind or not 0 <= number < math.inf:
+            raise ValueError(f"{name} = {number!r} should be a finite {kind.__name__}, not below 0")
     if len(checkpoint.key or b"") != (32 if experiment.seed is None else 0) or len(checkpoint.data) != 32:
         raise ValueError("its key, which a run without a seed has, or its digest of the data is no 32 bytes")
-    types = {name: getattr(checkpoint.history, name).dtype for name in History.columns()}
-    if any(kind != (np.int64 if name in COUNTS else np.float64) for name, kind in types.items()):
-        raise ValueError(f"the columns of its history have other types: {types}")
     if not done < (experiment.rounds or 0):
         raise ValueError(f"rounds_done = {done} should be less than {experiment.rounds} rounds")
     if np.any(np.diff(rounds, prepend=0, append=done + 1) <= 0):
