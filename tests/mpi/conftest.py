@@ -1,15 +1,10 @@
 """Tests in this folder run under mpirun: one verdict for all ranks, told by rank 0."""
 
-import os
 from collections.abc import Generator
 
 import pytest
-from limits import LAST_CHANCE
 
 from mu2mpi.parallel import Communicator, world
-
-# What took too long on one rank cannot be timed again on that one alone.
-os.environ[LAST_CHANCE] = "1"
 
 
 @pytest.fixture
