@@ -121,10 +121,11 @@ class Evaluator:
     def measure(self, x: Array, whole: bool = True) -> tuple[float, float] | None:
         """Return on rank 0 the mean loss of x, which all ranks hold, and its score: accuracy, or R^2."""
         pieces = self.whole if whole else self._share
-        sums, size = [], pieces.size
+        sums, size, numbers = [], pieces.size, self._problem.labels == "numbers"
         for features, labels, scales in pieces:
-            loss, score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
-            sums.append((loss, score, *(moments(labels) if self._problem.labels == "numbers" else ())))
+            of_piece = self._sum_losses(x, features, labels, scales, self._scaling.bias)
+            moments = (float(np.sum(labels)), float(np.sum(labels**2))) if numbers else ()
+            sums.append((*of_piece, *moments))
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
@@ -211,11 +212,6 @@ def explained_share(mean_squared_error: float, variance: float) -> float:
     return 1 - mean_squared_error / variance if variance > ROUNDING else math.nan
 
 
-def moments(labels: Labels) -> tuple[float, float]:
-    """Return the sums of numbers and of their squares."""
-    return float(np.sum(labels)), float(np.sum(labels**2))
-
-
 def metrics_of(problem: Problem, source: Source, margins: Array, labels: Labels) -> dict[str, float]:
     """Return what `metrics_over` does, of samples that count alike."""
     if problem.labels == "numbers":
@@ -237,24 +233,13 @@ def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels)
 
 
 def metrics_over(
-    problem: Problem,
-    source: Source,
-    margins: Array,
-    weights: Array,
-    numbers: Labels | None = None,
+    problem: Problem, source: Source, margins: Array, weights: Array, numbers: Labels | None = None
 ) -> dict[str, float]:
-    """Return measures by name of a distribution over samples and labels.
+    """Return measures by name of samples, each with a weight for each of K labels: weights of shape (n, K).
 
     Of classes they are accuracy, its mean over classes, and the area under the ROC, of more classes its mean
     over them; those that do not occur do not count. Of numbers, they are the root mean squared error and the
-    mean error, in the label's own units, and R^2.
-
-    Parameters
-    ----------
-    margins, weights : ndarray of float64, shape (n, rows) and (n, K)
-        Margins of the samples; and the weight of each with each of K labels.
-    numbers : ndarray, optional
-        The K labels of each sample, where those of a population are not meant.
+    mean error, in the label's own units, and R^2; the labels are `numbers`, or those of a population.
     """
     if problem.labels == "numbers":
         targets = (source.values if numbers is None else numbers).astype(np.float64)

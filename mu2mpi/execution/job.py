@@ -13,8 +13,7 @@ from mu2mpi.config.task import input_files
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
-from mu2mpi.execution.agreement import check_data, check_inputs, check_settings, shared_source
-from mu2mpi.execution.plan import Plan, resolve
+from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings, resolve, shared_source
 from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests

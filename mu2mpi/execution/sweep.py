@@ -14,10 +14,9 @@ from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.execution.agreement import check_agreement, check_data, check_settings, shared_source
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.measurements import run_cost
-from mu2mpi.execution.plan import Plan, resolve
+from mu2mpi.execution.plan import Plan, check_agreement, check_data, check_settings, resolve, shared_source
 from mu2mpi.execution.progress import LogProgress, for_standard_error
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.files import identity

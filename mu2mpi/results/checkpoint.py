@@ -38,13 +38,16 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
     The one that it replaces is kept beside it. One that replaces none removes what killed writers left.
     """
     image = file_image(lambda file: _fill(file, checkpoint))
-    try:
-        _write(path, image, replace)
-    except OSError as error:
-        # A job that starts or finishes the same run removes all temporary files, also those in use.
-        if error.errno not in (errno.ENOENT, errno.ESTALE):
-            raise
-        _write(path, image, replace)
+    for is_again in (False, True):
+        try:
+            if replace and path.exists():
+                second_name(path, previous_path(path))
+            write_whole(path, (image,), mode=0o600, replace=replace)
+            break
+        except OSError as error:
+            # A job that starts or finishes the same run removes all temporary files, also those in use.
+            if is_again or error.errno not in (errno.ENOENT, errno.ESTALE):
+                raise
     if not replace:
         previous_path(path).unlink(missing_ok=True)
         remove_stale_temporaries(path)
@@ -68,12 +71,6 @@ def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
     arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.columns()}
     for name, array in arrays.items():
         write_array(file, name, array)
-
-
-def _write(path: Path, image: bytes, replace: bool) -> None:
-    if replace and path.exists():
-        second_name(path, previous_path(path))
-    write_whole(path, (image,), mode=0o600, replace=replace)
 
 
 def remove_checkpoint(path: Path) -> None:

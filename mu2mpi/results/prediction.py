@@ -93,7 +93,8 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
     if not (file.has_header or file.is_table):
         chosen = [find_name(path, file.names, result.experiment.features, "features")]
     elif result.feature_names:
-        _check_there(path, chosen := list(result.feature_names), file.names)
+        chosen = list(result.feature_names)
+        _check_there(path, chosen, file.names)
     elif len(chosen := [name for name in file.names if name != OWNERS]) != width:
         # One may be the label, as in training.
         label = label or next((name for name in USUAL["labels"] if name in chosen), None)
