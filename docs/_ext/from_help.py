@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.program import parser_of
-from mu2mpi.config.options import choices, option_fields, owners_of, takes_boolean
+from mu2mpi.config.options import choices, option_fields, own_options, takes_boolean
 from mu2mpi.registry import find
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def options_page() -> str:
 
 
 def _option(name: str) -> Iterator[str]:
-    chooser, fields = owners_of(name)
+    chooser = next((of for of in ("data", "method", "server") if name in own_options(of)), "")
+    fields = own_options(chooser).get(name)
     flag, alike = f"--{name.replace('_', '-')}", _alike(fields or {"": option_fields()[name]})
     yield f"### {name}\n"
     for owners, field in alike:

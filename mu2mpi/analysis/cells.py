@@ -27,7 +27,7 @@ from mu2mpi.analysis.settings import (
     without_repeats,
 )
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import method_options, option_fields
+from mu2mpi.config.options import option_fields, own_options
 from mu2mpi.errors import InputError
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import Summary
@@ -164,7 +164,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     full = layout.completed(kept, tell)
     check_values(kept, full.values)
     apart = [name for name in tell if name not in full.places]
-    of_methods = {*method_options(), *STEPS}
+    of_methods = {*own_options("method"), *STEPS}
     given = ["method", *(name for name in apart if name not in of_methods)]
     own = [name for name in apart if name in of_methods and is_settled(name, given, owns)]
     # Settings that need no sections, with the place of the layout that they follow from.

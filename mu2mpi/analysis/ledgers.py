@@ -20,9 +20,9 @@ from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.persons import Held, of_person
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
+from mu2mpi.results.coefficients import schedule_of_result, task_of_result
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.repetition import schedule_of_result, task_of_result
 from mu2mpi.results.schema import Result
 
 MAX_SAMPLES = 2**31

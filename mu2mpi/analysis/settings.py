@@ -77,7 +77,7 @@ def varying(runs: Sequence[Summary]) -> list[str]:
     # A delta that changes nothing is None.
     values = {n: {row.get(n) for row in rows} - ({None} if n == "delta" else set()) for n in fields}
     differ = [name for name in fields if len(values[name]) > 1]
-    sizes = ["rounds", *(n for n in method_options(presets=False) if int in get_args(fields[n].annotation))]
+    sizes = ["rounds", *(n for n in method_options() if int in get_args(fields[n].annotation))]
     for name in reversed([name for name in sizes if name in differ]):
         others = [other for other in differ if other != name and other not in POOLED]
         if others and is_settled(name, others, rows):

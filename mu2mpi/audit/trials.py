@@ -14,11 +14,10 @@ from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Report, judge
 from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.machines import cohort_of, input_files
-from mu2mpi.config.task import task_of
+from mu2mpi.config.task import cohort_of, input_files, task_of
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.errors import InputError
-from mu2mpi.execution.agreement import check_agreement, check_settings
+from mu2mpi.execution.plan import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule

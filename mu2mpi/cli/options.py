@@ -67,7 +67,7 @@ def how_to_run(arguments: Namespace, communicator: Communicator, outputs: Sequen
     if not arguments.checkpoint_every > 0:
         arguments.parser.error("--checkpoint-every takes a positive number of seconds")
     from mu2mpi.execution.environment import kernel_cache
-    from mu2mpi.execution.logs import LogFile
+    from mu2mpi.execution.progress import LogFile
     from mu2mpi.execution.warmup import start_compiler_without_scipy
     from mu2mpi.results.schema import checkpoint_path, previous_path
 

@@ -18,8 +18,7 @@ from mu2mpi.cluster.slurm import most_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.errors import InputError
-from mu2mpi.execution.cost import run_cost
-from mu2mpi.execution.measurements import planned_measurements
+from mu2mpi.execution.measurements import planned_measurements, run_cost
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
 from mu2mpi.files import write_whole
 from mu2mpi.parallel import Communicator

@@ -30,6 +30,11 @@ def _size(description: str, value: float | None = None) -> Any:
     return Field(value, ge=LEAST, le=MOST, description=description)
 
 
+def _whole(description: str, least: int = 1, bits: int = 32) -> Any:
+    """Declare a whole number that is not given by default."""
+    return Field(None, ge=least, lt=2**bits, description=description)
+
+
 class Experiment(BaseModel):
     """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
@@ -85,16 +90,14 @@ class Experiment(BaseModel):
     server: str = _choice(
         "servers", "untrusted", "who adds noise, and who is trusted with what (docs/guides/trust.md)"
     )
-    machines: int | None = Field(
-        None, ge=1, lt=2**32, description="number of machines M [default: one a rank]"
-    )
+    machines: int | None = _whole("number of machines M [default: one a rank]")
     participation: str | None = Field(
         None,
         description="who takes part in which round: all, uniform:m, bernoulli:p, by-size (a round for each "
         "sample) or trace:FILE (docs/guides/federations.md) [default: all]",
     )
-    participation_seed: int | None = Field(
-        None, ge=0, lt=2**63, description="public seed of who takes part when [default: the seed, or 0]"
+    participation_seed: int | None = _whole(
+        "public seed of who takes part when [default: the seed, or 0]", 0, 63
     )
     objective: Literal["machines", "samples"] | None = Field(
         None, description="mean over machines, or over all samples [default: machines, samples if by-size]"
@@ -102,11 +105,8 @@ class Experiment(BaseModel):
     budgets: str | None = Field(
         None, description="file with the rho or epsilon of each machine or owner [default: all have the same]"
     )
-    rounds: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="number of rounds T [default: as many as the samples allow, or the method's theory]",
+    rounds: int | None = _whole(
+        "number of rounds T [default: as many as the samples allow, or the method's theory]"
     )
     epsilon: float | None = Field(
         None, gt=0, description="privacy, instead of rho: the largest rho that is (epsilon, delta)-private"
@@ -138,18 +138,12 @@ class Experiment(BaseModel):
         "learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another method "
         "[default: that of the theorem, at most 1]"
     )
-    seed: int | None = Field(
-        None,
-        ge=0,
-        lt=2**63,
-        description="makes the run, and its noise, reproducible by all who know it [default: a secret key]",
+    seed: int | None = _whole(
+        "makes the run, and its noise, reproducible by all who know it [default: a secret key]", 0, 63
     )
-    evaluations: int | None = Field(
-        None,
-        ge=1,
-        lt=2**32,
-        description="rounds, logarithmically spaced, at which loss and accuracy are measured "
-        "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]",
+    evaluations: int | None = _whole(
+        "rounds, logarithmically spaced, at which loss and accuracy are measured "
+        "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]"
     )
 
     @field_validator("data", "partition", "participation")
@@ -191,14 +185,13 @@ class Experiment(BaseModel):
                 raise InputError("rho and epsilon are both given, and either determines the other; give one")
             try:
                 super().__init__(**own)
+                source = FILE if self.on_file else self.data
+                chosen = {"data": source, "method": self.method, "server": self.server}
+                self._parts = options_for(chosen, others)
+                check_together(self)
+                self.chosen_method.check(self, self.options)
             except ValidationError as error:
                 raise InputError(explained(error)) from None
-            source = FILE if self.on_file else self.data
-            chosen = {"data": source, "method": self.method, "server": self.server}
-            self._parts = options_for(chosen, others)
-            check_together(self)
-            try:
-                self.chosen_method.check(self, self.options)
             except ValueError as error:
                 raise InputError(str(error)) from None
 

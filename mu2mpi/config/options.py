@@ -17,8 +17,7 @@ from mu2mpi.suggestions import did_you_mean, or_else
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    owners = _owners()
-    return _option_fields((*owners["method"].items(), *owners["server"].items()))
+    return _option_fields((*_owners("method"), *_owners("server")))
 
 
 @cache
@@ -28,44 +27,36 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
     fields: dict[str, FieldInfo] = {}
     for name, field in Experiment.model_fields.items():
-        fields[name] = field
-        fields |= {other: _merged(parts) for other, parts in _options_of(_owners().get(name, {})).items()}
+        fields |= {name: field} | {other: _merged(parts) for other, parts in own_options(name).items()}
     return fields
 
 
-def _owners() -> dict[str, Mapping[str, type[BaseModel]]]:
-    """Return, by the option that chooses them, what has options of its own."""
-    kinds = {"method": "methods", "server": "servers"}
-    of_kinds = {k: {name: find(kind, name).options for name in names(kind)} for k, kind in kinds.items()}
-    return {"data": OPTIONS, **of_kinds}
+def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
+    """Return the names that an option such as ``method`` may have, with the options of each."""
+    if chooser == "data":
+        return tuple(OPTIONS.items())
+    kind = {"method": "methods", "server": "servers"}.get(chooser)
+    return tuple((name, find(kind, name).options) for name in names(kind)) if kind else ()
 
 
-def _options_of(models: Mapping[str, type[BaseModel]]) -> dict[str, dict[str, FieldInfo]]:
-    """Return options by name, and of each those that have it."""
+def own_options(chooser: str) -> dict[str, dict[str, FieldInfo]]:
+    """Return options, by name, that only some methods, servers or sources have, and of each those that do."""
+    return _own_options(_owners(chooser))
+
+
+@cache
+def _own_options(owners: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, dict[str, FieldInfo]]:
     found: dict[str, dict[str, FieldInfo]] = {}
-    for owner, model in models.items():
+    for owner, model in owners:
         for name, field in model.model_fields.items():
             found.setdefault(name, {})[owner] = field
     return found
 
 
-def owners_of(option: str) -> tuple[str, dict[str, FieldInfo]]:
-    """Return what chooses an option, such as ``method``, or "", and the option as each owner has it."""
-    for kind, models in _owners().items():
-        if option in (of_kind := _options_of(models)):
-            return kind, of_kind[option]
-    return "", {}
-
-
-def method_options(presets: bool = True) -> list[str]:
-    """Return the names of options of methods, perhaps without those that choose other settings."""
-    left_out = () if presets else {name for m in names("methods") for name in find("methods", m).presets}
-    return [name for name in _options_of(_owners()["method"]) if name not in left_out]
-
-
-def server_options() -> list[str]:
-    """Return the names of options of servers."""
-    return list(_options_of(_owners()["server"]))
+def method_options() -> list[str]:
+    """Return the names of options of methods, without those that choose other settings."""
+    presets = {name for method in names("methods") for name in find("methods", method).presets}
+    return [name for name in own_options("method") if name not in presets]
 
 
 def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
@@ -90,7 +81,7 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
     # Which method is best where machines differ is another question.
     if "preset" not in given or given & {"method", "mechanism", *OF_MACHINES}:
         return {}
-    of_methods = _options_of(_owners()["method"])
+    of_methods = own_options("method")
     best = next(name for name in names("methods") if find("methods", name).is_practical)
     return {"method": best} if all(best in of_methods[name] for name in given & of_methods.keys()) else {}
 
@@ -98,8 +89,7 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
     """Return the options of the source and so on that were chosen, from settings that only some have."""
     lines = []
-    models = _owners()
-    known = {kind: _options_of(of_kind) for kind, of_kind in models.items()}
+    known = {kind: own_options(kind) for kind in chosen}
     taken: dict[str, dict[str, Any]] = {kind: {} for kind in chosen}
     for name, value in settings.items():
         having = [kind for kind in chosen if name in known[kind]]
@@ -115,7 +105,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
     parts = {}
     for kind, values in taken.items():
         try:
-            parts[kind] = models[kind][chosen[kind]](**values)
+            parts[kind] = dict(_owners(kind))[chosen[kind]](**values)
         except ValidationError as error:
             lines.append(explained(error))
     if lines:

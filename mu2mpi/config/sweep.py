@@ -105,14 +105,14 @@ class Sweep:
             # Some file systems take names for the same that differ in upper and lower case.
             other = named.setdefault(name.casefold(), experiment)
             if other is not experiment:
-                raise InputError(
-                    f"{at}the results of {self._told(other)} and of {self._told(experiment)} would "
-                    f"both be called {name}; rename what the settings name, or put them into sweeps of their "
-                    "own, each with its own --output"
+                one, two = (
+                    ", ".join(f"{name} = {getattr(each, name)!r}" for name in self.swept)
+                    for each in (other, experiment)
                 )
-
-    def _told(self, experiment: Experiment) -> str:
-        return ", ".join(f"{name} = {getattr(experiment, name)!r}" for name in self.swept)
+                raise InputError(
+                    f"{at}the results of {one} and of {two} would both be called {name}; rename what the "
+                    "settings name, or put them into sweeps of their own, each with its own --output"
+                )
 
 
 def _named(methods: Any, at: str) -> list[str]:

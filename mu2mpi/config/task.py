@@ -1,13 +1,23 @@
-"""From what the user said to what the method is to do."""
+"""From what the user said to what the method is to do, and to what machines are that differ."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.machine_files import file_digest, read_budgets, read_trace
 from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
+from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
 from mu2mpi.federation.schedule import Task
-from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.privacy.guarantee import Budget, affordable_rho
 from mu2mpi.problem.base import Problem
 from mu2mpi.problem.scaling import Scaling
-from mu2mpi.registry import find
+from mu2mpi.registry import extension_files, find
 
 
 def task_of(
@@ -57,3 +67,64 @@ def task_of(
         options=experiment.options,
         cohort=cohort,
     )
+
+
+def cohort_of(
+    experiment: Experiment,
+    samples: NDArray[np.int64],
+    owners: tuple[str, ...] | None,
+    known: Accounts | None = None,
+) -> Cohort:
+    """Return the machines of an experiment that differ or are away; `known` stands for files."""
+    names = owners or tuple(map(str, range(len(samples))))
+    objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
+    stated: dict[int, tuple[str, float]] = {}
+    if experiment.budgets is not None:
+        path = Path(experiment.budgets).expanduser()
+        stated = read_budgets(path, names) if known is None else known.budgets
+    delta = experiment.delta
+    budgets = {
+        i: Budget(value, math.inf, delta)
+        if kind == "rho"
+        else Budget(affordable_rho(value, delta), value, delta)
+        for i, (kind, value) in stated.items()
+    }
+    participation = _participation(experiment, samples, names, known)
+    return Cohort(participation, samples, objective == "samples", budgets, owners)
+
+
+def input_files(experiment: Experiment) -> dict[str, str]:
+    """Return digests, by name, of the budgets and the trace, and of the modules of extensions."""
+    trace = (experiment.participation or "").removeprefix("trace:")
+    named = [experiment.budgets, trace if trace != experiment.participation else None]
+    extensions = extension_files(
+        ("problems", experiment.loss),
+        ("methods", experiment.method),
+        ("mechanisms", experiment.chosen_mechanism),
+        ("servers", experiment.server),
+    )
+    files = {f"the file {name}": Path(name).expanduser() for name in named if name}
+    files |= {f"the module {name}": path for name, path in extensions.items()}
+    return {name: file_digest(path) for name, path in files.items()}
+
+
+def _participation(
+    experiment: Experiment, samples: NDArray[np.int64], names: Sequence[str], known: Accounts | None
+) -> Participation:
+    kind, _, value = (experiment.participation or "all").partition(":")
+    machines, seed = len(samples), experiment.participation_seed
+    seed = (experiment.seed or 0) if seed is None else seed
+    match kind:
+        case "uniform":
+            if (number := int(value)) > machines:
+                raise InputError(f"participation = uniform:{number} is more than the {machines} machines")
+            return Uniform(machines, number, seed)
+        case "bernoulli":
+            return Bernoulli(machines, float(value), seed)
+        case "by-size":
+            return BySize(samples, seed)
+        case "trace" if known is not None and known.present is not None:
+            return Trace(known.present)
+        case "trace":
+            return Trace(read_trace(Path(value).expanduser(), names))
+    return Everybody(machines)

@@ -68,16 +68,11 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
     return tuple(sorted(set(communicator.allgather(mine))))
 
 
-def own_cores() -> set[int]:
-    """Return the numbers of the cores, as the system counts them, that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
 def describe(communicator: Communicator) -> dict[str, str | int]:
     """Return facts of the ranks, their hosts and, on rank 0, the software; all ranks must call this."""
-    ranks = communicator.allgather((communicator.host, own_cores()))
+    has_affinity = hasattr(os, "sched_getaffinity")
+    own_cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
+    ranks = communicator.allgather((communicator.host, own_cores))
     hosts = [host for host, _ in ranks]
     facts: dict[str, str | int] = {
         "ranks": communicator.size,
@@ -109,5 +104,4 @@ def kernel_cache() -> str | None:
     """Return a folder of compiled kernels, or None if numba has found none that it can write."""
     from mu2mpi.privacy.noise import add_noise
 
-    folder: str | None = add_noise.stats.cache_path
-    return folder
+    return add_noise.stats.cache_path  # type: ignore[no-any-return]

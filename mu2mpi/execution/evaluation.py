@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.data.sources.population import Population
-from mu2mpi.execution.cost import evaluation_cost, run_cost
-from mu2mpi.execution.metrics import confusion_of, explained_share, metrics_of, metrics_over, moments
+from mu2mpi.execution.measurements import evaluation_cost, run_cost
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.problem.base import Problem
@@ -27,8 +26,16 @@ FREE_PASSES = 1_500_000_000
 MOST_OUTPUTS = 10_000_000
 """Margins of test samples that rank 0 may gather in the end."""
 
+Array = NDArray[np.float64]
+
 Measures = tuple[dict[str, float], NDArray[np.int64] | None]
 """Measures of an output by name, and its confusion matrix."""
+
+MOST_CONFUSED = 1000
+"""Classes whose confusion matrix is worth its size in a file."""
+
+ROUNDING = 1e-12
+"""Variance of numbers in [-1, 1] that may be nothing but rounding errors."""
 
 PLAIN = Scaling()
 
@@ -73,7 +80,7 @@ class Pieces:
         self.samples: Samples = source.test(spread_rows(chunk, self.size, source.test_samples))
         self._scales = self._scaling.factors(self.samples.features, source.scale)
 
-    def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, NDArray[np.float64]]]:
+    def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, Array]]:
         """Yield features as stored, shape (n, F - 1), their labels and their scales."""
         for chunk in self._chunks:
             if chunk != self._held:
@@ -111,13 +118,14 @@ class Evaluator:
         if share is not None and share < self._size:
             self._share = Pieces(source, communicator, scaling, share)
 
-    def measure(self, x: NDArray[np.float64], whole: bool = True) -> tuple[float, float] | None:
+    def measure(self, x: Array, whole: bool = True) -> tuple[float, float] | None:
         """Return on rank 0 the mean loss of x, which all ranks hold, and its score: accuracy, or R^2."""
         pieces = self.whole if whole else self._share
-        sums, size = [], pieces.size
+        sums, size, numbers = [], pieces.size, self._problem.labels == "numbers"
         for features, labels, scales in pieces:
-            loss, score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
-            sums.append((loss, score, *(moments(labels) if self._problem.labels == "numbers" else ())))
+            of_piece = self._sum_losses(x, features, labels, scales, self._scaling.bias)
+            moments = (float(np.sum(labels)), float(np.sum(labels**2))) if numbers else ()
+            sums.append((*of_piece, *moments))
         gathered = self._communicator.gather(sums)
         if gathered is None:
             return None
@@ -128,7 +136,7 @@ class Evaluator:
         mean, mean_square = (math.fsum(of) / size for of in of_labels)
         return loss, explained_share(math.fsum(scores) / size, mean_square - mean**2)
 
-    def metrics(self, x: NDArray[np.float64]) -> Measures:
+    def metrics(self, x: Array) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank."""
         found: Measures = {}, None
         if self._size * len(x) <= MOST_OUTPUTS:
@@ -142,7 +150,7 @@ class Evaluator:
         shared: Measures = self._communicator.share(found)
         return shared
 
-    def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def gradient(self, x: Array) -> tuple[float, Array]:
         """Return the mean loss of x and its gradient, shape (rows, F), the same bits on every rank."""
         total, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self.whole:
@@ -171,7 +179,7 @@ class ExactEvaluator:
         self._weights = population.probabilities()
         self._z = scaling.samples(population.points, population.scale)
 
-    def measure(self, x: NDArray[np.float64], whole: bool = True) -> tuple[float, float] | None:
+    def measure(self, x: Array, whole: bool = True) -> tuple[float, float] | None:
         """Return on rank 0 f(x), and the probability that x is right, or the R^2 of its predictions."""
         if self._communicator.rank != 0:
             return None
@@ -181,7 +189,7 @@ class ExactEvaluator:
             return loss, metrics_over(self._problem, self._population, margins, self._weights)["r2"]
         return loss, float(np.sum(self._weights[np.arange(len(margins)), self._problem.best(margins)]))
 
-    def metrics(self, x: NDArray[np.float64]) -> Measures:
+    def metrics(self, x: Array) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank. There are no counts."""
         found: Measures = {}, None
         if self._communicator.rank == 0:
@@ -190,7 +198,7 @@ class ExactEvaluator:
         shared: Measures = self._communicator.share(found)
         return shared
 
-    def gradient(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def gradient(self, x: Array) -> tuple[float, Array]:
         """Return f(x) and its gradient, shape (rows, F), the same bits on every rank."""
         found = None
         if self._communicator.rank == 0:
@@ -199,10 +207,70 @@ class ExactEvaluator:
         return loss, gradient
 
 
-def make_evaluator(
-    source: Source, schedule: Schedule, communicator: Communicator, share: int
-) -> Evaluator | ExactEvaluator:
-    """Return what measures models: on the test set and a share of it, or on a known population, exactly."""
-    if isinstance(source, Population):
-        return ExactEvaluator(source, communicator, schedule.problem, schedule.scaling)
-    return Evaluator(source, communicator, schedule.problem, schedule.scaling, schedule.G, share)
+def explained_share(mean_squared_error: float, variance: float) -> float:
+    """Return R^2: what share of a variance predictions explain; NaN if there is none to explain."""
+    return 1 - mean_squared_error / variance if variance > ROUNDING else math.nan
+
+
+def metrics_of(problem: Problem, source: Source, margins: Array, labels: Labels) -> dict[str, float]:
+    """Return what `metrics_over` does, of samples that count alike."""
+    if problem.labels == "numbers":
+        return metrics_over(problem, source, margins, np.ones((len(labels), 1)), labels[:, np.newaxis])
+    weights = np.zeros((len(labels), source.classes))
+    weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
+    return metrics_over(problem, source, margins, weights)
+
+
+def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels) -> NDArray[np.int64] | None:
+    """Return how many samples of each class are taken for each, shape (K, K), but for very many classes.
+
+    None where labels are numbers.
+    """
+    if problem.labels == "numbers" or classes > MOST_CONFUSED:
+        return None
+    pairs = labels.astype(np.int64) * classes + problem.best(margins)
+    return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
+
+
+def metrics_over(
+    problem: Problem, source: Source, margins: Array, weights: Array, numbers: Labels | None = None
+) -> dict[str, float]:
+    """Return measures by name of samples, each with a weight for each of K labels: weights of shape (n, K).
+
+    Of classes they are accuracy, its mean over classes, and the area under the ROC, of more classes its mean
+    over them; those that do not occur do not count. Of numbers, they are the root mean squared error and the
+    mean error, in the label's own units, and R^2; the labels are `numbers`, or those of a population.
+    """
+    if problem.labels == "numbers":
+        targets = (source.values if numbers is None else numbers).astype(np.float64)
+        low, high = source.label_range or (-1.0, 1.0)
+        half = (high - low) / 2
+        errors = problem.predictions(margins)[:, np.newaxis] - targets
+        total = float(np.sum(weights))
+        mean_squared = float(np.sum(weights * errors**2)) / total
+        mean = float(np.sum(weights * targets)) / total
+        return {
+            "rmse": half * math.sqrt(mean_squared),
+            "mae": half * float(np.sum(weights * np.abs(errors))) / total,
+            "r2": explained_share(mean_squared, float(np.sum(weights * (targets - mean) ** 2)) / total),
+        }
+    best, scores = problem.best(margins), problem.scores(margins)
+    right, of_class = weights[np.arange(len(weights)), best], weights.sum(axis=0)
+    there = np.flatnonzero(of_class)
+    found = np.bincount(best, right, len(of_class))
+    areas = [math.nan]
+    if len(there) > 1:
+        areas = [_area(scores[:, k], weights[:, k], weights.sum(axis=1) - weights[:, k]) for k in there]
+    return {
+        "accuracy": float(np.sum(right) / np.sum(of_class)),
+        "balanced_accuracy": float(np.mean(found[there] / of_class[there])),
+        "auc": float(np.mean(areas)),
+    }
+
+
+def _area(scores: Array, positive: Array, negative: Array) -> float:
+    """Return the probability that a positive sample has a larger score than a negative one; a tie is half."""
+    _, group = np.unique(scores, return_inverse=True)
+    positives, negatives = np.bincount(group, positive), np.bincount(group, negative)
+    below = np.cumsum(negatives) - negatives
+    return float(np.sum(positives * (below + negatives / 2)) / (positives.sum() * negatives.sum()))

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.machines import input_files
+from mu2mpi.config.task import input_files
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
-from mu2mpi.execution.agreement import check_data, check_inputs, check_settings, shared_source
-from mu2mpi.execution.audience import Audience
-from mu2mpi.execution.plan import Plan, resolve
+from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings, resolve, shared_source
 from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
@@ -23,7 +21,7 @@ from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.files import Identity, identity
 from mu2mpi.parallel import Communicator, world
-from mu2mpi.results.observer import Observer
+from mu2mpi.results.observer import Audience, Observer
 from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
 
 
@@ -88,8 +86,8 @@ def run(
         # Without a file to go on from, signals do what they do to any program.
         source, audience = shared_source(experiment, folder, communicator), Audience(heard)
         plan = _resolved(experiment, source, communicator)
-        job = Job(communicator, lambda: False, overwrite, checkpoint_every)
-        return audience.finish(job.run(plan, audience), communicator)
+        check_inputs(plan, communicator)
+        return audience.finish(Simulation(plan, communicator).run(audience), communicator)
     path, before = Path(output), {}
     with stop_requests() as requests:
         with communicator.together():
@@ -118,21 +116,6 @@ class Job:
     checkpoint_every: float
     before: Mapping[Path, Identity | None] = field(default_factory=dict)  # the outputs that were there
 
-    def run(
-        self,
-        plan: Plan,
-        audience: Audience | None = None,
-        checkpoint: Checkpoint | None = None,
-        make_keeper: "Callable[[Simulation], Keeper] | None" = None,
-    ) -> Result:
-        """Run a plan, from the checkpoint that rank 0 may have.
-
-        A keeper is made before the first message leaves, once it is known that the run can begin.
-        """
-        check_inputs(plan, self.communicator)
-        simulation = Simulation(plan, self.communicator, checkpoint)
-        return simulation.run(audience, make_keeper(simulation) if make_keeper else None)
-
     def run_to_file(
         self,
         experiment: Experiment,
@@ -160,14 +143,12 @@ class Job:
         with communicator.together():
             if checkpoint is not None:
                 check_state(checkpoint, plan, path)
-
-        def make_keeper(simulation: Simulation) -> Keeper:
-            keeper = FileKeeper(self, path, audience)
-            if not goes_on:
-                keeper.begin(simulation.state())
-            return keeper
-
-        result = self.run(plan, audience, checkpoint, make_keeper)
+        check_inputs(plan, communicator)
+        simulation, keeper = Simulation(plan, communicator, checkpoint), FileKeeper(self, path, audience)
+        if not goes_on:
+            # Before the first message leaves, once it is known that the run can begin.
+            keeper.begin(simulation.state())
+        result = simulation.run(audience, keeper)
         with communicator.together():
             if communicator.rank == 0:
                 self._write(result, path)
@@ -230,7 +211,7 @@ class FileKeeper(Watch, Keeper):
                 print(f"mu2mpi: warning: {error}; the run goes on", file=sys.stderr, flush=True)
         else:
             if state is not None:
-                self._audience.checkpoint(state.rounds_done)
+                self._audience.tell("on_checkpoint", state.rounds_done)
         self._audience.check(self._communicator)
         if verdict is Verdict.STOP:
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))

@@ -1,4 +1,7 @@
-"""When a run measures loss and score, and on how many test samples: its size alone decides."""
+"""What a run costs, roughly, and so when it measures loss and score, and on how many test samples.
+
+The size of a run alone decides, so that the same experiment has the same history on every machine.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError
-from mu2mpi.execution.cost import affordable_samples, evaluation_cost, run_cost
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
+
+# Nanoseconds on one core, measured on MNIST.
+PER_NORMAL, PER_BUFFER, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 3.2, 0.8, 0.4, 0.12
+PER_ROUND, PER_EVALUATION = 10_000, 100_000
 
 DEFAULT_EVALUATIONS, FEWEST_EVALUATIONS = 20, 12
 """How many points a curve has by default, and at least, if there are as many rounds."""
@@ -21,6 +27,25 @@ MOST_EVALUATIONS = 1_000_000
 
 FREE = 20_000_000
 """Nanoseconds that a run of any size may spend on evaluations."""
+
+
+def run_cost(schedule: Schedule) -> float:
+    """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
+    machine_rounds = schedule.summed(schedule.rounds, float)
+    # What a machine drew when it was there last is drawn again to take it back.
+    machine_rounds *= 2 if schedule.members is not None and schedule.estimator.lasts else 1
+    gradients = schedule.summed(schedule.rounds, schedule.sampling.drawn)
+    separate = not (schedule.trust.is_central or schedule.aggregate_noise)
+    draws = machine_rounds if separate else schedule.rounds
+    correlation = schedule.mechanism.correlation
+    per_normal = PER_NORMAL + (PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
+    noise = per_normal * draws if schedule.mechanism.is_noisy else 0.0
+    return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
+
+
+def evaluation_cost(schedule: Schedule, test_samples: int) -> float:
+    """Return the rough time of one evaluation on one core, in nanoseconds."""
+    return PER_TEST_WEIGHT * schedule.d * test_samples + PER_EVALUATION
 
 
 @dataclass(frozen=True)
@@ -40,11 +65,10 @@ class Measurements:
 def planned_measurements(plan: Plan) -> Measurements:
     """Return when and on what a run measures."""
     schedule, whole = plan.schedule, plan.source.test_samples
-    if not schedule.mechanism.shows_messages:
-        # Where messages are not protected, the history is no place to show them.
-        return Measurements(evaluation_rounds(schedule.rounds, 1), whole, whole)
-    if plan.experiment.evaluations is not None:
-        return Measurements(evaluation_rounds(schedule.rounds, plan.experiment.evaluations), whole, whole)
+    # Where messages are not protected, the history is no place to show them.
+    count = plan.experiment.evaluations if schedule.mechanism.shows_messages else 1
+    if count is not None:
+        return Measurements(evaluation_rounds(schedule.rounds, count), whole, whole)
     count, share = affordable_measurements(schedule, whole)
     return Measurements(default_rounds(schedule.rounds, count), share, whole)
 
@@ -54,11 +78,11 @@ def affordable_measurements(schedule: Schedule, whole: int) -> tuple[int, int]:
 
     They are 20 to 12 of the whole test set, or else on a share of at least `FEWEST_SAMPLES` but for the last.
     """
-    # The run's size alone decides, so that the same experiment always has the same history.
     affordable, one = max(0.1 * run_cost(schedule), FREE), evaluation_cost(schedule, whole)
     if affordable >= FEWEST_EVALUATIONS * one:
         return min(DEFAULT_EVALUATIONS, int(affordable / one)), whole
-    share = affordable_samples(schedule, (affordable - one) / (FEWEST_EVALUATIONS - 1))
+    each = (affordable - one) / (FEWEST_EVALUATIONS - 1)
+    share = int(max(0.0, each - PER_EVALUATION) / (PER_TEST_WEIGHT * schedule.d))
     return FEWEST_EVALUATIONS, min(whole, max(FEWEST_SAMPLES, share))
 
 

@@ -1,24 +1,31 @@
-"""What will run: everything that the user left open settled, once, from the data and the number of ranks."""
+"""What will run: everything that the user left open settled, once, from the data and the number of ranks.
+
+Every rank reads settings, files and data for itself, perhaps from copies on its own node. Ranks that read
+different copies would send messages for which nothing is guaranteed: noise of another scale, or the same
+noise on other data. So all agree on them before anything is sent.
+"""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.config.machines import cohort_of, input_files
-from mu2mpi.config.task import task_of
+from mu2mpi.config.task import cohort_of, input_files, task_of
 from mu2mpi.config.together import machines_differ
 from mu2mpi.data.machine_files import combined_digest
+from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
-from mu2mpi.errors import InputError
-from mu2mpi.federation.cohort import Cohort
+from mu2mpi.errors import InputError, SharedInputError
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.files import identity
+from mu2mpi.parallel import TURNS, Communicator
 from mu2mpi.problem.practical import Facts
 from mu2mpi.registry import find
 
@@ -64,7 +71,11 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
-    cohort = _cohort(experiment, source, partition, machines, samples)
+    cohort = None
+    if machines_differ(experiment):
+        check_size(machines, experiment.rounds or 1)
+        known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
+        cohort = cohort_of(experiment, *(known or (np.full(machines, samples), None)))
     facts = Facts(source.classes, square, machines * samples)
     if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
@@ -87,13 +98,61 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     return Plan(completed, source, partition, facts, schedule, input_files(experiment))
 
 
-def _cohort(
-    experiment: Experiment, source: Source, partition: str, machines: int, samples: int
-) -> Cohort | None:
-    """Return the machines where they differ: as large as their owners, or with so many samples each."""
-    if not machines_differ(experiment):
-        return None
-    check_size(machines, experiment.rounds or 1)
-    if partition == "owner":
-        return cohort_of(experiment, source.owner_sizes, source.owner_names)
-    return cohort_of(experiment, np.full(machines, samples), None)
+def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
+    """Raise SharedInputError on every rank if a value, by its `repr`, is not the same on all of them.
+
+    Values have the names by which the error calls them. All ranks that read them must call this.
+    """
+    digests = {name: hashlib.sha256(repr(value).encode()).digest() for name, value in values.items()}
+    everyones = communicator.allgather((communicator.host, digests))
+    host, expected = everyones[0]
+    for rank, (other, found) in enumerate(everyones):
+        for name in dict.fromkeys([*expected, *found]):
+            if found.get(name) != expected.get(name):
+                raise SharedInputError(
+                    f"{name} is not the same on all ranks: rank {rank} on {other} differs from rank 0 on "
+                    f"{host}. Give all ranks the same, on a shared file system or as copies."
+                )
+
+
+def check_settings(experiments: Iterable[Experiment], communicator: Communicator) -> None:
+    """Raise SharedInputError unless all ranks were given the same experiments, in the same order."""
+    settings = [experiment.settings() for experiment in experiments]
+    values: dict[str, object] = {"the number of runs": len(settings), "the list of runs": settings}
+    if len(settings) == 1:
+        values = {"the number of runs": 1} | {f"the setting {n}": v for n, v in settings[0].items()}
+    check_agreement(values, communicator)
+
+
+def check_inputs(plan: Plan, communicator: Communicator) -> None:
+    """Raise SharedInputError unless all ranks read the same settings, files and training data."""
+    check_data(plan.source, communicator)
+    check_settings([plan.experiment], communicator)
+    members = plan.schedule.members
+    values: dict[str, object] = {"the schema of the data": plan.source.columns}
+    values["the privacy budgets or the participation of machines"] = members and members.digest
+    check_agreement({**plan.input_files, **values}, communicator)
+
+
+def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
+    """Open the experiment's data on every rank; the first rank of each node checks the content before."""
+    verify = communicator.turn < TURNS - 1
+    return communicator.in_turn(lambda: open_source(experiment, data_dir, verify=verify))
+
+
+def check_data(source: Source, communicator: Communicator) -> None:
+    """Check all samples, and raise SharedInputError unless the training data are the same on all ranks.
+
+    The first rank of each node reads them, and so does every rank that opened other files than that one;
+    once, however often this is called for a source. Afterwards every rank has their digest.
+    """
+    opened = communicator.host, tuple(map(identity, source.files))
+    is_first = communicator.turn < TURNS - 1
+    read_by_first = {files for files, first in communicator.allgather((opened, is_first)) if first}
+    digest: bytes | None = None
+    with communicator.together():
+        if is_first or opened not in read_by_first:
+            digest = source.digest
+    known = {files: found for files, found in communicator.allgather((opened, digest)) if found is not None}
+    source.digest = known[opened] if digest is None else digest
+    check_agreement({f"the training data of {source.name}": source.digest}, communicator)

@@ -1,9 +1,13 @@
-"""How a run tells of itself on standard error: a bar on a terminal or in a notebook, plain lines in a log."""
+"""How a run tells of itself: on standard error, by a bar or by plain lines, and in files of logs."""
 
+import json
+import math
 import sys
-from datetime import timedelta
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from time import monotonic
-from typing import TextIO
+from typing import Any, TextIO
 
 from mu2mpi.registry import default
 from mu2mpi.results.observer import Evaluation, Observer, Start
@@ -14,6 +18,9 @@ REFRESH_SECONDS = 0.2
 
 LOG_SECONDS = 3.0
 """How often a log hears of a run at most, but for its last round."""
+
+
+TESTS = "losses and scores are computed without noise on a share of the data file, and are not private"
 
 
 def headline(start: Start) -> str:
@@ -43,11 +50,14 @@ def duration_text(seconds: float) -> str:
     return f"{number_text(seconds)} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
-class _Printed(Observer):
-    """Prints whole lines, those of a run that is one of several with a label."""
+class LogProgress(Observer):
+    """Plain lines, for log files and pipes, with a label if the run is one of several.
 
-    def __init__(self, stream: TextIO, label: str = "") -> None:
-        self._stream, self._label = stream, label
+    At least `interval` seconds lie between two of them, but for the last.
+    """
+
+    def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
+        self._stream, self._label, self._interval = stream, label, interval
 
     def _print(self, line: str) -> None:
         # In one piece, so that lines of processes with one terminal or pipe do not run together.
@@ -65,21 +75,12 @@ class _Printed(Observer):
         """Print what was measured, and how long the run still takes, or took."""
         rate = (evaluation.round - self._before) / max(monotonic() - self._started, 1e-9)
         left = self._rounds - evaluation.round
-        time = f"{timedelta(seconds=round(left / rate))} left"
-        if left == 0:
-            time = f"took {duration_text(evaluation.elapsed_seconds)}"
+        took = f"took {duration_text(evaluation.elapsed_seconds)}"
+        time = f"{timedelta(seconds=round(left / rate))} left" if left else took
         self._print(
             f"{self._label or ' '} round {evaluation.round} of {self._rounds}: {evaluation}, "
             f"{number_text(rate)} rounds/s, {time}"
         )
-
-
-class LogProgress(_Printed):
-    """Plain lines, for log files and pipes; at least so many seconds lie between two, but for the last."""
-
-    def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
-        super().__init__(stream, label)
-        self._interval = interval
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Print what was measured, unless the line before is too young."""
@@ -89,7 +90,7 @@ class LogProgress(_Printed):
             self._print_measured(evaluation)
 
 
-class BarProgress(_Printed):
+class BarProgress(LogProgress):
     """A bar with rounds per second, time left, rho spent so far, and the last measured loss."""
 
     def on_start(self, start: Start) -> None:
@@ -129,6 +130,66 @@ class BarProgress(_Printed):
         self._bar.close()
         if self._end is not None:
             self._print_measured(self._end)
+
+
+class LogFile(Observer):
+    """Appends a line for each event of a run to a file, as text or as JSON objects.
+
+    A line that cannot be written is lost, and the run goes on. In JSON, numbers that are not finite are null.
+    """
+
+    def __init__(self, path: Path | str, as_json: bool = False) -> None:
+        self._path, self._as_json, self._has_warned = Path(path).absolute(), as_json, False
+
+    def _note(self, event: str, words: str, facts: dict[str, Any]) -> None:
+        time, run = datetime.now(UTC).isoformat(timespec="milliseconds"), self._start.name
+        line = f"{time} {run}: {words}"
+        if self._as_json:
+            line = json.dumps(_finite({"event": event, "time": time, "run": run, **facts}), allow_nan=False)
+        try:
+            # A name of a file need not be text. The file may have other writers.
+            with open(self._path, "a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            if not self._has_warned:
+                words = f"cannot write the log {self._path}: {error}; the run goes on without"
+                print(f"mu2mpi: warning: {words}", file=sys.stderr, flush=True)
+            self._has_warned = True
+
+    def on_start(self, start: Start) -> None:
+        """Note what is about to run."""
+        self._start = start
+        facts = {
+            "settings": start.experiment.settings(),
+            "rounds": start.schedule.rounds,
+            "machines": start.schedule.machines,
+            "parameters": start.schedule.d,
+            "rounds_done": start.rounds_done,
+            "ranks": start.ranks,
+            **({"note": TESTS} if start.warns_of_tests else {}),
+        }
+        self._note("start", headline(start) + (f"; {TESTS}" if start.warns_of_tests else ""), facts)
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Note what was measured."""
+        words = f"round {evaluation.round} of {self._start.schedule.rounds}: {evaluation}"
+        self._note("evaluation", words, asdict(evaluation))
+
+    def on_checkpoint(self, rounds_done: int) -> None:
+        """Note what was kept."""
+        self._note("checkpoint", f"checkpoint after round {rounds_done}", {"round": rounds_done})
+
+    def on_finish(self, result: Result) -> None:
+        """Note the end."""
+        seconds = float(result.history.elapsed_seconds[-1])
+        self._note("finish", f"done, took {duration_text(seconds)}", {"elapsed_seconds": seconds})
+
+
+def _finite(thing: Any) -> Any:
+    """Return what JSON can hold: None for numbers that are not finite."""
+    if isinstance(thing, dict):
+        return {name: _finite(value) for name, value in thing.items()}
+    return None if isinstance(thing, float) and not math.isfinite(thing) else thing
 
 
 def advice_on_ranks(result: Result) -> str | None:

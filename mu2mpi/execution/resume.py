@@ -17,7 +17,6 @@ from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan, digest_with
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.grid import LARGEST_SUM
-from mu2mpi.privacy.guarantee import Guarantee
 from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 
@@ -40,7 +39,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
         # The job that wrote it has just finished; that there is a result now is seen before anything is sent.
         return None
     # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    sizes = ("machines", "rounds", *method_options(presets=False), *experiment.trust.options.model_fields)
+    sizes = ("machines", "rounds", *method_options(), *experiment.trust.options.model_fields)
     chosen = [name for name in experiment.by_preset() if name not in experiment.given]
     open_ones = [*chosen, *(name for name in sizes if getattr(experiment, name) is None)]
     settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}
@@ -85,29 +84,23 @@ def check_same_data(
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
-    schedule = plan.schedule
-    shape, counts = (schedule.rows, schedule.features), checkpoint.class_counts
+    schedule, q, counts = plan.schedule, checkpoint.q, checkpoint.class_counts
+    shape = schedule.rows, schedule.features
     iterates = schedule.make_iterates(schedule)
-    expected, beyond = iterates.arrays(), iterates.beyond
     rounds = planned_measurements(plan).rounds
+    radii = dict.fromkeys(iterates.arrays(), schedule.radius) | dict.fromkeys(iterates.beyond, math.inf)
     fitting = {
-        "iterates": checkpoint.iterates.keys() == expected.keys()
-        and all(
-            _is_point(array, shape, math.inf if name in beyond else schedule.radius)
-            for name, array in checkpoint.iterates.items()
-        ),
-        "q": checkpoint.q.dtype == np.int64
-        and checkpoint.q.shape == shape
-        and -LARGEST_SUM < checkpoint.q.min() <= checkpoint.q.max() < LARGEST_SUM,
+        "iterates": checkpoint.iterates.keys() == iterates.arrays().keys()
+        and all(_is_point(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
+        "q": q.dtype == np.int64 and q.shape == shape and -LARGEST_SUM < q.min() <= q.max() < LARGEST_SUM,
         "class_counts": counts.dtype == np.int64
         and counts.shape == (schedule.machines, counted_classes(schedule))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }
-    for name, fits in fitting.items():
-        if not fits:
-            place = checkpoint_path(output)
-            raise InputError(f"{name} in the checkpoint {place} is not of this run; {OF_CHECKPOINT}")
+    if wrong := [name for name, fits in fitting.items() if not fits]:
+        place = checkpoint_path(output)
+        raise InputError(f"{wrong[0]} in the checkpoint {place} is not of this run; {OF_CHECKPOINT}")
 
 
 def _is_point(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
@@ -121,14 +114,13 @@ def _is_point(array: NDArray[np.float64], shape: tuple[int, int], radius: float)
 def _spent(checkpoint: Checkpoint) -> str:
     """Say what the rounds of a run have cost as far as its checkpoint knows, and what they may have cost."""
     privacy, done = checkpoint.privacy, checkpoint.rounds_done
-
-    def cost(guarantee: Guarantee) -> str:
-        shown = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
-        return f"{shown}epsilon = {guarantee.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}"
-
     # Who takes part in fewer rounds has at most spent all that it may.
     spent = privacy.mechanism.guarantee(min(done, privacy.mechanism.rounds))
+    costs = []
+    for each in (spent, privacy.guarantee):
+        shown = "" if each.rho is None else f"rho = {each.rho:.4g}, "
+        costs.append(f"{shown}epsilon = {each.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}")
     return (
         f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent "
-        f"({cost(spent)}), and more may have been since; all of them spend {cost(privacy.guarantee)}"
+        f"({costs[0]}), and more may have been since; all of them spend {costs[1]}"
     )

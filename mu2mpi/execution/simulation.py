@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.identity import simulated
-from mu2mpi.execution import environment, evaluation
-from mu2mpi.execution.audience import Audience
+from mu2mpi.data.sources.population import Population
+from mu2mpi.execution import environment
+from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan
@@ -22,11 +23,10 @@ from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.linear import norm
-from mu2mpi.results.observer import Evaluation, Start
-from mu2mpi.results.schema import COUNTS, SCORES, Checkpoint, Diagnostics, History, Result
+from mu2mpi.results.observer import Audience, Evaluation, Start
+from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result
 
 
 class Keeper:
@@ -50,45 +50,39 @@ class Simulation:
         self.plan, self.communicator = plan, communicator
         self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
         experiment, source, schedule = self.experiment, self.source, self.schedule
-        keys = self.keys = Keys.draw(
-            experiment, communicator, checkpoint.key if checkpoint else None, plan.context
-        )
+        root = checkpoint.key if checkpoint else None
+        keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
         with communicator.together():
-            self.privacy = self._statement(schedule.mechanism)
+            claims: dict[str, Any] = {
+                "delta": experiment.delta,
+                "noise": simulated(experiment),
+                "server": schedule.server,
+                "S": schedule.S,
+                "noise_recomputable": experiment.seed is not None,
+            }
+            self.privacy = PrivacyStatement.of(schedule.mechanism, **claims)
             for mechanism, epsilon in schedule.promised(experiment.promised_epsilon):
                 # Some accounts take a quarter of a second.
-                is_known = mechanism is schedule.mechanism
-                statement = self.privacy if is_known else self._statement(mechanism)
-                statement.check_sampler(epsilon)
+                known = self.privacy if mechanism is schedule.mechanism else None
+                (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
             hosted = block(schedule.machines, communicator.size, communicator.rank)
             supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
-            self.machines, self.server = machines_and_server(
-                schedule, hosted, supply, communicator, keys.noise
-            )
+            of_run = machines_and_server(schedule, hosted, supply, communicator, keys.noise)
+            self.machines, self.server = of_run
             self.measurements = planned_measurements(plan)
-            self.evaluator = evaluation.make_evaluator(
-                source, schedule, communicator, self.measurements.share
-            )
-        self.clock = Stopwatch(schedule.rounds)
-        self.rounds_done = 0
+            asked = communicator, schedule.problem, schedule.scaling
+            self.evaluator: Evaluator | ExactEvaluator
+            if isinstance(source, Population):
+                self.evaluator = ExactEvaluator(source, *asked)
+            else:
+                self.evaluator = Evaluator(source, *asked, schedule.G, self.measurements.share)
+        self.clock, self.rounds_done = Stopwatch(schedule.rounds), 0
         self._rows: list[tuple[float, ...]] = []
-        self._elapsed_before = 0.0
-        self._class_counts_before = np.zeros((1, 1), dtype=np.int64)
+        self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
         with communicator.together():
             self.machines.read(self.rounds_done + 1)
         compile_kernels(plan, communicator)
-
-    def _statement(self, mechanism: Mechanism) -> PrivacyStatement:
-        """Return what is claimed of the messages that a mechanism hides."""
-        return PrivacyStatement.of(
-            mechanism,
-            delta=self.experiment.delta,
-            noise=simulated(self.experiment),
-            server=self.schedule.server,
-            S=self.schedule.S,
-            noise_recomputable=self.experiment.seed is not None,
-        )
 
     def run(self, audience: Audience | None = None, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, on every rank as of `share_result`."""
@@ -151,41 +145,32 @@ class Simulation:
                 error = self._estimate_error(t, query)
                 clock.lap("evaluation")
                 if measured is not None:
-                    self._rows.append((*self._row(t, *measured, perf_counter() - started), error))
-                    audience.evaluation(self._last_evaluation())
+                    tested = self.measurements.whole if t == rounds else self.measurements.share
+                    labels, spent = self.schedule.problem.labels, self.schedule.rho_spent(t)
+                    told = Evaluation(t, *measured, labels, tested, spent, perf_counter() - started)
+                    self._rows.append(self._row(told, error))
+                    audience.tell("on_evaluation", told)
                 audience.check(self.communicator)
 
-    def _row(self, t: int, loss: float, score: float, elapsed: float) -> tuple[float, ...]:
+    def _row(self, told: Evaluation, error: float) -> tuple[float, ...]:
+        """Return a row of the history, in the order of its columns."""
         schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
+        t, message = told.round, math.nan
         samples = round(schedule.summed(t, sampling.used))
         gradients = round(schedule.estimator.gradients * schedule.summed(t, sampling.drawn))
-        spent, message = schedule.rho_spent(t), math.nan
         # The guarantee covers the norm of q~_t with either server. But the messages of the last round move
         # nothing, and a trusted server does not even add noise to them.
         if t < schedule.rounds and direction is not None:
             unit = schedule.mechanism.resolution / (schedule.total * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
-        scores = (score, math.nan) if schedule.problem.labels == "classes" else (math.nan, score)
-        tested = self.measurements.whole if t == schedule.rounds else self.measurements.share
-        return t, loss, *scores, tested, samples, gradients, spent, elapsed, message
-
-    def _last_evaluation(self) -> Evaluation:
-        """Return the last row of the history, as observers hear of it."""
-        row, labels = dict(zip(History.columns(), self._rows[-1], strict=True)), self.schedule.problem.labels
-        return Evaluation(
-            round=int(row["round"]),
-            loss=row["test_loss"],
-            score=row[SCORES[labels]],
-            labels=labels,
-            test_samples=int(row["test_samples"]),
-            rho_spent=row["rho_spent"],
-            elapsed_seconds=row["elapsed_seconds"],
-        )
+        scores = (told.score, math.nan) if told.labels == "classes" else (math.nan, told.score)
+        measured = t, told.loss, *scores, told.test_samples, samples, gradients
+        return *measured, told.rho_spent, told.elapsed_seconds, message, error
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
         schedule = self.schedule
-        if not isinstance(self.evaluator, evaluation.ExactEvaluator) or schedule.sampling.size(t) == 0:
+        if not isinstance(self.evaluator, ExactEvaluator) or schedule.sampling.size(t) == 0:
             return math.nan
         total = gather_sum(self.machines, self.communicator, self._transfer_key)
         _, gradient = self.evaluator.gradient(query)

@@ -1,8 +1,10 @@
 """Run the experiments of a sweep, side by side where that is faster, skipping what is finished."""
 
 import itertools
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +14,10 @@ from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import Source
 from mu2mpi.errors import InputError, Interrupted
-from mu2mpi.execution.agreement import check_agreement, check_data, check_settings, shared_source
-from mu2mpi.execution.cost import run_cost
 from mu2mpi.execution.job import Job, holds
-from mu2mpi.execution.plan import Plan, resolve
+from mu2mpi.execution.measurements import run_cost
+from mu2mpi.execution.plan import Plan, check_agreement, check_data, check_settings, resolve, shared_source
 from mu2mpi.execution.progress import LogProgress, for_standard_error
-from mu2mpi.execution.side_by_side import Wave, waves
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.files import identity
 from mu2mpi.parallel import Communicator, world
@@ -119,56 +119,57 @@ def run_sweep(
     Returns the files of all that it holds, also of what was finished, but for methods that were left out;
     raises like `sweep`. Runs that a signal interrupts leave checkpoints.
     """
+
+    def say(group: Communicator, message: str) -> None:
+        if progress and group.rank == 0:
+            print(message, file=sys.stderr, flush=True)
+
+    def take(job: Job, run: Run, label: str, side_by_side: bool) -> None:
+        # Another job may have been at work in the same folder meanwhile.
+        group, experiment, heard = job.communicator, run.plan.experiment, [*observers]
+        if group.share(group.rank == 0 and job.has_changed(run.path) and holds(run.path, experiment)):
+            say(group, f"{label} {run.path}: finished by another job")
+            return
+        if progress:
+            # Of several bars on one terminal, each would draw over the others.
+            log = LogProgress(sys.stderr, label, LOG_SECONDS) if side_by_side else None
+            heard.append(log or for_standard_error(label, LOG_SECONDS))
+        job.run_to_file(experiment, run.plan.source, run.path, heard, run.plan)
+
     with stop_requests() as requests:
         communicator = world()
-        teller = Teller(observers, progress)
         check_settings([experiment for _, experiment in chosen], communicator)
         plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
         for line in sweep.left_out:
-            teller.say(communicator, line)
+            say(communicator, line)
         with communicator.together():
             runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
             paths = [run.path for run in runs]
             # First what is there, so that what another job writes from here on is seen as another's.
             before = {path: identity(path) for path in paths} if communicator.rank == 0 else {}
             todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
-        runs = [runs[number] for number in communicator.share(todo)]
-        job = Job(
-            communicator, lambda: requests.pending, overwrite, checkpoint_every, communicator.share(before)
-        )
+        todo, before = communicator.share((todo, before))
+        runs = [runs[number] for number in todo]
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        done = f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go"
-        teller.say(communicator, done)
+        say(
+            communicator,
+            f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go",
+        )
         schedules = [run.plan.schedule for run in runs]
         machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
         place = itertools.count(1)
         for wave in waves(machines, costs, communicator.size):
             labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
-            _run_wave(job, wave, runs, labels, teller)
-        teller.say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
+            side_by_side = len(wave.lanes) > 1
+            lanes = [[(runs[k], labels[k], side_by_side) for k in lane] for lane in wave.lanes]
+            with _lane(job, wave) as (own, number):
+                if own is not None:
+                    for run in lanes[number]:
+                        take(own, *run)
+        say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
         return paths
-
-
-@dataclass(frozen=True)
-class Teller:
-    """Who hears of the runs of a sweep, and whether standard error does."""
-
-    observers: Sequence[Observer]
-    progress: bool
-
-    def say(self, communicator: Communicator, message: str) -> None:
-        """Print a line on rank 0."""
-        if self.progress and communicator.rank == 0:
-            print(message, file=sys.stderr, flush=True)
-
-    def observers_of(self, label: str, side_by_side: bool) -> list[Observer]:
-        """Return who hears of a run; of several bars on one terminal, each would draw over the others."""
-        if not self.progress:
-            return [*self.observers]
-        if side_by_side:
-            return [*self.observers, LogProgress(sys.stderr, label, LOG_SECONDS)]
-        return [*self.observers, for_standard_error(label, LOG_SECONDS)]
 
 
 def resolve_sweep(
@@ -209,42 +210,81 @@ class Run:
     path: Path
 
 
-def _run_wave(job: Job, wave: Wave, runs: list[Run], labels: dict[int, str], teller: Teller) -> None:
-    """Take the runs of a wave, each lane on its own ranks; every rank ends like those that fail or stop.
+@dataclass(frozen=True)
+class Wave:
+    """Runs that share the ranks at the same time: each group of `width` ranks has a lane of runs."""
+
+    width: int
+    lanes: tuple[tuple[int, ...], ...]
+
+    def runs(self) -> list[int]:
+        """Return the runs of all lanes, in about the order in which they begin."""
+        rows = itertools.zip_longest(*self.lanes)
+        return [run for row in rows for run in row if run is not None]
+
+    def lane_of(self, rank: int) -> int | None:
+        """Return the lane that a rank works in, or None if there is none left for it."""
+        lane = rank // self.width
+        return lane if lane < len(self.lanes) else None
+
+
+def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
+    """Arrange runs, by their times on one core, so that every rank is busy to the end with few messages.
+
+    Runs are done one a rank. More ranks, if there are machines for them, get those that are more than a
+    rank's fair share of all the work, and the shortest ones if too few are left for one a rank. Runs of the
+    same width make a wave; in each, the longest run that is left goes to the lane that is free first.
+    """
+    order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
+    fair = sum(costs) / ranks
+    large = sum(cost > fair for cost in costs)
+    left_over = (len(order) - large) % ranks
+    widths: dict[int, list[int]] = {}
+    for place, run in enumerate(order):
+        width = 1
+        if place < large:
+            # A single run is as many fair shares as there are ranks, or by rounding errors more.
+            width = min(ranks, math.ceil(costs[run] / fair))
+        elif place >= len(order) - left_over:
+            width = ranks // left_over
+        widths.setdefault(min(width, machines[run]), []).append(run)
+    return [_fill(width, runs, costs, ranks) for width, runs in widths.items()]
+
+
+def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wave:
+    count = min(ranks // width, len(runs))
+    if count == 1:
+        # Ranks without machines still take their part in evaluations.
+        return Wave(ranks, (tuple(runs),))
+    lanes: list[list[int]] = [[] for _ in range(count)]
+    busy = [0.0] * count
+    for run in runs:
+        lane = busy.index(min(busy))
+        lanes[lane].append(run)
+        busy[lane] += costs[run]
+    return Wave(width, tuple(map(tuple, lanes)))
+
+
+@contextmanager
+def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
+    """Give each rank the job of its lane, if it has one; every rank ends like those that fail or stop.
 
     Launchers pass a signal on to all ranks, so that all lanes stop.
     """
-    everyone, side_by_side = job.communicator, len(wave.lanes) > 1
-
-    def take_lane(job: Job, lane: int) -> None:
-        for number in wave.lanes[lane]:
-            _take(job, runs[number], labels[number], teller, side_by_side)
-
-    if not side_by_side:
-        take_lane(job, 0)
+    everyone, stopped_after = job.communicator, None
+    if len(wave.lanes) == 1:
+        yield job, 0
         return
-    stopped_after, lane = None, wave.lane_of(everyone.rank)
+    lane = wave.lane_of(everyone.rank)
     with everyone.part(lane) as group:
         with everyone.together():
-            if group is not None and lane is not None:
-                try:
-                    take_lane(replace(job, communicator=group), lane)
-                except Interrupted as stop:
-                    stopped_after = stop.rounds_done
+            try:
+                yield (None if group is None else replace(job, communicator=group)), lane or 0
+            except Interrupted as stop:
+                stopped_after = stop.rounds_done
         stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
     if stops:
         raise Interrupted(max(stops))
-
-
-def _take(job: Job, run: Run, label: str, teller: Teller, side_by_side: bool) -> None:
-    communicator, plan = job.communicator, run.plan
-    # Another job may have been at work in the same folder meanwhile.
-    is_done = communicator.rank == 0 and job.has_changed(run.path) and holds(run.path, plan.experiment)
-    if communicator.share(is_done):
-        teller.say(communicator, f"{label} {run.path}: finished by another job")
-        return
-    observers = teller.observers_of(label, side_by_side)
-    job.run_to_file(plan.experiment, plan.source, run.path, observers, plan)
 
 
 def unfinished(runs: list[Run], overwrite: bool) -> list[int]:

@@ -19,16 +19,16 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import remove_stale_temporaries, second_name, write_whole
 from mu2mpi.hdf5 import attributes_of, file_image, write_array, write_attributes
 from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.schema import COUNTS, OF_CHECKPOINT, Checkpoint, History, previous_path
+from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History, previous_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 
 ARRAYS = ("q", "class_counts")
-SCALARS: dict[str, type[np.generic]] = {
-    "rounds_done": np.int64,
-    "elapsed_seconds": np.float64,
-    "largest_squared_norm": np.float64,
-    "clipped": np.int64,
+SCALARS: dict[str, type[int] | type[float]] = {
+    "rounds_done": int,
+    "elapsed_seconds": float,
+    "largest_squared_norm": float,
+    "clipped": int,
 }
 
 
@@ -38,13 +38,16 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
     The one that it replaces is kept beside it. One that replaces none removes what killed writers left.
     """
     image = file_image(lambda file: _fill(file, checkpoint))
-    try:
-        _write(path, image, replace)
-    except OSError as error:
-        # A job that starts or finishes the same run removes all temporary files, also those in use.
-        if error.errno not in (errno.ENOENT, errno.ESTALE):
-            raise
-        _write(path, image, replace)
+    for is_again in (False, True):
+        try:
+            if replace and path.exists():
+                second_name(path, previous_path(path))
+            write_whole(path, (image,), mode=0o600, replace=replace)
+            break
+        except OSError as error:
+            # A job that starts or finishes the same run removes all temporary files, also those in use.
+            if is_again or error.errno not in (errno.ENOENT, errno.ESTALE):
+                raise
     if not replace:
         previous_path(path).unlink(missing_ok=True)
         remove_stale_temporaries(path)
@@ -68,12 +71,6 @@ def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
     arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.columns()}
     for name, array in arrays.items():
         write_array(file, name, array)
-
-
-def _write(path: Path, image: bytes, replace: bool) -> None:
-    if replace and path.exists():
-        second_name(path, previous_path(path))
-    write_whole(path, (image,), mode=0o600, replace=replace)
 
 
 def remove_checkpoint(path: Path) -> None:
@@ -127,7 +124,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
                     "finish the run with what wrote it, or remove the checkpoint to start again"
                 )
         key = attributes.get("key")
-        state: dict[str, Any] = {name: _number(attributes, name, kind) for name, kind in SCALARS.items()}
+        state: dict[str, Any] = {name: attributes[name].item() for name in SCALARS}
         state |= {name: file[name][()] for name in ARRAYS}
         checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
@@ -143,22 +140,15 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return checkpoint
 
 
-def _number(attributes: dict[str, Any], name: str, kind: type[np.generic]) -> int | float:
-    value = attributes[name]
-    number: int | float = value.item()
-    if type(value) is not kind or not 0 <= number < math.inf:
-        raise ValueError(f"{name} = {number!r} should be a {kind.__name__}, finite and not below 0")
-    return number
-
-
 def _check(checkpoint: Checkpoint) -> None:
     """Raise ValueError if the parts of a checkpoint do not belong together."""
     experiment, done, rounds = checkpoint.experiment, checkpoint.rounds_done, checkpoint.history.round
+    for name, kind in SCALARS.items():
+        number: float = getattr(checkpoint, name)
+        if type(number) is not kind or not 0 <= number < math.inf:
+            raise ValueError(f"{name} = {number!r} should be a finite {kind.__name__}, not below 0")
     if len(checkpoint.key or b"") != (32 if experiment.seed is None else 0) or len(checkpoint.data) != 32:
         raise ValueError("its key, which a run without a seed has, or its digest of the data is no 32 bytes")
-    types = {name: getattr(checkpoint.history, name).dtype for name in History.columns()}
-    if any(kind != (np.int64 if name in COUNTS else np.float64) for name, kind in types.items()):
-        raise ValueError(f"the columns of its history have other types: {types}")
     if not done < (experiment.rounds or 0):
         raise ValueError(f"rounds_done = {done} should be less than {experiment.rounds} rounds")
     if np.any(np.diff(rounds, prepend=0, append=done + 1) <= 0):

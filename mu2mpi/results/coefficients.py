@@ -1,4 +1,4 @@
-"""A model in the columns' own units, and the standard errors that noise alone would give: both are public."""
+"""What follows from a result alone: its run, its model in the columns' own units, and standard errors."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.schema import Column, Schema
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.config.task import cohort_of, task_of
+from mu2mpi.data.schema import Schema
+from mu2mpi.federation.schedule import Schedule, Task
 from mu2mpi.privacy.correlation import Filter
-from mu2mpi.problem.base import Problem
-from mu2mpi.results.repetition import schedule_of_result
 from mu2mpi.results.schema import Result
 
 Floats = NDArray[np.float64]
@@ -52,6 +51,24 @@ class Coefficients:
     notes: tuple[str, ...]
 
 
+def task_of_result(result: Result) -> Task:
+    """Return what the method was to do; InputError if there is no such task."""
+    experiment, accounts = result.experiment, result.accounts
+    samples, cohort = result.privacy.mechanism.samples, None
+    if accounts is not None:
+        samples = max(1, int(accounts.samples.min()))
+        cohort = cohort_of(experiment, accounts.samples, accounts.owners, accounts)
+    square = None if result.facts is None else result.facts.square
+    sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
+    return task_of(experiment, *sizes, square=square, cohort=cohort)
+
+
+def schedule_of_result(result: Result) -> Schedule:
+    """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
+    task, method = task_of_result(result), result.experiment.chosen_method
+    return method.schedule(task, method.sizes(task, result.experiment.rounds))
+
+
 def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
     schedule = schedule_of_result(result)
@@ -74,7 +91,12 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     values = gain * (result.x @ change)
     values[:, -1] += start
     errors = gain * noise_of_output(schedule) * np.sqrt(np.sum(change**2, axis=0))
-    notes = (_meaning(result, schedule.problem, scaled or by_sample), *[SCALED] * by_sample, OF_NOISE)
+    each = "its column, in the column's own units,"
+    if scaled or by_sample:
+        each = "a feature scaled to [-1, 1]"
+    of = "" if result.label_range is not None else " of the class"
+    meaning = f"Each value is what a unit of {each} adds to {schedule.problem.margin}{of}."
+    notes = (meaning, *[SCALED] * by_sample, OF_NOISE)
     return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
 
 
@@ -96,10 +118,9 @@ def noise_of_output(schedule: Schedule) -> float:
         signs: Floats = np.asarray(2.0 * draw.integers(0, 2, PROBES) - 1)
         if deviation is not None:
             drawn = deviation * signs
-        elif noise is None:
-            drawn = math.sqrt(draws) * (mechanism.sigma_of(t) * signs)
         else:
-            drawn = math.sqrt(draws) * (mechanism.sigma * noise.add(t, signs))
+            own = mechanism.sigma_of(t) * signs if noise is None else mechanism.sigma * noise.add(t, signs)
+            drawn = math.sqrt(draws) * own
         units = np.rint(drawn / mechanism.resolution)
         iterates.step(t, units[np.newaxis].astype(np.int64))
     return float(np.std(iterates.visit(rounds)))
@@ -109,32 +130,14 @@ def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
     """Return the names of features, the value of a column that is 0 in the model, and how far off 1 is."""
     terms, middles, halves = [], [], []
     for name, column in schema.features.items():
-        middle, half = _units(column)
+        low, high = column.range or (0, len(column.categories or (False, True)) - 1)
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        if column.type == "categorical":
+            middle, half = 0.0, 1.0
         names = column.feature_names(name)
-        terms += [name + _step(column)] if len(names) == 1 else names
+        # What a unit is of a column that holds no numbers.
+        steps = {"boolean": f" = {'true' if column.true is None else column.true}", "ordinal": " (a step)"}
+        terms += [name + steps.get(column.type, "")] if len(names) == 1 else names
         middles += [middle] * len(names)
         halves += [half] * len(names)
     return terms, np.array(middles), np.array(halves)
-
-
-def _units(column: Column) -> tuple[float, float]:
-    if column.range is not None:
-        low, high = column.range
-        return low / 2 + high / 2, high / 2 - low / 2
-    if column.type == "categorical":
-        return 0.0, 1.0
-    steps = len(column.categories or (False, True)) - 1
-    return steps / 2, steps / 2
-
-
-def _step(column: Column) -> str:
-    """Say what a unit of a column is that holds no numbers."""
-    if column.type == "boolean":
-        return f" = {'true' if column.true is None else column.true}"
-    return " (a step)" if column.type == "ordinal" else ""
-
-
-def _meaning(result: Result, problem: Problem, scaled: bool) -> str:
-    each = "a feature scaled to [-1, 1]" if scaled else "its column, in the column's own units,"
-    of = "" if result.label_range is not None else " of the class"
-    return f"Each value is what a unit of {each} adds to {problem.margin}{of}."

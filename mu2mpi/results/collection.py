@@ -52,13 +52,20 @@ def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     not exist raises InputError.
     """
     files: dict[str, Path] = {}
-    warnings: list[str] = []
+    errors: list[OSError] = []
     for path in paths:
         if not os.path.exists(path):
             raise InputError(f"there is no file or folder {path}")
-        for file in _walk(path, warnings) if os.path.isdir(path) else [path]:
+        found = [path]
+        if os.path.isdir(path):
+            found = []
+            for parent, folders, names in os.walk(path, onerror=errors.append):
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                there = (name for name in names if name.endswith(".h5") and not name.startswith("."))
+                found += [Path(parent, name) for name in there]
+        for file in sorted(found):
             files.setdefault(os.path.realpath(file), file)
-    return list(files.values()), warnings
+    return list(files.values()), [f"{e.filename} cannot be listed: {e.strerror}" for e in errors]
 
 
 def list_files(paths: Iterable[Path]) -> list[Path]:
@@ -83,13 +90,3 @@ def names_of(files: Sequence[object], joint: str = " and ") -> str:
     if len(others) >= MOST_NAMES:
         return f"{others[0]} and {len(others)} more"
     return f"{', '.join(others)}{joint}{last}" if others else last
-
-
-def _walk(folder: Path, warnings: list[str]) -> list[Path]:
-    found: list[Path] = []
-    errors: list[OSError] = []
-    for parent, folders, names in os.walk(folder, onerror=errors.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(parent, name) for name in names if name.endswith(".h5") and not name.startswith(".")]
-    warnings += [f"{error.filename} cannot be listed: {error.strerror}" for error in errors]
-    return sorted(found)

@@ -1,10 +1,15 @@
 """What hears how a run goes on: a log, a bar, a live figure, or what the user writes."""
 
 import math
-from dataclasses import dataclass
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.errors import InputError
 from mu2mpi.federation.schedule import Schedule
+from mu2mpi.parallel import Communicator
 from mu2mpi.results.schema import Result, score_text
 
 
@@ -103,3 +108,68 @@ class Observer:
 
     def on_finish(self, result: Result) -> None:
         """Hear the result, without its diagnostics, once its file is written."""
+
+
+class Audience:
+    """Observers of a run, on rank 0 alone; once one has failed, they hear no more than `on_close`."""
+
+    def __init__(self, observers: Sequence[Observer] = (), name: str = "run") -> None:
+        self._observers, self._name = observers, name
+        # Rounds may be short: only those are told who listen.
+        self._counting = [each for each in observers if type(each).on_round is not Observer.on_round]
+        self._started: list[Observer] = []
+        self._failure: tuple[str, BaseException] | None = None
+
+    def _tell(self, observer: Observer, event: str, *told: Any) -> None:
+        if self._failure is not None:
+            return
+        try:
+            getattr(observer, event)(*told)
+        except (Exception, SystemExit) as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            said = (
+                f"{traceback.format_exception_only(error)[-1].strip()} ({place.filename}, line {place.lineno}"
+            )
+            self._failure = f"the observer {type(observer).__name__} failed: {said})", error
+
+    def tell(self, event: str, told: object) -> None:
+        """Let all hear an event, such as ``on_evaluation``."""
+        for observer in self._observers:
+            self._tell(observer, event, told)
+
+    def start(self, start: Start) -> None:
+        """Tell what is about to run."""
+        for observer in self._observers:
+            self._tell(observer, "on_start", replace(start, name=self._name))
+            if self._failure is None:
+                self._started.append(observer)
+
+    def round(self, t: int) -> None:
+        """Tell those who listen that a round is over."""
+        for observer in self._counting:
+            self._tell(observer, "on_round", t)
+
+    def finish(self, result: Result, communicator: Communicator) -> Result:
+        """Tell the result, but for what is not covered by its guarantee, and return it as it is."""
+        if communicator.rank == 0:
+            self.tell("on_finish", replace(result, diagnostics=None, class_counts=None))
+        self.check(communicator)
+        return result
+
+    def close(self) -> None:
+        """Tell all who heard of the start that no more rounds come, also where one has failed."""
+        first = self._failure
+        for observer in self._started:
+            self._failure = None
+            self._tell(observer, "on_close")
+            first = first or self._failure
+        self._failure = first
+
+    def check(self, communicator: Communicator) -> None:
+        """Raise InputError on every rank if an observer has failed; on rank 0, with what it raised."""
+        message, error = self._failure or (None, None)
+        # What is kept of an error keeps all that it passed through: open files of data, say.
+        self._failure = None
+        message = communicator.share(message)
+        if message is not None:
+            raise InputError(message) from error

@@ -1,6 +1,6 @@
 """What a model makes of new samples: columns of its schema, features as stored, or a file of either."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mu2mpi.data.telling import listed, telling
 from mu2mpi.errors import InputError
 from mu2mpi.problem.linear import all_margins
 from mu2mpi.problem.scaling import FEATURE_SLACK
-from mu2mpi.results.repetition import task_of_result
+from mu2mpi.results.coefficients import task_of_result
 from mu2mpi.results.schema import Result
 
 Array = NDArray[np.float64]
@@ -78,7 +78,7 @@ def _encoded(schema: Schema, given: Any) -> NDArray[np.float32]:
     return Encoded(columns, schema, False, {}).features(np.arange(columns.samples))
 
 
-def _check_there(path: Path, wanted: Mapping[str, object], there: list[str]) -> None:
+def _check_there(path: Path, wanted: Iterable[str], there: list[str]) -> None:
     if gone := [name for name in wanted if name not in there]:
         raise InputError(f"{path} has no column {listed(gone)}, which the model was trained on")
 
@@ -87,24 +87,18 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
     """Return the features of a file as a run reads them; it need not have labels."""
     width, label = result.x.shape[1] - 1, result.experiment.labels
     file = open_file(path.expanduser(), width)
-    if file.has_header or file.is_table:
-        chosen = list(result.feature_names or ())
-        _check_there(path, dict.fromkeys(chosen), file.names)
-        chosen = chosen or _features(file.names, label, width)
-    else:
+    if not (file.has_header or file.is_table):
         chosen = [find_name(path, file.names, result.experiment.features, "features")]
-    arrays = [
-        array[np.arange(array.shape[0])] for array in file.arrays(dict.fromkeys(chosen, "numbers")).values()
-    ]
-    dense = [array if isinstance(array, np.ndarray) else array.toarray() for array in arrays]
-    return np.column_stack(dense)
-
-
-def _features(names: list[str], label: str | None, count: int) -> list[str]:
-    """Return which of the columns are the features, so many: one may be the label, as in training."""
-    others = [name for name in names if name != OWNERS]
-    usual = next((name for name in USUAL["labels"] if name in others), None) if label is None else label
-    return others if len(others) == count else [name for name in others if name != usual]
+    elif result.feature_names:
+        chosen = list(result.feature_names)
+        _check_there(path, chosen, file.names)
+    elif len(chosen := [name for name in file.names if name != OWNERS]) != width:
+        # One may be the label, as in training.
+        label = label or next((name for name in USUAL["labels"] if name in chosen), None)
+        chosen = [name for name in chosen if name != label]
+    arrays = file.arrays(dict.fromkeys(chosen, "numbers")).values()
+    rows = [array[np.arange(array.shape[0])] for array in arrays]
+    return np.column_stack([part if isinstance(part, np.ndarray) else part.toarray() for part in rows])
 
 
 def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -20,7 +20,7 @@ from mu2mpi.files import check_readable
 from mu2mpi.hdf5 import (
     array_in,
     attributes_of,
-    columns_in,
+    floats_in,
     number_in,
     open_group,
     open_to_read,
@@ -96,10 +96,9 @@ class Summary:
     @cached_property
     def row(self) -> dict[str, Any]:
         """Settings and measurements by name, as one row of a tidy table."""
-        measured = {name: getattr(self, name) for name in ("test_loss", *SCORES.values())} | self.figures
-        given = self.experiment.settings()
-        settings = {name: given.get(name) for name in option_fields()}
-        return {**settings, **measured, "created": self.created, "file": str(self.path)}
+        measured = {name: getattr(self, name) for name in ("test_loss", *SCORES.values())}
+        settings = dict.fromkeys(option_fields()) | self.experiment.settings()
+        return settings | measured | self.figures | {"created": self.created, "file": str(self.path)}
 
 
 def read_result(path: Path | str) -> Result:
@@ -120,6 +119,8 @@ def read_result(path: Path | str) -> Result:
     with _open(path, "model", "history", "privacy") as file:
         own = ("schema", "created", "status", "experiment")
         others = {name: value for name, value in attributes_of(file).items() if name not in own}
+        model, names = attributes_of(file["model"]), _names(file, "model/feature_name")
+        ends = model.get("label_range")
         return Result(
             experiment=stored_experiment(file, path),
             x=_matrix(file, "x"),
@@ -134,10 +135,10 @@ def read_result(path: Path | str) -> Result:
             metrics=_metrics(file),
             confusion=_optional(file, "metrics/confusion"),
             test_rows=_optional(file, "metrics/test_row"),
-            label_range=_pair(file, "label_range"),
-            feature_names=None if (names := _names(file, "model/feature_name")) is None else names[:-1],
-            columns=attributes_of(file["model"]).get("columns"),
-            scale=number_in(open_group(file, "model"), "scale"),
+            label_range=None if ends is None else (float(ends[0]), float(ends[1])),
+            feature_names=None if names is None else names[:-1],
+            columns=model.get("columns"),
+            scale=float(model["scale"]),
             facts=_facts(file),
             unit=attributes_of(file["history/test_loss"]).get("units", "1"),
             timing=_timing(file),
@@ -168,11 +169,9 @@ def read_summary(path: Path) -> Summary:
         figures["ranks"] = int(number_in(file.id, "ranks"))
         if h5py.h5a.exists(file.id, b"cores"):
             figures["cores"] = int(number_in(file.id, "cores"))
-        figures["parameters"] = math.prod(shape_in(open_group(file, "model"), "x"))
+        figures["parameters"] = math.prod(shape_in(file.id, "model/x"))
         there = [name for name in OF_HISTORY if name.encode() in history]
-        (length,) = shape_in(history, "round")
-        columns = zip(there, columns_in(history, length, there), strict=True)
-        last = {name: float(values[-1]) for name, values in columns}
+        last = {name: float(floats_in(history, name)[-1]) for name in there}
         figures["samples_used"] = int(last["samples"])
         figures["gradient_evaluations"] = int(last["gradient_evaluations"])
         figures["elapsed_seconds"] = last["elapsed_seconds"]
@@ -261,32 +260,27 @@ def _names(file: h5py.File, name: str) -> tuple[str, ...] | None:
     return tuple(file[name].asstr()[()]) if name in file else None
 
 
-def _pair(file: h5py.File, name: str) -> tuple[float, float] | None:
-    """Return two numbers of the model, if they are there."""
-    found = file["model"].attrs.get(name)
-    return None if found is None else (float(found[0]), float(found[1]))
+def _columns(file: h5py.File, group: str, kind: type, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return columns of a group, of one length and of the types that the fields of a class have."""
+    types = get_type_hints(kind)
+    columns = {name: array_in(file.id, f"{group}/{name}") for name in names}
+    length = len(next(iter(columns.values())))
+    for name, values in columns.items():
+        expected = np.int64 if types[name] == NDArray[np.int64] else np.float64
+        if values.shape != (length,) or values.dtype != expected:
+            raise ValueError(f"/{group}/{name} has the type {values.dtype} and the shape {values.shape}")
+    return columns
 
 
 def _accounts(file: h5py.File) -> Accounts | None:
     """Return what each machine does and spends, if it is there."""
-    group = "privacy/machines"
-    if group not in file:
+    if (group := "privacy/machines") not in file:
         return None
-    types = get_type_hints(Accounts)
-    columns = {name: array_in(file.id, f"{group}/{name}") for name in Accounts.columns()}
-    owners, present = _names(file, f"{group}/owner"), None
-    shapes = {values.shape for values in columns.values()} | ({(len(owners),)} if owners else set())
-    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError(f"the columns of /{group} differ in shape: {shapes}")
-    for name, values in columns.items():
-        if values.dtype != (np.int64 if types[name] == NDArray[np.int64] else np.float64):
-            raise ValueError(f"/{group}/{name} has the type {values.dtype}")
-    if f"{group}/present" in file:
-        present = array_in(file.id, f"{group}/present")
-        if present.ndim != 2 or present.dtype != np.uint8:
-            raise ValueError(f"/{group}/present has the type {present.dtype} and shape {present.shape}")
-        present = present.astype(bool)
-    return Accounts(**columns, owners=owners, present=present)
+    columns = _columns(file, group, Accounts, Accounts.columns())
+    owners, present = _names(file, f"{group}/owner"), _optional(file, f"{group}/present")
+    if owners is not None and len(owners) != len(columns["samples"]):
+        raise ValueError(f"/{group} has {len(owners)} owners of {len(columns['samples'])} machines")
+    return Accounts(**columns, owners=owners, present=None if present is None else present.astype(bool))
 
 
 def _facts(file: h5py.File) -> Facts | None:
@@ -309,7 +303,7 @@ def _metrics(file: h5py.File) -> dict[str, float]:
 
 def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
     matrix = array_in(file.id, f"model/{name}")
-    shape = tuple(shape_in(file.id, f"model/{axis}")[0] for axis in ("row", "feature"))
+    shape = shape_in(file.id, "model/row") + shape_in(file.id, "model/feature")
     if matrix.shape != shape or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
@@ -320,23 +314,16 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     if "timing" not in file:
         return {}
     timing = open_group(file, "timing")
-    phases = [name.decode() for name in timing if name != b"rank"]
-    (ranks,) = shape_in(timing, "rank")
-    return dict(zip(phases, columns_in(timing, ranks, phases), strict=True))
+    return {name.decode(): floats_in(timing, name.decode()) for name in timing if name != b"rank"}
 
 
 def stored_history(file: h5py.File) -> History:
     """Return the history that an open file holds, of which all columns have one length."""
     # Earlier versions did not say on how many test samples they measured.
     absent: dict[str, Any] = {**dict.fromkeys(SCORES.values(), np.nan), "test_samples": 0}
-    there = [name for name in History.columns() if name not in absent or f"history/{name}" in file]
-    columns = {name: array_in(file.id, f"history/{name}") for name in there}
-    others = {name: unknown for name, unknown in absent.items() if name not in there}
-    columns |= {name: np.full(columns["round"].shape, unknown) for name, unknown in others.items()}
-    shapes = {values.shape for values in columns.values()}
-    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError(f"the columns of /history differ in shape: {shapes}")
-    return History(**columns)
+    absent = {name: unknown for name, unknown in absent.items() if f"history/{name}" not in file}
+    columns = _columns(file, "history", History, [n for n in History.columns() if n not in absent])
+    return History(**columns, **{n: np.full(len(columns["round"]), of) for n, of in absent.items()})
 
 
 def _record(kind: type[Any], file: h5py.File, group: str) -> Any:

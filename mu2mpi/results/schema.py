@@ -293,9 +293,29 @@ class Result:
 
         Settings are attributes. What is private, such as the diagnostics, is left out.
         """
-        from mu2mpi.results.labelled import labelled
+        from mu2mpi.extra import needed
+        from mu2mpi.results.writer import plain
 
-        return labelled(self)
+        features = self.feature_names or tuple(map(str, range(self.x.shape[1] - 1)))
+        coordinates: dict[str, Any] = {
+            "row": (self.row_names, "row of the model: what it speaks for"),
+            "feature": ((*features, "(bias)"), "feature; the last is the bias"),
+        }
+        arrays: dict[str, Any] = {
+            name: ("round", getattr(self.history, name), said)
+            for name, said in History.described(self.labels, self.unit).items()
+        }
+        arrays["x"] = ("row", "feature"), self.x, described("output x_T of the algorithm")
+        arrays["w"] = ("row", "feature"), self.w, described("last iterate w_T")
+        if self.confusion is not None:
+            arrays["confusion"] = tuple(OF_CONFUSION), self.confusion, described(CONFUSION)
+            coordinates |= {name: (self.names_of_classes, text) for name, text in OF_CONFUSION.items()}
+        for phase, seconds in self.timing.items():
+            arrays[f"{phase}_seconds"] = "rank", seconds, described(f"time spent on {phase}", "s")
+            coordinates["rank"] = range(len(seconds)), "MPI rank"
+        named = {name: (name, np.array(of), described(text)) for name, (of, text) in coordinates.items()}
+        dataset: xarray.Dataset = needed("xarray").Dataset(arrays, named, plain(self.experiment.settings()))
+        return dataset.set_coords("round")
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())

@@ -85,7 +85,13 @@ def _fill(file: h5py.File, result: Result) -> None:
     if result.theory is not None:
         _group(file, "theory", {**asdict(result.theory), "units": result.unit})
     if result.metrics or result.test_rows is not None:
-        _write_metrics(_group(file, "metrics", result.metrics), result)
+        metrics = _group(file, "metrics", result.metrics)
+        if (rows := result.test_rows) is not None:
+            _put(metrics, "test_row", rows, "row of the data file that is a test sample, from 0 on")
+        if (confusion := result.confusion) is not None:
+            K = np.arange(len(confusion))
+            scales = [_put(metrics, name, K, text) for name, text in OF_CONFUSION.items()]
+            _put(metrics, "confusion", confusion, CONFUSION, scales=scales)
     if result.diagnostics is not None:
         private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
         if (counts := result.class_counts) is not None:
@@ -112,9 +118,8 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _put(group, "row", np.arange(rows), "row of the model: the class, where there is one for each"),
         _put(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    others = {"label_range": result.label_range, "columns": result.columns}
-    facts = {} if result.facts is None else result.facts._asdict()
-    known = {"scale": result.scale, **facts, **others}
+    known = {"scale": result.scale, **({} if result.facts is None else result.facts._asdict())}
+    known |= {"label_range": result.label_range, "columns": result.columns}
     write_attributes(group, {name: value for name, value in known.items() if value is not None})
     _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
@@ -123,15 +128,6 @@ def _write_model(group: h5py.Group, result: Result) -> None:
     if result.feature_names is not None:
         _put_names(group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1])
     _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
-
-
-def _write_metrics(group: h5py.Group, result: Result) -> None:
-    """Write the rows of a file that are test samples, if any, and the confusion matrix."""
-    if (rows := result.test_rows) is not None:
-        _put(group, "test_row", rows, "row of the data file that is a test sample, from 0 on")
-    if (confusion := result.confusion) is not None:
-        classes = [_put(group, name, np.arange(len(confusion)), text) for name, text in OF_CONFUSION.items()]
-        _put(group, "confusion", confusion, CONFUSION, scales=classes)
 
 
 def _write_accounts(group: h5py.Group, accounts: Accounts) -> None:

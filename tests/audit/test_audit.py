@@ -25,7 +25,7 @@ from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import method_options, server_options
+from mu2mpi.config.options import method_options, own_options
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.trusted import TrustedServer
@@ -405,7 +405,7 @@ def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help"])
     offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-    own = {f"--{name.replace('_', '-')}" for name in (*method_options(presets=False), *server_options())}
+    own = {f"--{name.replace('_', '-')}" for name in (*method_options(), *own_options("server"))}
     assert {"--batch", "--estimator", "--query", "--colluders", "--masks", "--shuffle"} <= own
     assert {"--loss", "--method", "--mechanism", *own} <= offered
     assert "--preset" not in offered

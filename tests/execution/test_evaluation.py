@@ -9,7 +9,6 @@ from relaxed import given
 from schedules import make_schedule
 
 from mu2mpi.errors import InputError
-from mu2mpi.execution.cost import evaluation_cost, run_cost
 from mu2mpi.execution.evaluation import PIECE, Evaluator, spread_rows
 from mu2mpi.execution.measurements import (
     DEFAULT_EVALUATIONS,
@@ -20,7 +19,9 @@ from mu2mpi.execution.measurements import (
     Measurements,
     affordable_measurements,
     default_rounds,
+    evaluation_cost,
     evaluation_rounds,
+    run_cost,
 )
 from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find

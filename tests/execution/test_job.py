@@ -9,9 +9,8 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.execution import job as module
-from mu2mpi.execution.agreement import shared_source
 from mu2mpi.execution.job import Job, holds
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve, shared_source
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result

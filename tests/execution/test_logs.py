@@ -12,7 +12,7 @@ import pytest
 import mu2mpi
 from mu2mpi.cli import main
 from mu2mpi.errors import Interrupted
-from mu2mpi.execution.logs import LogFile
+from mu2mpi.execution.progress import LogFile
 from mu2mpi.results.observer import Observer
 
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 20, "seed": 1}

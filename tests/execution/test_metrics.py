@@ -12,8 +12,7 @@ from sklearn import metrics as known
 
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
-from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator
-from mu2mpi.execution.metrics import metrics_of, metrics_over
+from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, metrics_of, metrics_over
 from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find
 

@@ -15,8 +15,8 @@ from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.privacy.accountant import epsilon_exact
 from mu2mpi.registry import find, names
+from mu2mpi.results.coefficients import schedule_of_result
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.repetition import schedule_of_result
 
 SIZES = [11, 4, 7, 5]
 KINDS = ["uniform:2", "bernoulli:0.5", "by-size"]

@@ -11,7 +11,7 @@ from schedules import simulation_of
 import mu2mpi
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
-from mu2mpi.execution.logs import LogFile
+from mu2mpi.execution.progress import LogFile
 from mu2mpi.parallel import Communicator
 from mu2mpi.results.observer import Observer
 

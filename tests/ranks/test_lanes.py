@@ -7,7 +7,7 @@ from relaxed import given
 from test_checkpoints import signalled
 
 from mu2mpi.cli import main
-from mu2mpi.execution.side_by_side import waves
+from mu2mpi.execution.sweep import waves
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import PREVIOUS, SUFFIX
 

@@ -33,9 +33,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.options import add_field
-    from mu2mpi.config.options import method_options, server_options
+    from mu2mpi.config.options import method_options, own_options
 
-    of_method, of_server = method_options(presets=False), server_options()
+    of_method, of_server = method_options(), own_options("server")
     names = "loss", "method", *of_method, "mechanism", "server", *of_server, *SETTINGS
     for name in dict.fromkeys(names):
         add_field(parser, name, **SETTINGS.get(name, {}))
