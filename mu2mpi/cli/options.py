@@ -5,7 +5,7 @@ import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from mu2mpi.cli.shared import add_data_dir, add_flag, warn
 from mu2mpi.config.experiment import Experiment
@@ -13,9 +13,11 @@ from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
-from mu2mpi.parallel import Communicator
 from mu2mpi.registry import find, names
 from mu2mpi.toml import read_toml
+
+if TYPE_CHECKING:
+    from mu2mpi.parallel import Communicator
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
@@ -62,7 +64,7 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
     parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **follows)
 
 
-def how_to_run(arguments: Namespace, communicator: Communicator, outputs: Sequence[Path]) -> dict[str, Any]:
+def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
     """Start the compiler, try the logs; return what `run` and `sweep` are told beside the experiment."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error("--checkpoint-every takes a positive number of seconds")
