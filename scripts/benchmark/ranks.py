@@ -6,7 +6,7 @@ import sys
 import workload
 from mpi4py import MPI
 
-from mu2mpi.parallel import Communicator, MpiCommunicator
+from mu2mpi.parallel import MpiCommunicator
 
 RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10), ("trusted", 100)]
 
@@ -14,36 +14,31 @@ RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10)
 def main(repeats: int) -> None:
     """Time every run on one rank and on all, in turns, so that both see the same machine."""
     everyone = MpiCommunicator(MPI.COMM_WORLD)
-    with everyone.part(0 if everyone.rank == 0 else None) as alone:
-        measured = measure(repeats, everyone, alone)
-    if everyone.rank == 0:
-        json.dump({"ranks": everyone.size, "library": everyone.library(), "seconds": measured}, sys.stdout)
-
-
-def measure(repeats: int, everyone: Communicator, alone: Communicator | None) -> dict[str, list[float]]:
-    """Return the seconds of each repeat, by what was run."""
     measured: dict[str, list[float]] = {}
 
     def note(name: str, seconds: float) -> None:
         measured.setdefault(name, []).append(seconds)
 
-    for repeat in range(repeats + 1):
-        for server, machines in RUNS:
-            experiment = workload.experiment(server, machines)
-            per_round = workload.MACHINE_ROUNDS
-            if alone is not None:
-                note(f"{server} {machines} alone", workload.run(experiment, alone).total / per_round)
-            everyone.wait_for_all()
-            together = workload.run(experiment, everyone)
-            note(f"{server} {machines} together", together.total / per_round)
-            for phase, seconds in together.phases.items():
-                note(f"{server} {machines} {phase}", seconds / sum(together.phases.values()))
-            everyone.wait_for_all()
-        for server in ("untrusted", "trusted"):
-            note(f"{server} 2 numpy", workload.baseline(server, 2, 3000 // workload.SMALLER, MPI.COMM_WORLD))
-        if repeat == 0:
-            measured.clear()
-    return measured
+    with everyone.part(0 if everyone.rank == 0 else None) as alone:
+        for repeat in range(repeats + 1):
+            for server, machines in RUNS:
+                experiment = workload.experiment(server, machines)
+                per_round = workload.MACHINE_ROUNDS
+                if alone is not None:
+                    note(f"{server} {machines} alone", workload.run(experiment, alone).total / per_round)
+                everyone.wait_for_all()
+                together = workload.run(experiment, everyone)
+                note(f"{server} {machines} together", together.total / per_round)
+                for phase, seconds in together.phases.items():
+                    note(f"{server} {machines} {phase}", seconds / sum(together.phases.values()))
+                everyone.wait_for_all()
+            for server in ("untrusted", "trusted"):
+                seconds = workload.baseline(server, 2, 3000 // workload.SMALLER, MPI.COMM_WORLD)
+                note(f"{server} 2 numpy", seconds)
+            if repeat == 0:
+                measured.clear()
+    if everyone.rank == 0:
+        json.dump({"ranks": everyone.size, "library": everyone.library(), "seconds": measured}, sys.stdout)
 
 
 if __name__ == "__main__":

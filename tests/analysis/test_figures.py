@@ -14,7 +14,7 @@ from made_up import comparison_run, shared_runs
 
 import mu2mpi
 from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.figures import draw, image, page_of
+from mu2mpi.analysis.figures import draw, image
 from mu2mpi.analysis.figures.comparison import compare
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.settings import chosen, varying
@@ -23,7 +23,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.errors import InputError
 from mu2mpi.federation.stopwatch import PHASES
 from mu2mpi.problem.practical import Facts
-from mu2mpi.registry import names
 from mu2mpi.results.reader import Summary, read_result, read_summary
 from mu2mpi.results.schema import History
 
@@ -128,29 +127,6 @@ def test_tradeoff_against_any_number_and_with_the_papers_values():
     assert "the paper's values" in legend(figure)
     crosses = {(float(of.get_xdata()[0]), float(of.get_ydata()[0])) for of in figure.axes[0].get_lines()}
     assert {(0.998 * 4, 2.285), (0.998 * 8, 2.274)} <= crosses
-
-
-def test_names_have_places_without_lines():
-    some = [made(s, method=m, machines=M) for s in (1, 2) for m in ("mu2-sgd", "dp-gd") for M in (4, 8)]
-    loss, _ = draw("tradeoff", some, against="method").axes
-    assert sorted(ticks(loss)) == ["DP-GD", "μ²-SGD"]
-    assert [container.lines[0].get_linestyle() for container in loss.containers] == ["None", "None"]
-    places = np.array([x for x, _ in points(loss)])
-    np.testing.assert_array_equal(places.round(), [[0, 1], [0, 1]])
-    assert len(np.unique(places)) == 4
-    unset = [made(), made(clip_norm=1.0), made(clip_norm=0.5)]
-    assert ticks(draw("tradeoff", unset, against="clip_norm").axes[0]) == ["C = S", "0.5", "1"]
-    presets = [made(s, **of) for s in (1, 2) for of in ({}, {"clip_norm": 1.0}, {"preset": "practical"})]
-    said = legend(draw("tradeoff", presets, against="machines"))
-    assert not any("practical" in line and "C = " in line for line in said)
-
-
-@pytest.mark.parametrize("width", ["column", "page"])
-def test_no_name_is_left_out(width):
-    methods = names("methods")
-    every = [made(method=m, server="trusted", clip_norm=1.0 if m == "storm" else None) for m in methods]
-    panel = draw("tradeoff", every, "method", page_of(width)).axes[-1]
-    assert sum(map(bool, ticks(panel))) == len(methods)
 
 
 def test_privacy_by_rho_and_by_epsilon_is_one_setting():

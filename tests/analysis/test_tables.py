@@ -14,7 +14,7 @@ from made_up import METHODS, comparison_run, rate_run
 
 import mu2mpi
 from mu2mpi.analysis.cells import Estimate, Layout
-from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown, as_text
+from mu2mpi.analysis.formats import as_csv, as_markdown, as_text
 from mu2mpi.analysis.settings import varying, without_repeats
 from mu2mpi.analysis.tables import Dress, build_table, escaped
 from mu2mpi.analysis.words import Words, read_labels
@@ -294,19 +294,6 @@ def test_what_cannot_be_compared_has_no_best():
     assert best_of(4.0, 2.0, 1.0) == []
 
 
-def test_points_stand_below_points_and_signs_below_signs():
-    text = build_table(methods({"STORM": 12.5, "DP-SGD": 0.25}, spread=0.1)).render()
-    lines = [line for line in text.splitlines() if "±" in line and "mean" not in line]
-    assert len({line.index(".", 40) for line in lines}) == len({line.index("±") for line in lines}) == 1
-    column = [Entry("2.25", "0.1", "[2]", is_best=True), Entry("-10.5", "", "[3]"), Entry("–")]
-    assert aligned(column) == ["  2.25* ± 0.1 [2]", "-10.5   [3]", "  – "]
-    runs = [replace(run, figures={"excess_loss": 2e-5 * run.test_loss}) for run in methods({"STORM": 2.5})]
-    table = build_table(runs, Layout(values=("excess_loss",)))
-    assert "(10⁻⁵)" in table.render()
-    assert "$10^{-5}$" in table.render("latex")
-    assert cells_of(table.render(), "5.000 ± 0.020")
-
-
 def test_own_labels(tmp_path):
     (tmp_path / "labels.toml").write_text('method = "algorithm"\n[epsilon]\n1 = "strict"\n')
     words = Words(read_labels([str(tmp_path / "labels.toml"), "epsilon=4:loose"]))
@@ -315,13 +302,6 @@ def test_own_labels(tmp_path):
     assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]
     with pytest.raises(InputError):
         read_labels(["epsilom=4:loose"])
-
-
-def test_versions_that_differ_are_named():
-    runs = methods()
-    assert build_table([replace(run, version="0.1.0") for run in runs]).notes == []
-    (note,) = build_table([replace(run, version=f"0.{k % 2}.0") for k, run in enumerate(runs)]).notes
-    assert "0.0.0 and 0.1.0" in note
 
 
 def two_sections():

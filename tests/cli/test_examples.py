@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.examples import example_texts, purpose
+from mu2mpi.examples import example_texts
 from mu2mpi.toml import read_toml
 
 JOBS = Path(__file__).parents[2] / "jobs"
@@ -28,18 +28,6 @@ def test_they_are_the_files_of_the_project_and_the_list_says_what_each_is_for(ca
     )
     assert all(20 < len(text) < 130 and text[-1] != "." for text in lines.values())
     assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("# One. Two.", "One"),
-        ("#!/bin/bash\n#SBATCH --x\n##SBATCH --y\n\n# On 1, ... 8\n# ranks. B.\n\n# C.", "On 1, ... 8 ranks"),
-        ("x = 1", ""),
-    ],
-)  # fmt: skip
-def test_a_purpose_is_the_first_sentence_of_the_first_comment(text, said):
-    assert purpose(text) == said
 
 
 def test_all_are_written_into_jobs(capsys):

@@ -66,12 +66,6 @@ def test_no_part_of_unequal_runs_takes_more_than_its_share():
     assert parts <= 2 * sum(load.seconds for load in loads) / 2 / (2 * MINUTE)
 
 
-def test_what_tasks_are_expected_to_take():
-    loads = [Load(40.0, 1), Load(10.0, 8), Load(30.0, 8)]
-    assert task_seconds(loads, 2, 4) == [START_SECONDS + 40.0, START_SECONDS + 2.5]
-    assert task_seconds(loads, 1, 1) == [START_SECONDS + 80.0]
-
-
 def test_the_most_tasks_are_asked_of_slurm(command):
     assert most_tasks() == MOST_TASKS
     command("scontrol", "MaxArraySize            = 77\nMaxDBDMsgs = 20\n")

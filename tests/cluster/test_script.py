@@ -2,14 +2,13 @@
 
 import datetime
 import math
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.script import Request, limit_seconds, render_job, render_table
+from mu2mpi.cluster.script import Request, limit_seconds, render_job
 
 PROJECT = Path(__file__).parents[2]
 SWEEP = ["sweep", "a b.toml", "--output", "my runs"]
@@ -50,13 +49,6 @@ def test_the_script_for_pbs_is_the_golden_one():
     assert render_job("my sweep", SWEEP, request, 20) == golden.read_text()
 
 
-@pytest.mark.parametrize("path", [PROJECT / "jobs" / "run.sbatch", Path(__file__).with_name("golden.pbs")])
-def test_shells_take_the_golden_scripts(path):
-    if shutil.which("shellcheck"):
-        assert subprocess.run(["shellcheck", path], check=False).returncode == 0
-    assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
-
-
 def test_every_option_is_in_the_script():
     request = of(
         nodes="2", ntasks="16", ntasks_per_node="8", cpus_per_task="3", mem_per_cpu="2G", time="02:00:00",
@@ -78,22 +70,6 @@ def test_every_option_is_in_the_script():
         "\nexec mu2mpi launch --requeues 0 sweep 'a b.toml' --output 'my runs' --checkpoint-every 1.5 "
         "--data-dir '/my data' --part \"$SLURM_ARRAY_TASK_ID/90\"\n"
     )
-
-
-def test_the_job_of_the_table_asks_for_one_rank_on_the_same_account():
-    request = of(nodes=4, ntasks=64, account="physics", sbatch=["output=x.log", "mail-type=END"], setup=["x"])
-    script = render_table("my runs", request, "12")
-    assert sorted(directives(script)) == [
-        "#SBATCH --account=physics",
-        "#SBATCH --dependency=afterany:12",
-        "#SBATCH --job-name=table",
-        "#SBATCH --mail-type=END",
-        "#SBATCH --ntasks=1",
-        "#SBATCH --output=table-12.txt",
-        "#SBATCH --time=00:10:00",
-    ]
-    assert script.endswith("\nexec mu2mpi table 'my runs'\n")
-    assert "\nx\n" in script
 
 
 @pytest.mark.parametrize(
@@ -141,13 +117,6 @@ def test_a_site_file_has_defaults_which_options_replace_or_follow(site, monkeypa
     script = render_job("a", SWEEP, request)
     assert [line for line in directives(script) if "mail" in line] == ["#SBATCH --mail-type=FAIL"]
     assert of().time == str(datetime.time(2))
-
-
-def test_the_site_file_of_the_user(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "mu2mpi").mkdir()
-    (tmp_path / "mu2mpi" / "site.toml").write_text('setup = "module load gcc"\n')
-    assert of().setup == ("module load gcc",)
 
 
 def job(capsys, folder, *words):

@@ -1,7 +1,6 @@
 """Features that need no training: each sample's depend on that sample alone."""
 
 import importlib.util
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,25 +31,6 @@ def test_features_of_a_sample_depend_on_it_alone():
     order = np.random.default_rng(1).permutation(20)
     np.testing.assert_array_equal(features.contrasts(samples[order]), found[order])
     np.testing.assert_array_equal(features.contrasts(samples[7:8]), found[7:8])
-
-
-def test_orientations_are_told_from_their_mean_and_the_mean_from_that_of_places():
-    """In plain loops, channel by channel."""
-    samples = scattered(3)
-    for sample, found in zip(samples.astype(np.float64), features.contrasts(samples), strict=True):
-        logs = np.log(sample.reshape(CHANNELS, 49) + features.FLOOR)
-        firsts = [1 + j * features.ORIENTATIONS for j in range(features.SCALES)] + [1 + SINGLES, CHANNELS]
-        orders = [logs[first:end] for first, end in pairwise(firsts)]
-        parts = [order - order.mean(axis=0) for order in orders]
-        shared = [logs[:1], np.array([order.mean(axis=0) for order in orders[:-1]]), orders[-1].mean(axis=0)]
-        parts += [mean - mean.mean(axis=-1, keepdims=True) for mean in shared]
-        lengths = [1.0] * len(orders) + [features.COMMON] * len(shared)
-        for part, length in zip(parts, lengths, strict=True):
-            part, found = part.reshape(-1), np.split(found, [part.size])
-            np.testing.assert_allclose(found[0], length * part / np.sqrt(np.sum(part**2)), atol=1e-6)
-            found = found[1]
-        assert found.shape == (0,)
-    assert not features.contrasts(0 * samples).any()
 
 
 @pytest.mark.parametrize("lean", [-0.4, 0.0, 0.5])

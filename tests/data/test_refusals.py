@@ -84,19 +84,6 @@ def test_whatever_says_that_a_label_is_missing_is_no_class(tmp_path):
     refused(written(tmp_path, "csv", [*map(str, Y[:BAD]), "NA", *map(str, Y[BAD + 1 :])]), ROW["csv"])
 
 
-def test_what_a_person_takes_for_names_are_no_numbers(tmp_path):
-    path = written(tmp_path, "csv", [("1_1", "1_10", "11")[k] for k in Y])
-    assert opened(path).class_names == ("11", "1_1", "1_10")
-
-
-@pytest.mark.parametrize("option", ["data", "test"])
-def test_a_file_whose_name_no_result_can_hold(option):
-    with pytest.raises(InputError, match=option):
-        Experiment(**{"data": "a.csv", option: "\udcff.csv"})
-    with pytest.raises(InputError):
-        opened("a\0.csv")
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_feature_is_not_the_label_nor_the_owner_and_is_named_once(tmp_path, kind):
     path = written(tmp_path, kind, [*map(str, Y)], [*map(str, Y)])
