@@ -3,7 +3,6 @@
 import io
 from itertools import combinations, product
 
-import numpy as np
 import pytest
 from awkward import FOLDERS
 from matplotlib import image as pictures
@@ -13,7 +12,6 @@ from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
-from mu2mpi.analysis.figures._sheet import colours as palette
 from mu2mpi.analysis.words import unmatched
 from mu2mpi.errors import InputError
 
@@ -85,17 +83,6 @@ def test_a_figure_has_the_width_type_size_and_axes_that_are_asked_for():
             page_of(wrong)
 
 
-def test_panels_of_a_narrow_figure_are_in_one_column_with_equal_heights():
-    runs = FOLDERS["all trust modes"].runs()[:4]
-    narrow, wide = (draw("history", runs, page=page_of(width)) for width in WIDTHS)
-    for figure, columns in ((narrow, 1), (wide, 2)):
-        figure.draw_without_rendering()
-        assert len({round(panel.get_position().x0, 6) for panel in figure.axes}) == columns
-    assert all(panel.get_ylabel() for panel in narrow.axes)
-    heights = [panel.bbox.height / narrow.dpi for panel in narrow.axes]
-    assert heights == pytest.approx([1.6] * 4, abs=0.05)
-
-
 def test_own_labels_take_the_place_of_symbols(tmp_path):
     file = tmp_path / "labels.toml"
     file.write_text('server = "seen by"\n[epsilon]\n"2.0" = "weak"\n')
@@ -144,11 +131,3 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     assert len(ten[0, 0].figure.axes) == 11
     with pytest.raises(InputError):
         runs.plot("history", ax=[*four.flat][:3])
-
-
-def test_colours_tell_apart_by_lightness_alone():
-    # So they do in grey, and to whoever does not see red, green or blue.
-    for count in range(2, 11):
-        grey = np.array(palette(count))[:, :3] @ [0.2126, 0.7152, 0.0722]
-        assert np.all(np.diff(grey) > 0.4 / count)
-        assert grey.max() < 0.85

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import subprocess
 import sys
 
@@ -87,13 +86,6 @@ def test_what_follows_lies_along_what_it_follows_from(ragged):
     assert not {"seed", "machines", "epsilon", "rho", "evaluations"} & data.attrs.keys()
 
 
-def test_an_axis_may_have_the_name_of_a_column_of_the_history(tmp_path):
-    for samples in (20, 30):
-        settings = {"data": "synthetic", "samples": samples, "features": 3, "machines": 2, "seed": 1}
-        run(Experiment(**settings), output=tmp_path / f"{samples}.h5")
-    assert mu2mpi.load(tmp_path).to_xarray().final_test_loss.sel(samples=30).notnull().all()
-
-
 def test_arrays_have_names_and_units_and_fit_a_file(runs, tmp_path):
     import xarray
 
@@ -150,17 +142,6 @@ def test_what_would_not_fit_is_refused(monkeypatch):
         Runs(made).to_xarray(history=False)
 
 
-def test_settings_that_are_unset_or_names_are_coordinates_as_well():
-    settings = [(2.0, "uniform:2"), (1.0, None), (None, None)]
-    made = [rate_run(k, 1, clip_norm=norm, participation=kind) for k, (norm, kind) in enumerate(settings)]
-    data = Runs(made).to_xarray(history=False)
-    assert data.participation.values.tolist() == ["unset", "uniform:2"]
-    np.testing.assert_array_equal(data.clip_norm, [math.nan, 1.0, 2.0])
-    assert data.excess_loss.isel(clip_norm=0).sel(participation="unset").item() == 2
-    assert data.excess_loss.sel(clip_norm=2, participation="uniform:2").item() == 0
-    assert data.excess_loss.count() == 3
-
-
 def test_one_run_has_names_units_and_arrays(runs):
     (run,) = runs.select(server="trusted", rho=4, machines=10, seed=1)
     data = run.to_xarray()
@@ -200,15 +181,6 @@ def test_all_runs_are_one_tidy_frame(runs):
     none = runs[:0].to_dataframe()
     assert set(none) <= set(frame)
     assert none.groupby(["server", "rho"]).test_loss.mean().empty
-
-
-def test_runs_are_a_sequence(runs):
-    paths = [run.path for run in runs]
-    assert paths == [run.path for run in runs.summaries] == [runs[k].path for k in range(-24, 0)]
-    assert [run.path for run in runs[1:3] + runs[:1]] == [*paths[1:3], paths[0]]
-    for settings in ({"roh": 4}, {"server": "trusted", "rho": 5}):
-        with pytest.raises(InputError):
-            runs.select(**settings)
 
 
 def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):

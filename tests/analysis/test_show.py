@@ -62,14 +62,6 @@ def test_final_numbers_and_settings():
     assert found == ["2", "4", "2.2700 nats", "65.0%"]
 
 
-@pytest.mark.parametrize(("rows", "shown"), [(1, 1), (8, 8), (1000, 8)])
-def test_history_is_short_and_has_both_ends(rows, shown):
-    lines = paragraph(describe(make_result(rows), Path("a.h5")), "History")
-    assert len(lines) == 2 + shown
-    assert lines[2].split()[:3] == ["1", "2", "2.2990"]
-    assert lines[-1].split()[0] == f"{rows:,}"
-
-
 @pytest.mark.parametrize(
     ("change", "warned"),
     [
@@ -123,14 +115,6 @@ def test_diagnostics_are_shown_on_request_alone():
     bare = replace(make_result(), diagnostics=None, theory=None, timing={})
     for section in ("Diagnostics", "Theory", "Time in seconds"):
         assert section not in describe(bare, Path("a.h5"))
-
-
-def test_timing_by_phase():
-    lines = paragraph(describe(make_result(), Path("a.h5")), "Time in seconds")
-    assert lines[2].split() == ["compute", "2.000", "3.000"]
-    assert lines[3].split() == ["noise", "1.250", "2.000"]
-    # Rank 0 took 1 + 2 seconds, rank 1 took 3 + 0.5.
-    assert lines[4].split() == ["all", "phases", "3.250", "3.500"]
 
 
 def test_environment_and_toml_that_repeats_it():

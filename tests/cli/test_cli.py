@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +14,7 @@ from slowly import slow
 
 from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.sweep import Sweep
 from mu2mpi.results.reader import read_result
-from mu2mpi.toml import read_toml
 
 SMALL = ["--machines", "3", "--rounds", "20", "--seed", "1"]
 
@@ -201,15 +198,6 @@ def test_privacy_converts_and_checks(capsys, mixed_folder):
     assert code == 0
     assert f"rho = {Experiment(epsilon=2).rho}" in out
     assert invoke(capsys, "privacy", mixed_folder / "1.h5", mixed_folder / "2.h5")[::2] == (0, "")
-
-
-def test_the_command_that_quickstart_suggests_names_a_file_that_it_makes():
-    project = Path(__file__).parents[2]
-    sweep = Sweep(read_toml(project / "jobs" / "quickstart.toml"))
-    names = {sweep.file_name(experiment) for experiment in sweep.experiments}
-    suggested = re.findall(r"runs/quickstart/(\S+\.h5)", (project / "scripts" / "quickstart.sh").read_text())
-    assert suggested
-    assert set(suggested) <= names
 
 
 def test_an_existing_output_is_kept_unless_told_otherwise(capsys, tmp_path):

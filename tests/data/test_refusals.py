@@ -136,13 +136,6 @@ def test_hdf5_that_lies_elsewhere_or_nowhere(tmp_path, monkeypatch, kind):
     refused(with_features(tmp_path / "a.h5", ELSEWHERE[kind]))
 
 
-def test_a_link_within_the_file_is_followed(tmp_path):
-    path = with_features(tmp_path / "a.h5", lambda file: file.__setitem__("own", X))
-    with h5py.File(path, "r+") as file:
-        file["features"] = h5py.SoftLink("/own")
-    assert opened(path).dimension == 3
-
-
 def test_a_row_of_chunks_that_memory_cannot_hold(tmp_path):
     rows, columns = 2**14, 2**13
     with h5py.File(tmp_path / "a.h5", "w") as file:
