@@ -59,6 +59,5 @@ for mpi in "${libraries[@]}"; do
 done
 say "all of these tests passed"
 $all || echo "Left out: tests marked slow, and the other MPI library. scripts/test.sh --all runs them."
-if [ -z "${MU2MPI_DATA_DIR:-}" ]; then
+[ -n "${MU2MPI_DATA_DIR:-}" ] ||
     echo "Left out: tests on real MNIST. MU2MPI_DATA_DIR=FOLDER scripts/test.sh runs them, with FOLDER/mnist/."
-fi
