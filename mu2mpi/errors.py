@@ -1,7 +1,6 @@
 """Ends of a run that are no failures of the program: what a user can cause, and stops at a request."""
 
-EXIT_INTERRUPTED = 75
-"""Exit code of a run that stopped with a checkpoint; the same command goes on from it."""
+EXIT_INTERRUPTED = 75  # Exit code of a run that stopped with a checkpoint; the same command goes on from it
 
 
 class InputError(ValueError):

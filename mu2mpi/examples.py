@@ -5,8 +5,7 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 
-FOLDER = "jobs"
-"""Where they lie in a checkout, and where `mu2mpi examples` writes them."""
+FOLDER = "jobs"  # Where they lie in a checkout, and where `mu2mpi examples` writes them
 
 
 def example_texts() -> dict[str, str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from mu2mpi.errors import InputError
 
 GROUPS = Path("/sys/fs/cgroup")
+# Files of a control group with its limit and its use, and how its counts begin: versions 2 and 1
 LIMITS = (("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
-"""Files of a control group with its limit and its use, and how its counts begin: versions 2 and 1."""
 
 
 def check_room(path: Path, needed: float) -> None:

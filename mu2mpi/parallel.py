@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.errors import InputError, SharedInputError, SharedOSError
 
+# What launchers tell each process about the number of ranks that they started
 RANK_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
-"""What launchers tell each process about the number of ranks that they started."""
-
 TURNS = 3
 
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5

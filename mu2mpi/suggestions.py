@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
+# Words of other packages, by ours
 _SYNONYMS = {
     "machines": "clients users workers nodes participants parties silos num-clients",
     "epsilon": "eps target-epsilon privacy-budget",
@@ -18,8 +19,6 @@ _SYNONYMS = {
     "test-accuracy": "accuracy acc",
     "test-loss": "val-loss",
 }
-"""Words of other packages, by ours."""
-
 _NOTES = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
 
 

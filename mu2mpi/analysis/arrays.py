@@ -33,8 +33,7 @@ from mu2mpi.results.writer import plain
 if TYPE_CHECKING:
     import xarray
 
-MAX_CELLS = 50_000_000
-"""Largest number of elements of an array: 400 MB."""
+MAX_CELLS = 50_000_000  # Largest number of elements of an array: 400 MB
 
 
 def arrays_of(

@@ -8,15 +8,15 @@ from mu2mpi.errors import InputError
 from mu2mpi.extra import needed
 from mu2mpi.suggestions import or_else
 
+# File formats by suffix, with the metadata that leaves the date out
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-"""File formats by suffix, with the metadata that leaves the date out."""
 
 
+# Summary of each figure by name: the first line of its module, which is not imported
 KINDS = {
     path.stem: path.read_text("utf-8").partition("\n")[0].strip('".')
     for path in sorted((Path(__file__).parent / "figures").glob("[!_]*.py"))
 }
-"""Summary of each figure by name: the first line of its module, which is not imported."""
 
 
 def find_figure(kind: str, against: str | None = None) -> Any:

@@ -34,17 +34,13 @@ from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES
 from mu2mpi.suggestions import or_else
 
-VALUES = ("test_loss", "test_accuracy")
-"""What the paper's tables measure."""
-
+VALUES = ("test_loss", "test_accuracy")  # What the paper's tables measure
+# Settings that are always told of rows, as who reads two of them asks which is the better
 TOLD = (*PRIVACY, "delta", "budgets")
-"""Settings that are always told of rows, as who reads two of them asks which is the better."""
-
+# Settings that one method may have and another not, beside the options of methods
 STEPS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
-"""Settings that one method may have and another not, beside the options of methods."""
-
+# What may be a row or a column: the settings, and the number of ranks, which changes times alone
 PLACES = (*option_fields(), "ranks", SHARE)
-"""What may be a row or a column: the settings, and the number of ranks, which changes times alone."""
 
 
 @dataclass(frozen=True)

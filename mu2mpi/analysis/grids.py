@@ -11,6 +11,7 @@ from mu2mpi.analysis.formats import Entry
 from mu2mpi.analysis.settings import PRIVACY, SHARE, Key
 from mu2mpi.analysis.words import MISSING, Words
 
+# Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else
 _MEASURES: dict[str, tuple[str, int | None, int]] = {
     "test_loss": ("loss", 4, -1),
     "test_accuracy": ("accuracy %", 1, 1),
@@ -25,13 +26,11 @@ _MEASURES: dict[str, tuple[str, int | None, int]] = {
     "elapsed_seconds": ("elapsed seconds", None, -1),
     "gradient_evaluations": ("gradient evaluations", None, -1),
 }
-"""Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else."""
-
+# Settings that make a problem, not a way to solve it: what differs in one of these is not compared
 _GIVEN = (
     "data", "test", "loss", "machines", "rounds", "samples", "features", "classes", "epsilon", "rho", "delta",
     "partition", "participation", "budgets", "seed", "ranks",
 )  # fmt: skip
-"""Settings that make a problem, not a way to solve it: what differs in one of these is not compared."""
 
 
 class Line(NamedTuple):

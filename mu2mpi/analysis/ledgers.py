@@ -25,9 +25,7 @@ from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
 
-MAX_SAMPLES = 2**31
-"""Of a machine, with which integers of 64 bits can be computed."""
-
+MAX_SAMPLES = 2**31  # Of a machine, with which integers of 64 bits can be computed
 NOT_COVERED = (
     "The guarantee does not cover /diagnostics and the times of a file: `mu2mpi publish` writes one without."
 )

@@ -11,8 +11,7 @@ from mu2mpi.results.observer import Evaluation, Observer, Start
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MIN_SECONDS, MAX_SHARE = 1.0, 0.05
-"""Seconds between drawings, and the share of the time that they may take."""
+MIN_SECONDS, MAX_SHARE = 1.0, 0.05  # Seconds between drawings, and the share of the time that they may take
 
 
 class LiveFigure(Observer):

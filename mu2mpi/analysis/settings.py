@@ -17,15 +17,11 @@ from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
 from mu2mpi.suggestions import or_else
 
+# Settings that may differ within a cell: the seed, and what changes nothing in the model
 POOLED = ("seed", "evaluations")
-"""Settings that may differ within a cell: the seed, and what changes nothing in the model."""
-
-PRIVACY = ("epsilon", "rho")
-"""Two ways to say one thing: where one is given, the other follows."""
-
+PRIVACY = ("epsilon", "rho")  # Two ways to say one thing: where one is given, the other follows
+# Colluders as a share of the machines, exactly: what is the same for each number of machines
 SHARE = "colluders_share"
-"""Colluders as a share of the machines, exactly: what is the same for each number of machines."""
-
 Key = tuple[Any, ...]
 
 

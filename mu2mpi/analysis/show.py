@@ -15,12 +15,10 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.registry import find, names
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
 
+# Numbers of classes, machines and coefficients up to which each is listed
 MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100
-"""Numbers of classes, machines and coefficients up to which each is listed."""
-
+# Headers of a table, with the arrays that stand below and the formats of their numbers
 Columns = Mapping[str, tuple[str, Callable[[float], str]]]
-"""Headers of a table, with the arrays that stand below and the formats of their numbers."""
-
 _ACCOUNTS: Columns = {
     "samples": ("samples", "{:,}".format),
     "rounds": ("rounds", "{:,}".format),

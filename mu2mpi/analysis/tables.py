@@ -31,11 +31,11 @@ _RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 _LETTER = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
 _NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
+# What is set as mathematics: letters of the paper, with their values, and powers of ten
 _FORMULA = re.compile(
     rf"{_LETTER} = (?:{_NUMBER}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
     rf"10[{_RAISED}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
 )
-"""What is set as mathematics: letters of the paper, with their values, and powers of ten."""
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,19 @@ from mu2mpi.results.reader import Summary
 from mu2mpi.suggestions import or_else
 from mu2mpi.toml import read_toml
 
+# The paper's letters for settings, where it has some
 SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
     "clip_norm": "C", "colluders": "c", "l2": "λ", "samples": "n", "colluders_share": "c/M",
 }  # fmt: skip
-"""The paper's letters for settings, where it has some."""
-
+# What it means where a setting is not set
 UNSET = {
     "partition": "as the file says", "participation": "all machines", "budgets": "one budget",
     "noise": "noise by machine", "l2": "no regulariser", "norm_bound": "norms as they are",
     "clip_norm": "C = S", "eta_scale": "the theorem's η", "tail": "last iterate",
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
-"""What it means where a setting is not set."""
-
-MISSING = "–"
-"""What stands in a table where there is nothing."""
+MISSING = "–"  # What stands in a table where there is nothing
 
 
 Labels = Mapping[str, str] | Path | str | Sequence[str]

@@ -95,12 +95,11 @@ class WorstCase:
         return float(np.linalg.norm(ends[0] - ends[1]) / (2 * C))
 
 
+# Samples of both classes have opposite increments, far longer than the clipping norm, and no iterate comes
+# near the surface of the ball
 CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)
-"""Samples of both classes have opposite increments, far longer than the clipping norm, and no iterate comes
-near the surface of the ball."""
-
+# By the third round increments between far query points are longer than S = G + 2 L D
 UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
-"""By the third round increments between far query points are longer than S = G + 2 L D."""
 
 
 def unweighted_norm(schedule: Schedule) -> float:

@@ -27,8 +27,8 @@ from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.schema import checkpoint_path
 from mu2mpi.toml import read_toml
 
+# What it takes to start a task, and a run in it: to try launchers, import, compile; to write files
 START_SECONDS, RUN_SECONDS = 20.0, 0.1
-"""What it takes to start a task, and a run in it: to try launchers, import, compile; to write files."""
 
 
 class Load(NamedTuple):

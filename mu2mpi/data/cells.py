@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.telling import DataError, reading, row_text, shown
 
+# What usual tools write in small or capital letters for a value that is missing
 MISSING = frozenset(
     {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 )
-"""What usual tools write in small or capital letters for a value that is missing."""
-
+# Characters that no name has: a result cannot hold them, or a terminal obeys them
 UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Characters that no name has: a result cannot hold them, or a terminal obeys them."""
-
 ABSENT, UNKNOWN = -1, -2  # codes of a value that is missing, and of one that is not declared
 
 

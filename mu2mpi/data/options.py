@@ -13,9 +13,8 @@ FILE = "a file"
 SUFFIXES = (".h5", ".hdf5", ".npz", ".parquet", ".csv", ".svm", ".libsvm", ".csv.gz", ".svm.gz", ".libsvm.gz")
 FILES = f"a file whose name ends in {', '.join(SUFFIXES)}"
 
+# Of what is multiplied and squared later on, which must not leave the range of floating-point numbers
 LEAST, MOST = 1e-100, 1e100
-"""Of what is multiplied and squared later on, which must not leave the range of floating-point numbers."""
-
 PARTITION = re.compile(r"iid|contiguous|sorted|owner|dirichlet:(\d*\.?\d+(?:e-?\d\d?)?)|labels:[1-9]\d{0,8}")
 
 
@@ -32,8 +31,8 @@ def check_partition(text: str) -> str:
 
 
 PARTICIPATION = re.compile(r"by-size|uniform:[1-9]\d{0,8}|bernoulli:(\d*\.?\d+(?:e-?\d)?)|trace:.+")
+# Smallest probability with which a machine takes part: with less, it would take long to see any round
 RAREST = 1e-4
-"""Smallest probability with which a machine takes part: with less, it would take long to see any round."""
 
 
 def check_participation(text: str) -> str | None:
@@ -189,8 +188,8 @@ BUILT_IN: dict[str, type[SourceOptions]] = {
 }
 
 
+# The options of each kind of source, by its name in messages
 OPTIONS: dict[str, type[SourceOptions]] = {**BUILT_IN, FILE: FileOptions}
-"""The options of each kind of source, by its name in messages."""
 
 
 def check_data(name: str) -> str:

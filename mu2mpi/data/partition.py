@@ -9,9 +9,9 @@ from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
 from mu2mpi.errors import InputError
 
+# Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
+# 0, and returns the training rows
 Rows = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
-"""Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
-0, and returns the training rows."""
 
 
 def samples_per_machine(samples: int, machines: int) -> int:

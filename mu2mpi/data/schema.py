@@ -20,9 +20,9 @@ from mu2mpi.toml import read_toml
 
 MOST_CLASSES = 1_000_000
 
+# Parts of the range of a number as label, which stand for classes where samples are dealt and counted
 TENTHS = 10
-"""Parts of the range of a number as label, which stand for classes where samples are dealt and counted."""
-
+# The keys that may go with each type of a column, and how templates and messages explain it
 TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "numeric": (
         ({"low", "high"},),
@@ -41,19 +41,15 @@ TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
         'and classes = ["no", "yes"], or low = 0, high = 10; exactly one column',
     ),
 }
-"""The keys that may go with each type of a column, and how templates and messages explain it."""
-
+# Numbers of values that are missing, and outside what is declared, by column
 Flaws = dict[str, NDArray[np.int64]]
-"""Numbers of values that are missing, and outside what is declared, by column."""
-
+# What usual words of a boolean column mean, in small or capital letters
 WORDS = {
     form(word): k
     for k, some in enumerate(("false f no n 0", "true t yes y 1"))
     for word in some.split()
     for form in (str, str.upper, str.title)
 }
-"""What usual words of a boolean column mean, in small or capital letters."""
-
 FEATURE_TYPE = np.dtype(np.float32)  # it holds every feature closely enough: what is in [-1, 1] stays there
 
 

@@ -19,10 +19,9 @@ from mu2mpi.problem.scaling import FEATURE_SLACK
 Which = Literal["training", "test"]
 Labels = NDArray[Any]
 
+# What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
+# parts of about the second
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
-"""What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
-parts of about the second."""
-
 CHECKED_AT_ONCE = 1 << 20  # features whose bound is checked in one go
 COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 

@@ -17,33 +17,21 @@ from mu2mpi.problem.linear import all_margins, sum_losses
 from mu2mpi.problem.minimum import TOLERANCE
 from mu2mpi.problem.scaling import Scaling, with_bias
 
+# Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits
 PIECE = 250
-"""Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits."""
-
-FREE_PASSES = 1_500_000_000
-"""Nanoseconds that a run of any size may spend on gradients on the test set."""
-
-MOST_OUTPUTS = 10_000_000
-"""Margins of test samples that rank 0 may gather in the end."""
-
+FREE_PASSES = 1_500_000_000  # Nanoseconds that a run of any size may spend on gradients on the test set
+MOST_OUTPUTS = 10_000_000  # Margins of test samples that rank 0 may gather in the end
 Array = NDArray[np.float64]
 
+# Measures of an output by name, and its confusion matrix
 Measures = tuple[dict[str, float], NDArray[np.int64] | None]
-"""Measures of an output by name, and its confusion matrix."""
-
-MOST_CONFUSED = 1000
-"""Classes whose confusion matrix is worth its size in a file."""
-
-ROUNDING = 1e-12
-"""Variance of numbers in [-1, 1] that may be nothing but rounding errors."""
-
+MOST_CONFUSED = 1000  # Classes whose confusion matrix is worth its size in a file
+ROUNDING = 1e-12  # Variance of numbers in [-1, 1] that may be nothing but rounding errors
 PLAIN = Scaling()
 
-PER_GRADIENT_PASS = 4.0
-"""What a pass that computes gradients takes, in evaluations."""
-
+PER_GRADIENT_PASS = 4.0  # What a pass that computes gradients takes, in evaluations
+# Spacing of the integers as which gradients of pieces are summed; wider where 64 bits would not do
 GRID = 2.0**-32
-"""Spacing of the integers as which gradients of pieces are summed; wider where 64 bits would not do."""
 
 
 def affordable_passes(schedule: Schedule, test_samples: int) -> int:

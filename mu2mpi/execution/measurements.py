@@ -17,16 +17,13 @@ from mu2mpi.federation.schedule import Schedule
 PER_NORMAL, PER_BUFFER, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 3.2, 0.8, 0.4, 0.12
 PER_ROUND, PER_EVALUATION = 10_000, 100_000
 
+# How many points a curve has by default, and at least, if there are as many rounds
 DEFAULT_EVALUATIONS, FEWEST_EVALUATIONS = 20, 12
-"""How many points a curve has by default, and at least, if there are as many rounds."""
-
+# A share of the test set has at least so many: the accuracy on them is right to about 1%
 FEWEST_SAMPLES = 2000
-"""A share of the test set has at least so many: the accuracy on them is right to about 1%."""
-
 MOST_EVALUATIONS = 1_000_000
 
-FREE = 20_000_000
-"""Nanoseconds that a run of any size may spend on evaluations."""
+FREE = 20_000_000  # Nanoseconds that a run of any size may spend on evaluations
 
 
 def run_cost(schedule: Schedule) -> float:

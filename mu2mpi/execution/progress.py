@@ -13,11 +13,8 @@ from mu2mpi.registry import default
 from mu2mpi.results.observer import Evaluation, Observer, Start
 from mu2mpi.results.schema import Result
 
-REFRESH_SECONDS = 0.2
-"""How often a bar is drawn again at most."""
-
-LOG_SECONDS = 3.0
-"""How often a log hears of a run at most, but for its last round."""
+REFRESH_SECONDS = 0.2  # How often a bar is drawn again at most
+LOG_SECONDS = 3.0  # How often a log hears of a run at most, but for its last round
 
 
 TESTS = "losses and scores are computed without noise on a share of the data file, and are not private"

@@ -10,12 +10,9 @@ from typing import NoReturn
 
 from mu2mpi.files import remove_unfinished
 
-CHECKPOINT_SECONDS = 300.0
-"""Seconds between two checkpoints unless the user says otherwise."""
-
+CHECKPOINT_SECONDS = 300.0  # Seconds between two checkpoints unless the user says otherwise
+# Those that ask a run to stop; the last is Ctrl-C
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
-"""Those that ask a run to stop; the last is Ctrl-C."""
-
 FIRST = b"\nmu2mpi: stopping before the next round, with a checkpoint; Ctrl-C again ends at once\n"
 
 Handler = Callable[[int, FrameType | None], object]

@@ -29,8 +29,7 @@ from mu2mpi.toml import read_toml
 if TYPE_CHECKING:
     from mu2mpi.analysis.runs import Runs
 
-LOG_SECONDS = 30.0
-"""A log hears of a run at most this often: a sweep may have hundreds of short ones."""
+LOG_SECONDS = 30.0  # A log hears of a run at most this often: a sweep may have hundreds of short ones
 
 
 def sweep(

@@ -8,14 +8,10 @@ import numpy as np
 
 from mu2mpi.parallel import Communicator
 
-LOOK_SECONDS = 0.2
-"""About how often the ranks ask each other whether to save or to stop."""
-
-FASTER = 4
-"""Largest growth of the number of rounds between two looks, as rounds may become slower."""
-
+LOOK_SECONDS = 0.2  # About how often the ranks ask each other whether to save or to stop
+FASTER = 4  # Largest growth of the number of rounds between two looks, as rounds may become slower
+# When the first checkpoint is due; the wait doubles up to `every`, so that what dies young is not lost
 FIRST_SECONDS = 5.0
-"""When the first checkpoint is due; the wait doubles up to `every`, so that what dies young is not lost."""
 
 
 class Verdict(enum.Enum):

@@ -14,9 +14,7 @@ from mu2mpi.results.schema import Result
 
 Floats = NDArray[np.float64]
 
-PROBES = 2048
-"""Coordinates in which the noise of the output is measured."""
-
+PROBES = 2048  # Coordinates in which the noise of the output is measured
 OF_NOISE = (
     "Standard errors are those of the noise alone: of a model that learned nothing. Gradients take some of "
     "the noise back; which samples were drawn comes on top."

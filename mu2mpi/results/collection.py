@@ -11,8 +11,7 @@ from mu2mpi.results.reader import Summary, read_summary
 
 MOST_NAMES = 3
 
-MANY = 100
-"""From so many files on, a log hears that they are being read."""
+MANY = 100  # From so many files on, a log hears that they are being read
 
 
 def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:

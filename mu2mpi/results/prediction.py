@@ -20,8 +20,7 @@ from mu2mpi.results.schema import Result
 Array = NDArray[np.float64]
 
 AT_ONCE = 1 << 22  # features that are scaled in one go
-HERE = Path("X")
-"""What messages call samples that come from no file."""
+HERE = Path("X")  # What messages call samples that come from no file
 
 
 def margins_of(result: Result, given: Any, public: bool = True) -> Array:

@@ -21,27 +21,20 @@ if TYPE_CHECKING:
 
 SCHEMA = "mu2mpi-1"
 
-SUFFIX = ".checkpoint"
-"""What follows the name of the output in that of its checkpoint."""
-
-PREVIOUS = ".previous"
-"""What follows the name of a checkpoint in that of the one before it."""
-
+SUFFIX = ".checkpoint"  # What follows the name of the output in that of its checkpoint
+PREVIOUS = ".previous"  # What follows the name of a checkpoint in that of the one before it
+# The way out where a checkpoint cannot be used
 OF_CHECKPOINT = (
     "put a copy of it back, or remove it to start afresh, which without a seed sends the same secrets under "
     "other noise and spends that on top"
 )
-"""The way out where a checkpoint cannot be used."""
-
+# By what a run learned, the one of these columns of the history that it has: how good a model is
 SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
-"""By what a run learned, the one of these columns of the history that it has: how good a model is."""
-
 CONFUSION = "test samples of a class that the output takes for a class"
+# What a file says of the confusion matrix and its dimensions
 OF_CONFUSION = {"class": "class of a test sample", "predicted": "class that the output takes it for"}
-"""What a file says of the confusion matrix and its dimensions."""
-
+# Columns of the history that are whole numbers
 COUNTS = ("round", "test_samples", "samples", "gradient_evaluations")
-"""Columns of the history that are whole numbers."""
 
 
 def score_text(score: float, labels: str) -> str:

@@ -14,15 +14,10 @@ from mu2mpi.analysis.settings import PRIVACY, Group, by_rows, grouped, in_nats, 
 from mu2mpi.errors import InputError
 from mu2mpi.results.reader import Summary
 
-LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}
-"""How many of each a figure tells apart."""
-
-MIN_POINTS = 3
-"""Points that make an exponent."""
-
+LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # How many of each a figure tells apart
+MIN_POINTS = 3  # Points that make an exponent
+# Measurement, axis label and factor to its unit, by what is learned
 SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": ("test_r2", "test R²", 1.0)}
-"""Measurement, axis label and factor to its unit, by what is learned."""
-
 Names = Sequence[str]
 
 

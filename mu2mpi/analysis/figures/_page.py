@@ -15,9 +15,7 @@ from mu2mpi.extra import needed
 from mu2mpi.files import check_readable
 
 WIDTHS = {"column": 3.3, "page": 7.0}
-MIN_WIDTH, MAX_WIDTH = 2.0, 40.0
-"""Inches."""
-
+MIN_WIDTH, MAX_WIDTH = 2.0, 40.0  # Inches
 INK, PAPER = "#1a1a1a", "white"
 
 SETTINGS = {

@@ -20,14 +20,12 @@ DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 
 MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
+# Figures narrower than so many inches have one column of panels, no higher than this share of the width
 STACKED_WIDTH, STACKED_RATIO = 5.0, 0.55
-"""Figures narrower than so many inches have one column of panels, no higher than this share of the width."""
-
+# Longest line of a legend, and most letters of a name beside or below an axis
 LABEL_INCHES, NAME_LENGTH = 2.7, 24
-"""Longest line of a legend, and most letters of a name beside or below an axis."""
-
+# Numbers without an exponent unless they are very large or small
 PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
-"""Numbers without an exponent unless they are very large or small."""
 
 
 def colours(count: int) -> list[Any]:

@@ -24,17 +24,14 @@ from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
 
-MARKERS = "osD^vPX<>p*h"
-"""One for each method, as colours alone do not tell so many apart."""
-
+MARKERS = "osD^vPX<>p*h"  # One for each method, as colours alone do not tell so many apart
 SLOPE: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
 
 
+# Settings in which methods may differ, beside those that a preset chose for each
 OWN = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "preset")
-"""Settings in which methods may differ, beside those that a preset chose for each."""
-
+# Settings in which the runs of a method may differ; of rho, epsilon has the last word
 SIZE = ("samples", "rounds", "batch", "rho")
-"""Settings in which the runs of a method may differ; of rho, epsilon has the last word."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,7 @@ from mu2mpi.results.reader import Summary, read_result
 
 SHOWN = ("data", "server", "machines", "rounds", *OF_MACHINES)
 
-MAX_NAMES, MAX_RATIO = 12, 20.0
-"""Machines that are named, and largest over smallest number on a linear axis."""
+MAX_NAMES, MAX_RATIO = 12, 20.0  # Machines that are named, and largest over smallest number on a linear axis
 
 
 def draw(runs: Sequence[Summary], page: Page) -> Sheet:

@@ -11,9 +11,8 @@ from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
 
+# Settings that follow from the share, or may be others with each
 POOLED = ("participation", "participation_seed", "rounds", "samples", "batch")
-"""Settings that follow from the share, or may be others with each."""
-
 OF_LINES = ("method", "mechanism", "estimator", "query", "noise_correlation", "noise_buffers", "clip_norm")
 
 

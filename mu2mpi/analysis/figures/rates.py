@@ -25,12 +25,8 @@ from mu2mpi.errors import InputError
 from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
 
-PROBLEM = ("margin", "label_noise")
-"""Settings that choose a problem, of which the worst counts."""
-
-MIN_POINTS = 3
-"""Values along an axis that make a rate."""
-
+PROBLEM = ("margin", "label_noise")  # Settings that choose a problem, of which the worst counts
+MIN_POINTS = 3  # Values along an axis that make a rate
 RESAMPLES = 2000
 
 
@@ -56,18 +52,13 @@ AXES = (
 ACROSS = ("epsilon", *(axis.setting for axis in AXES))
 
 STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
+# Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M), where that of M depends on
+# whether noise hides sums: Theorems 5.2 and 6.2
 PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
-"""Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M), where that of M depends on
-whether noise hides sums: Theorems 5.2 and 6.2."""
-
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
-SHAPES = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}
-"""Letters that look like markers."""
-
-LINE = 0.07
-"""Height of a line of text, as a share of a panel."""
-
+SHAPES = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # Letters that look like markers
+LINE = 0.07  # Height of a line of text, as a share of a panel
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
 PROBLEMS: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 

@@ -74,8 +74,8 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
     return sheet
 
 
+# Median, least and most milliseconds of a round, and whether there are more ranks than cores
 MEASURED = ("time", "low", "high", "crowded")
-"""Median, least and most milliseconds of a round, and whether there are more ranks than cores."""
 
 
 def _series(

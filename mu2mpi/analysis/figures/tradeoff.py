@@ -25,12 +25,9 @@ AGAINST = tuple(option_fields())
 NEEDS = "test_loss"
 
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
+# Level of runs without noise, which have no place on an axis of privacy
 NOISELESS: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
-"""Level of runs without noise, which have no place on an axis of privacy."""
-
-SPREAD = 0.4
-"""Part of the place of a name that lines share."""
-
+SPREAD = 0.4  # Part of the place of a name that lines share
 PAPER = Layout(rows=("server", "rho"), columns=("machines",), values=("test_loss", "test_accuracy"))
 
 

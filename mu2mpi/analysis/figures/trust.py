@@ -20,11 +20,9 @@ from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
 
+# Settings of lines and points, or that follow from these
 POOLED = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
-"""Settings of lines and points, or that follow from these."""
-
-METHOD = ("method", "estimator", "query")
-"""Settings that choose a method, of which a panel has the title."""
+METHOD = ("method", "estimator", "query")  # Settings that choose a method, of which a panel has the title
 
 
 def is_reported(runs: Sequence[Summary]) -> bool:

@@ -13,9 +13,7 @@ from mu2mpi.results.reader import Summary, read_result
 
 MAX_CLASSES, MAX_NAMES = 20, 20
 
-MIN_SIDE = 8
-"""Pixels along a side of the smallest image that features without names may be."""
-
+MIN_SIDE = 8  # Pixels along a side of the smallest image that features without names may be
 SHOWN = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 
 

@@ -30,12 +30,11 @@ from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Result
 
+# Facts that a file holds of where it was made, and their words
 ENVIRONMENT = {
     "mu2mpi_version": "mu2mpi", "python_version": "Python", "numpy_version": "numpy", "hosts": "hosts",
     "processor": "processor", "mpi_library": "MPI library",
 }  # fmt: skip
-"""Facts that a file holds of where it was made, and their words."""
-
 THEORY = ("minimum_loss", "excess_loss", "excess_loss_bound")
 
 Rows = list[list[str]]

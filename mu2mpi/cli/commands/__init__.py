@@ -9,8 +9,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
+# The order of the list of commands; those that are not named here follow by the alphabet
 ORDER = "run sweep table plot report compare show predict privacy publish audit job launch data examples info"
-"""The order of the list of commands; those that are not named here follow by the alphabet."""
 
 
 def command_names() -> list[str]:

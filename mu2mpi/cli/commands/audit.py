@@ -11,6 +11,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+# Settings that mean something else to an audit, or that it offers less of
 SETTINGS: dict[str, dict[str, Any]] = {
     "server": {
         "help": "[default: the paper's two, untrusted and trusted, as far as the method allows "
@@ -28,7 +29,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "delta": {"help": "the delta at which epsilon is stated [default: 1e-05]"},
     "seed": {"help": "makes the audit reproducible [default: a secret key]"},
 }
-"""Settings that mean something else to an audit, or that it offers less of."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -22,11 +22,11 @@ USUAL = {
     "features": ("features", "X", "x", "images", "data"),
     "labels": ("labels", "label", "y", "target", "class"),
 }
+# Names under which features, labels and owners are looked for, unless the user gives others
 OWNERS = "machine"
-"""Names under which features, labels and owners are looked for, unless the user gives others."""
-
 MOST_FEATURES = 10_000_000
 
+# Modules and classes by the suffixes of their files
 FORMATS = {
     ".h5": ("hdf5", "Hdf5"),
     ".hdf5": ("hdf5", "Hdf5"),
@@ -36,18 +36,14 @@ FORMATS = {
     ".libsvm": ("whole", "Svm"),
     ".csv": ("whole", "Csv"),
 }
-"""Modules and classes by the suffixes of their files."""
-
+# A packed file that says it unpacks to more bytes than this, and more times its size, is refused
 SURELY_LARGE, MOST_FOLD = 16 << 20, 250
-"""A packed file that says it unpacks to more bytes than this, and more times its size, is refused."""
-
 Role = Literal["label", "owner"]
 
+# How a column is read from text: as numbers, as it stands, or as whole numbers where all are such
 Kind = Literal["numbers", "texts", "names"]
-"""How a column is read from text: as numbers, as it stands, or as whole numbers where all are such."""
-
+# Returns some rows, ascending, of columns: numbers, or objects that are texts, or None if missing
 Read = Callable[[Sequence[str], NDArray[np.int64]], dict[str, NDArray[Any]]]
-"""Returns some rows, ascending, of columns: numbers, or objects that are texts, or None if missing."""
 
 
 class Table:

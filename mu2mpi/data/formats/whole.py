@@ -18,8 +18,8 @@ from mu2mpi.data.telling import DataError, reading, row_text
 from mu2mpi.errors import InputError
 from mu2mpi.memory import check_room
 
+# Cells that are turned into columns at once, and the memory that each may take meanwhile
 BLOCK_CELLS, BYTES_A_CELL = 1 << 18, 100
-"""Cells that are turned into columns at once, and the memory that each may take meanwhile."""
 
 
 class Csv(File):
