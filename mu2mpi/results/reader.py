@@ -279,6 +279,8 @@ def _accounts(file: h5py.File) -> Accounts | None:
     owners, present = _names(file, f"{group}/owner"), _optional(file, f"{group}/present")
     if owners is not None and len(owners) != len(columns["samples"]):
         raise ValueError(f"/{group} has {len(owners)} owners of {len(columns['samples'])} machines")
+    if present is not None and (present.ndim != 2 or present.dtype != np.uint8):
+        raise ValueError(f"/{group}/present has the type {present.dtype} and the shape {present.shape}")
     return Accounts(**columns, owners=owners, present=None if present is None else present.astype(bool))
 
 

@@ -61,7 +61,7 @@ STOPPED, PROGRESS, STUCK = "stopped with a checkpoint", "lost after progress", "
 
 @pytest.mark.parametrize(
     ("ended", "by"),
-    product((STOPPED, PROGRESS, STUCK), ("nobody", "USR1", "preempt", "scancel", "INT", "requeue")),
+    [*product((STOPPED, PROGRESS, STUCK), ("nobody", "USR1", "preempt", "scancel", "INT", "requeue"))],
 )
 @pytest.mark.parametrize(("starts", "node_is_lost"), [(0, False), (3, False), (3, True)])
 def test_which_jobs_go_back_into_the_queue(monkeypatch, tmp_path, ended, by, starts, node_is_lost):
