@@ -102,6 +102,7 @@ SCRIPT = """
     """
 
 
+@pytest.mark.slow
 def test_what_another_distribution_offers_is_found_and_imported_when_it_is_asked_for(tmp_path):
     """By its entry points, as of any package that is installed."""
     info = tmp_path / "others-1.0.dist-info"

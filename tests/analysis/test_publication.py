@@ -140,6 +140,7 @@ def test_losses_stay_where_the_test_set_is_another(folder, tmp_path):
     assert (back.metrics, back.theory) == (ours.metrics, ours.theory)
 
 
+@pytest.mark.slow
 def test_everything_reads_published_files(folder, tmp_path):
     publish([folder / "runs"], tmp_path)
     runs = mu2mpi.load(tmp_path, strict=True)

@@ -42,6 +42,7 @@ def test_the_exponent_of_a_power_law(exponent):
     np.testing.assert_allclose(rate.bounds, 30 * 3.0 * 0.9 * rate.values**exponent)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     """95 % of them would; with ten seeds the bootstrap is known to fall a little short: 85 % of 200."""
     rng = np.random.default_rng(1)

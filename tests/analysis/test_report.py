@@ -113,6 +113,7 @@ def test_each_epsilon_has_a_claim_of_its_own_and_none_is_understated():
     assert rows[1][-1] == "2.001 (poisson)"
 
 
+@pytest.mark.slow
 def test_only_runs_on_the_same_data_add_up_and_a_share_for_testing_is_named(tmp_path):
     made_up = {"data": "synthetic", "samples": 60, "features": 3, "rounds": 20, "machines": 2, "seed": 1}
     for k, settings in enumerate(({"rho": 3.0}, {"rho": 4.0}, {"rho": 8.0, "data_seed": 1})):
@@ -123,6 +124,7 @@ def test_only_runs_on_the_same_data_add_up_and_a_share_for_testing_is_named(tmp_
     assert "these 3 runs" not in text
 
 
+@pytest.mark.slow
 def test_runs_without_noise_have_no_guarantee(runs):
     silent = runs[0].experiment.model_copy(update={"rho": math.inf})
     text = text_of(build_report([replace(runs[0], experiment=silent)]))

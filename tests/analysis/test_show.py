@@ -1,5 +1,4 @@
 import math
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,11 +114,3 @@ def test_diagnostics_are_shown_on_request_alone():
     bare = replace(make_result(), diagnostics=None, theory=None, timing={})
     for section in ("Diagnostics", "Theory", "Time in seconds"):
         assert section not in describe(bare, Path("a.h5"))
-
-
-def test_environment_and_toml_that_repeats_it():
-    result = make_result(seed=None)
-    text = describe(result, Path("runs/a.h5"))
-    assert "mpi_library  MPICH Version 4.2" in text
-    toml = text.split("\n\n")[-1]
-    assert Experiment.make(tomllib.loads(toml)) == result.experiment

@@ -68,6 +68,7 @@ def test_intervals_of_sums_hold_them_if_pairs_share_their_noise():
     assert outside(held, 1000, 0.985)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 0.1])
 def test_the_bound_on_epsilon_is_below_it_as_often_as_it_says(delta):
     """Randomised response gives the other answer with probability (1 - delta) / (1 + e^epsilon)."""

@@ -102,6 +102,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
                 assert mu[canaries.machines == machine].max() > 0.99 * claim.rho
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "settings"),
     [

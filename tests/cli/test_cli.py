@@ -81,6 +81,7 @@ def test_what_cannot_be_used_is_skipped_or_with_strict_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = invoke(capsys, "plot", "weights", mixed_folder / "1.h5")

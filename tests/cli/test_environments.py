@@ -84,6 +84,7 @@ def test_ranks_of_a_user_without_a_home(folder):
     assert (folder / "2.h5").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["read-only/a.h5", *slow("read-only/new/a.h5")])
 def test_an_output_that_cannot_be_written_is_found_before_the_run(output, folder):
     done = as_nobody(

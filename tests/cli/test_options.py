@@ -81,6 +81,7 @@ def test_an_option_may_differ_from_its_field():
         parser.parse_args(["--normalize", "unit"])
 
 
+@pytest.mark.slow
 @given(some_texts, some_texts)
 def test_options_override_the_file_and_epsilon_and_rho_each_other(tmp_path_factory, in_file, settings):
     path = tmp_path_factory.mktemp("settings") / "experiment.toml"

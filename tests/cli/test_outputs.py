@@ -30,6 +30,7 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "name"),
     [
@@ -65,6 +66,7 @@ def in_a_folder_that_is_gone(tmp_path, *words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_in_a_working_directory_that_is_gone_only_absolute_paths_work(folder, tmp_path):
     for words, code in ((["show", folder / "a.h5"], 0), (["show", "a.h5"], 2), (["run", "--rounds", "5"], 2)):
         done = in_a_folder_that_is_gone(tmp_path, *words)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from slowly import slow
 
 from mu2mpi.cli import main
 from mu2mpi.results.reader import read_result
@@ -29,7 +30,7 @@ def result(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("numbers", ["2", "12"])
+@pytest.mark.parametrize("numbers", ["2", *slow("12")])
 @pytest.mark.parametrize("kind", BAD)
 def test_a_run_ends_well_whatever_becomes_of_what_it_says(kind, numbers, tmp_path):
     path = tmp_path / "a.h5"
@@ -43,6 +44,7 @@ def test_a_run_ends_well_whatever_becomes_of_what_it_says(kind, numbers, tmp_pat
 WORDS = dict(zip(BAD, ("table '{}'", "show '{}'", "privacy --rho 1", "table '{}'"), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BAD)
 def test_what_is_to_be_printed_and_cannot_be_is_a_failure(kind, result):
     words = WORDS[kind].format(result)
@@ -55,11 +57,13 @@ def test_what_is_to_be_printed_and_cannot_be_is_a_failure(kind, result):
     assert (unheard.returncode, unheard.stdout, unheard.stderr) == (0, whole.stdout, "")
 
 
+@pytest.mark.slow
 def test_errors_keep_their_code_where_nobody_hears_of_them(tmp_path):
     for redirection in BAD.values():
         assert shell(f"show '{tmp_path / 'absent.h5'}'", redirection.format(2)).returncode == 2
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_in_the_middle_ends_the_command_quietly(result, tmp_path):
     """More is printed than a pipe holds."""
     data = tmp_path / "new.csv"

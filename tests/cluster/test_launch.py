@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from launch import SETTINGS, command_on, mu2mpi
+from slowly import slow
 
 from mu2mpi import cli
 from mu2mpi.cluster import launch, slurm
@@ -115,14 +116,17 @@ def test_a_launcher_whose_ranks_are_alone_or_that_fails_is_refused(monkeypatch, 
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize(("arguments", "code"), [("info", 0), ("run --data mnist --data-dir nowhere", 2)])
+@pytest.mark.parametrize("ranks", [2, *slow(1)])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [*slow(("info", 0)), ("run --data mnist --data-dir nowhere", 2)]
+)
 def test_launch_returns_the_code_of_the_ranks(arguments, code, ranks, tmp_path):
     done = mu2mpi("launch", "--ranks", str(ranks), *arguments.split(), cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_a_launcher_sees_no_failure_in_what_is_bad_input_for_all_ranks(tmp_path):
     text = f'{command_on(2)[0]} -n 2 "$@"; echo $? > code'
@@ -141,11 +145,13 @@ def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
     assert not [*(tmp_path / "runs").iterdir()]
 
 
+@pytest.mark.slow
 def test_a_word_counts_more_than_the_code_of_a_launcher(tmp_path):
     done = run(tmp_path, "info", text=f'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; {ALL_SEE_TWO}')
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_rank_that_cannot_leave_word_ends_with_the_code_itself(tmp_path):
     place = tmp_path / "word"
     done = mu2mpi("run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_WORD=str(place))

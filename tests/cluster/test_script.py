@@ -81,13 +81,6 @@ def test_a_directive_of_ones_own_replaces_that_of_the_script(directive):
     assert [line for line in directives(script) if f" --{name}=" in line] == [f"#SBATCH --{directive}"]
 
 
-def test_ranks():
-    assert of().ranks == 2
-    assert of(ntasks=3, ntasks_per_node=5).ranks == 3
-    assert of(nodes=3, ntasks_per_node=5).ranks == 15
-    assert of(sbatch=["ntasks=9"]).ranks == 9
-
-
 @pytest.mark.parametrize(
     ("limit", "seconds"),
     [

@@ -84,12 +84,6 @@ def test_bad_tables_of_budgets(name, columns, tmp_path):
         read_budgets(path, NAMES)
 
 
-def test_no_file_at_all(tmp_path):
-    for option in ({"budgets": str(tmp_path / "a.toml")}, {"participation": f"trace:{tmp_path}/a.csv"}):
-        with pytest.raises(InputError, match=r"No such file|does not exist"):
-            resolve(Experiment(machines=2, **option), owned_source(1, [5, 6], 3, 2), 1)
-
-
 @pytest.mark.parametrize("suffix", ["csv", "npz", "h5"])
 def test_a_trace_says_who_was_there_when(suffix, tmp_path):
     columns = {"round": [3, 1, 1, 3], "machine": ["10", "clinic", "9", "10"]}

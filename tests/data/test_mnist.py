@@ -388,6 +388,7 @@ def open_together(folder: Path, barrier, answers) -> None:
         answers.put((in_memory, hashlib.sha256(array).hexdigest()))
 
 
+@pytest.mark.slow
 def test_several_processes_unpack_at_once(tmp_path):
     array = np.random.default_rng(2).integers(0, 256, LARGE.shape, dtype=np.uint8)
     (tmp_path / "large.gz").write_bytes(gzip.compress(LARGE.header + array.tobytes(), compresslevel=1))

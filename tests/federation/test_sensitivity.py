@@ -71,6 +71,7 @@ def test_opposite_clipped_increments_nearly_reach_the_bound():
 numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e-30, 1.0, 1e30, 1e160, 1e308])
 
 
+@pytest.mark.slow
 @given(
     st.data(), st.sampled_from([np.float32, np.float64]), st.sampled_from([1, BATCH]), st.integers(1, 5),
     st.integers(2, 3), st.integers(1, 4), st.sampled_from([1, 2, 2**32 - 1]), st.booleans(),

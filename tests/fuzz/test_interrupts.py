@@ -82,6 +82,7 @@ warmup.start_compiler = sleep
 """
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_at_once(tmp_path):
     """Even where no round comes to ask, as in what compiles or reads."""
     (tmp_path / "sitecustomize.py").write_text(SLEEPS)

@@ -155,6 +155,7 @@ def bound_in_the_small(bits, angle_bits, small_bits, k, reach):
     return np.where(r >= 2 * h, tau, np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "angle_bits"), [(12, 12), *slow((13, 12), (12, 13))])
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_all_words_in_the_small_keep_to_the_bound(bits, angle_bits, k):

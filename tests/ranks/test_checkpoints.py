@@ -592,6 +592,7 @@ def test_killed_ranks_end_the_job_and_any_ranks_go_on(server, rank, tmp_path, mo
     assert_same(read_result(path), unbroken(server))
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("name", "ranks"), [("SIGINT", 2), *slow(("SIGTERM", 3), ("SIGUSR1", 3), ("SIGUSR2", 3))]
