@@ -367,7 +367,8 @@ FAULTS = [
     *(("noise", *fault) for fault in NOISE[::3]),
     *slow(*(("noise", *fault) for k, fault in enumerate(NOISE) if k % 3)),
     *(("masks", fault, {**MASKED, **own}, words) for fault, own, words in MASKS[::3]),
-    *slow(*(("masks", fault, {**MASKED, **own}, words) for k, (fault, own, words) in enumerate(MASKS) if k % 3)),
+    *slow(*(("masks", fault, {**MASKED, **own}, words) for k, (fault, own, words) in enumerate(MASKS)
+            if k % 3)),
     *(("draws", fault, DP_SGD, words) for fault, words in DRAWS),
     *slow(*(("draws", fault, MINIBATCH, words) for fault, words in DRAWS)),
     *(pytest.param("multiplier", *(case.values if hasattr(case, "values") else case), "",
