@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests: every module, and real ranks (1, 2 and 3), in four minutes on two cores.
+# The tests: every module, and real ranks (1, 2 and 3), in six minutes on two cores.
 #
 #   scripts/test.sh                        what a change needs, with MPICH
 #   scripts/test.sh openmpi                the same with Open MPI
