@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import baselines
 import numba
 import numpy as np
-from mu2mpi.execution.agreement import shared_source
 
 from mu2mpi import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Source
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve, shared_source
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.parallel import Communicator, block
 from mu2mpi.privacy.noise import MACHINE, key_words, root_key, standard_normal

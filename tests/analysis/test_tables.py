@@ -391,7 +391,7 @@ def test_tables_need_neither_the_simulation_nor_the_extra():
     script = (
         "import sys, mu2mpi.analysis.tables, mu2mpi.analysis.show, mu2mpi.analysis.differences\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'mpi4py', 'pandas', 'scipy') or "
-        "m.startswith(('mu2mpi.execution', 'mu2mpi.parallel', 'mu2mpi.problem.kernels'))])"
+        "m.startswith(('mu2mpi.execution', 'mu2mpi.parallel', 'mu2mpi.federation.increments'))])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "[]"
