@@ -32,8 +32,8 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
 
-OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 # Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting
+OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 OF_THEORY = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
 # Columns of the history of which a summary holds the last entry
 OF_HISTORY = ("test_loss", *SCORES.values(), "samples", "gradient_evaluations", "elapsed_seconds")

@@ -30,8 +30,8 @@ OF_CHECKPOINT = (
 )
 # By what a run learned, the one of these columns of the history that it has: how good a model is
 SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
-CONFUSION = "test samples of a class that the output takes for a class"
 # What a file says of the confusion matrix and its dimensions
+CONFUSION = "test samples of a class that the output takes for a class"
 OF_CONFUSION = {"class": "class of a test sample", "predicted": "class that the output takes it for"}
 # Columns of the history that are whole numbers
 COUNTS = ("round", "test_samples", "samples", "gradient_evaluations")

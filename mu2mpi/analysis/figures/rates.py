@@ -51,9 +51,9 @@ AXES = (
 
 ACROSS = ("epsilon", *(axis.setting for axis in AXES))
 
-STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
 # Exponents of 1/sqrt(nM), of sqrt(d)/(rho n sqrt M) and of sqrt(d)/(rho n M), where that of M depends on
 # whether noise hides sums: Theorems 5.2 and 6.2
+STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
 PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 

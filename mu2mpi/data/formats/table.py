@@ -18,11 +18,11 @@ from mu2mpi.errors import InputError
 from mu2mpi.files import check_readable
 from mu2mpi.memory import check_room
 
+# Names under which features, labels and owners are looked for, unless the user gives others
 USUAL = {
     "features": ("features", "X", "x", "images", "data"),
     "labels": ("labels", "label", "y", "target", "class"),
 }
-# Names under which features, labels and owners are looked for, unless the user gives others
 OWNERS = "machine"
 MOST_FEATURES = 10_000_000
 
