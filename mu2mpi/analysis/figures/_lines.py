@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
+from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, colours, handle, log_ticks, look_of
@@ -125,6 +126,12 @@ def mean_history(runs: Sequence[Summary], x: str, y: str) -> pandas.DataFrame:
     return found[found["count"] == len(runs)]
 
 
+def fitted_exponent(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Slope of y over x in logarithms by least squares; NaN of too few points, or where y is not positive."""
+    is_fitted = len(x) >= MIN_POINTS and min(y) > 0
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan
+
+
 def draw_exponents(
     runs: Sequence[Summary],
     page: Page,
@@ -163,8 +170,7 @@ def draw_exponents(
         look = look | {"linewidth": looks[line]["linewidth"]}
         means = sheet.draw_means(panel, map(x, group.runs), [run.row[name] for run in group.runs], **look)
         found = exponents.setdefault(line, ["–"] * count)
-        if is_known and len(means) >= MIN_POINTS and means.min() > 0:
-            slope = np.polyfit(np.log(means.index), np.log(means), 1)[0]
+        if is_known and not math.isnan(slope := fitted_exponent(means.index.to_numpy(), means.to_numpy())):
             found[k] = f"{slope:z.2f}".replace("-", "−")
             panel.set_yscale("log")
         panel.set(xlabel=xlabel, ylabel=loss_label(here, name.replace("_", " ")))

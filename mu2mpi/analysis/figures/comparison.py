@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import estimate, usual_values
-from mu2mpi.analysis.figures._lines import measures
+from mu2mpi.analysis.figures._lines import fitted_exponent, measures
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
 from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
@@ -79,8 +79,7 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
             for measured in ("gradient_evaluations", *usual_values(members)[:2])
         )
         means = gradients[:, 0]
-        slope = np.polyfit(np.log(sizes), np.log(means), 1)[0] if len(sizes) >= 3 else math.nan
-        lines.append(Line(title, sizes, means, losses, scores, float(slope)))
+        lines.append(Line(title, sizes, means, losses, scores, fitted_exponent(sizes, means)))
     return lines
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._lines import encode_groups, loss_label
+from mu2mpi.analysis.figures._lines import MIN_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
 from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
@@ -26,7 +26,6 @@ from mu2mpi.registry import find
 from mu2mpi.results.reader import Summary
 
 PROBLEM = ("margin", "label_noise")  # Settings that choose a problem, of which the worst counts
-MIN_POINTS = 3  # Values along an axis that make a rate
 RESAMPLES = 2000
 
 
