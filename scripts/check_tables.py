@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 from mu2mpi.analysis.tables import build_table
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.collection import find_summaries
 
 SEEDS = 5

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from mu2mpi import Experiment, run
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 
 FEATURES, CLASSES, BLOCK = 784, 10, 8192
 

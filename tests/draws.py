@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mu2mpi.privacy.noise import AGGREGATE, add_noise, padded_zeros
+from mu2mpi.privacy.noise.stream import AGGREGATE, add_noise, padded_zeros
 
 
 def drawn_noise(schedule, key, who, number, t):

@@ -15,12 +15,12 @@ from schedules import make_schedule
 
 import mu2mpi
 from mu2mpi.audit.evidence import byte_evidence
+from mu2mpi.core.registry import find, names
 from mu2mpi.execution.warmup import kernel_calls
 from mu2mpi.federation.draws import draw_independently, draw_uniformly
-from mu2mpi.privacy.binomial import BinomialDraws
-from mu2mpi.privacy.noise import CHUNK, SERVER, add_draws, standard_normal
-from mu2mpi.problem.base import Problem
-from mu2mpi.registry import find, names
+from mu2mpi.losses.base import Problem
+from mu2mpi.privacy.noise.binomial import BinomialDraws
+from mu2mpi.privacy.noise.stream import CHUNK, SERVER, add_draws, standard_normal
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
@@ -52,7 +52,7 @@ def _of_loss(loss: str) -> None:
 
 def _of_any_problem() -> None:
     """Call what losses of which numpy knows nothing more are measured with."""
-    problem: Problem = find("problems", "softmax")
+    problem: Problem = find("losses", "softmax")
     problem.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
     for method in METHODS:
         _of_run(MACHINE, method, (np.uint8,), "softmax", 1)
@@ -82,7 +82,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
     (byte_evidence, (np.zeros(1, np.int64),)),
     (_of_any_problem, ()),
-    *((_of_loss, (loss,)) for loss in names("problems") if loss != "softmax"),
+    *((_of_loss, (loss,)) for loss in names("losses") if loss != "softmax"),
     *((_of_run, (STEP, method, (np.uint8,))) for method in METHODS),
 ]
 """Calls of which no two use the same kernel, the slowest first."""

@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 from scipy import special
 
-from mu2mpi.problem.base import Problem
-from mu2mpi.problem.scaling import Scaling
+from mu2mpi.losses.base import Problem
+from mu2mpi.losses.model.scaling import Scaling
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.task import task_of
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
@@ -12,9 +14,7 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule, Task
 from mu2mpi.methods.base import Method
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.guarantee import Messages
-from mu2mpi.registry import find
+from mu2mpi.privacy.accounting.guarantee import Messages
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 """The methods that consist of one of two estimators and one of two query points."""

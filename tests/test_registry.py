@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from launch import run_command
 
-from mu2mpi import registry
-from mu2mpi.errors import InputError
+from mu2mpi.core import registry
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names, register
 from mu2mpi.federation.servers.base import Server
+from mu2mpi.losses.base import Problem
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.base import Problem
-from mu2mpi.registry import find, names, register
 
 BUILT_IN = {
-    "problems": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
+    "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
         "accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd",
         "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
@@ -38,7 +38,7 @@ def scratch(monkeypatch):
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_what_is_built_in_has_the_name_of_its_module(kind):
     assert names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
-    base = {"problems": Problem, "methods": Method, "mechanisms": Mechanism, "servers": Server}[kind]
+    base = {"losses": Problem, "methods": Method, "mechanisms": Mechanism, "servers": Server}[kind]
     for name in BUILT_IN[kind]:
         thing = find(kind, name)
         assert (thing.kind, thing.name) == (kind, name)
@@ -57,29 +57,29 @@ def test_unknown_names_are_answered_with_those_that_are_known(kind, name):
 
 
 def test_what_is_registered_is_found(scratch):
-    thing = SimpleNamespace(kind="problems", name="hinge")
+    thing = SimpleNamespace(kind="losses", name="hinge")
     assert register(thing) is thing
-    assert find("problems", "hinge") is thing
-    assert names("problems") == [*BUILT_IN["problems"], "hinge"]
+    assert find("losses", "hinge") is thing
+    assert names("losses") == [*BUILT_IN["losses"], "hinge"]
     assert "hinge" not in names("methods")
-    later = register(SimpleNamespace(kind="problems", name="hinge"))
-    assert find("problems", "hinge") is later
-    assert names("problems") == [*BUILT_IN["problems"], "hinge"]
+    later = register(SimpleNamespace(kind="losses", name="hinge"))
+    assert find("losses", "hinge") is later
+    assert names("losses") == [*BUILT_IN["losses"], "hinge"]
 
 
 @pytest.mark.parametrize(
     "thing",
-    [SimpleNamespace(name="x"), SimpleNamespace(kind="problems"), SimpleNamespace(kind="x", name="x")],
+    [SimpleNamespace(name="x"), SimpleNamespace(kind="losses"), SimpleNamespace(kind="x", name="x")],
 )
 def test_what_has_no_kind_or_no_name_cannot_be_registered(thing):
-    with pytest.raises(ValueError, match="no kind among problems, methods, mechanisms, servers, or no name"):
+    with pytest.raises(ValueError, match="no kind among losses, methods, mechanisms, servers, or no name"):
         register(thing)
 
 
 OTHERS = """
     from mu2mpi.federation.estimators import GRADIENT, ITERATE
     from mu2mpi.methods.base import Method
-    from mu2mpi.registry import register
+    from mu2mpi.core.registry import register
 
     print("imported")
 
@@ -94,7 +94,7 @@ ENTRY_POINTS = """
     mine = others:mine
     """
 SCRIPT = """
-    from mu2mpi.registry import find, names
+    from mu2mpi.core.registry import find, names
     print(names("methods"))
     print(find("methods", "mine").summary)
     from mu2mpi import Experiment, run

@@ -4,9 +4,9 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
-from mu2mpi.suggestions import or_else
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.extra import needed
+from mu2mpi.core.suggestions import or_else
 
 # File formats by suffix, with the metadata that leaves the date out
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}

@@ -28,11 +28,11 @@ from mu2mpi.analysis.settings import (
 )
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields, own_options
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES
-from mu2mpi.suggestions import or_else
 
 VALUES = ("test_loss", "test_accuracy")  # What the paper's tables measure
 # Settings that are always told of rows, as who reads two of them asks which is the better

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_down, rounded_up
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.accountant import delta_paper, epsilon_exact, epsilon_paper, gaussian_delta, rho_paper
+from mu2mpi.core.errors import InputError
+from mu2mpi.privacy.accounting.gaussian import (
+    delta_paper,
+    epsilon_exact,
+    epsilon_paper,
+    gaussian_delta,
+    rho_paper,
+)
 from mu2mpi.privacy.statement import ADJACENCY, size_concerns
 
 DELTA = float(Experiment.model_fields["delta"].default)

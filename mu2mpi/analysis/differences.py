@@ -22,8 +22,8 @@ from mu2mpi.analysis.settings import (
 from mu2mpi.analysis.together import bits
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.extra import needed
 from mu2mpi.results.reader import Summary, read_result
 
 SIGNIFICANT = 0.05

@@ -14,14 +14,14 @@ from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, l
 from mu2mpi.analysis.together import together
 from mu2mpi.config.identity import simulated
 from mu2mpi.config.together import machines_differ
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.options import LEAST
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.guarantee import Guarantee
+from mu2mpi.privacy.accounting.groups import Held, of_person
+from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
-from mu2mpi.privacy.persons import Held, of_person
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
-from mu2mpi.results.coefficients import schedule_of_result, task_of_result
 from mu2mpi.results.collection import list_files, names_of, shown
+from mu2mpi.results.model.coefficients import schedule_of_result, task_of_result
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
 

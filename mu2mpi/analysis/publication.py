@@ -9,8 +9,8 @@ import numpy as np
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.analysis.show import in_brief
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.schema import Schema
-from mu2mpi.errors import InputError
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SCORES, Result

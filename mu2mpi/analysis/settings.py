@@ -10,12 +10,12 @@ from typing import Any, get_args
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following, sent
 from mu2mpi.config.options import method_options, option_fields, values_in
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find
+from mu2mpi.core.suggestions import or_else
 from mu2mpi.federation.servers.base import TENTH
-from mu2mpi.problem.practical import Facts
-from mu2mpi.registry import find
+from mu2mpi.losses.practical import Facts
 from mu2mpi.results.reader import Summary
-from mu2mpi.suggestions import or_else
 
 # Settings that may differ within a cell: the seed, and what changes nothing in the model
 POOLED = ("seed", "evaluations")
@@ -143,7 +143,7 @@ def share_text(share: Fraction) -> str:
 
 def in_nats(runs: Iterable[Summary]) -> bool:
     """Return whether the losses of all runs are in nats, and none is in a unit of its own."""
-    return all(find("problems", run.experiment.loss).unit == "nat" for run in runs)
+    return all(find("losses", run.experiment.loss).unit == "nat" for run in runs)
 
 
 @dataclass(frozen=True, eq=False)

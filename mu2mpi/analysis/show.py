@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.settings import number_text
-from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.core.registry import find, names
+from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.registry import find, names
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
 
 # Numbers of classes, machines and coefficients up to which each is listed

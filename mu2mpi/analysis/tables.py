@@ -11,7 +11,7 @@ from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown, as_para
 from mu2mpi.analysis.grids import Grid, grids
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.analysis.words import Words
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 Format = Literal["text", "csv", "markdown", "latex"]

@@ -9,11 +9,11 @@ from typing import Any
 
 from mu2mpi.analysis.settings import listed, number_text, own_settings
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.suggestions import or_else
+from mu2mpi.core.toml import read_toml
 from mu2mpi.results.reader import Summary
-from mu2mpi.suggestions import or_else
-from mu2mpi.toml import read_toml
 
 # The paper's letters for settings, where it has some
 SYMBOLS = {

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.problem.base import Array
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.accounting.guarantee import Budget
 
 
 class Finding(NamedTuple):

@@ -17,10 +17,10 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise import MAX_NUMBER
-from mu2mpi.problem.base import Array
+from mu2mpi.privacy.noise.stream import MAX_NUMBER
 
 FEATURE_TYPE = np.uint8
 Integers = NDArray[np.int64]

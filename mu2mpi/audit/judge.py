@@ -23,9 +23,9 @@ from mu2mpi.audit.evidence import (
 )
 from mu2mpi.audit.runs import view
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accountant import epsilon_exact
-from mu2mpi.privacy.guarantee import Budget
-from mu2mpi.problem.base import Array
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.accounting.gaussian import epsilon_exact
+from mu2mpi.privacy.accounting.guarantee import Budget
 
 LEAST = 0.99  # share of the claim that has to be reached: clipping leaves room for rounding
 COUNTING = 0.25  # share of the risk that is left to the bound on epsilon

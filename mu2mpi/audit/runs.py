@@ -8,14 +8,14 @@ import numpy as np
 
 from mu2mpi.audit.canaries import Canaries, Integers, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.iterates import Iterates, LazyIterates
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator
+from mu2mpi.losses.base import Array
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise import derive_key, key_words
-from mu2mpi.problem.base import Array
+from mu2mpi.privacy.noise.stream import derive_key, key_words
 
 
 def play(

@@ -16,15 +16,15 @@ from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.task import cohort_of, input_files, task_of
 from mu2mpi.config.together import OF_MACHINES, machines_differ
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator, block
+from mu2mpi.core.registry import find
 from mu2mpi.execution.plan import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.noise import derive_key, root_key
-from mu2mpi.problem.base import Array
-from mu2mpi.registry import find
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.noise.stream import derive_key, root_key
 
 OF_PAPER = ("untrusted", "trusted")  # servers that are audited where none is named
 MAX_SAMPLES, MAX_NUMBERS = 1 << 20, 1 << 28  # of a machine; in one array

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.parallel import Communicator
+from mu2mpi.core.parallel import Communicator
 
 Answer = TypeVar("Answer")
 Integers = NDArray[np.int64]

@@ -11,13 +11,13 @@ from mu2mpi.cli.shared import add_data_dir, add_flag, warn
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.config.sweep import Sweep, result_name
-from mu2mpi.errors import EXIT_INTERRUPTED, InputError
+from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
-from mu2mpi.registry import find, names
-from mu2mpi.toml import read_toml
 
 if TYPE_CHECKING:
-    from mu2mpi.parallel import Communicator
+    from mu2mpi.core.parallel import Communicator
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 

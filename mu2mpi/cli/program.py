@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names, load
 from mu2mpi.cluster import word
-from mu2mpi.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
+from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
+from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.execution.signals import ending_at_once, stop_requests
-from mu2mpi.suggestions import did_you_mean
 
 DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 EXAMPLES = """examples:
@@ -165,7 +165,7 @@ def _open_outputs() -> None:
 
 def _end(message: str, code: int, together: bool) -> int:
     """Say on rank 0 what all know together, or on this rank what it alone knows, which ends the others."""
-    from mu2mpi import parallel
+    from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
     who = "" if together or communicator.size == 1 else f"rank {communicator.rank}: "
@@ -187,7 +187,7 @@ def _with_word(code: int) -> int:
     """
     if not os.environ.get(word.VARIABLE):
         return code
-    from mu2mpi import parallel
+    from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
     return 0 if communicator.share(communicator.rank == 0 and word.leave_word(code)) else code

@@ -15,8 +15,8 @@ from types import FrameType
 
 from mu2mpi.cluster import slurm, word
 from mu2mpi.cluster.slurm import say
-from mu2mpi.errors import EXIT_INTERRUPTED, InputError
-from mu2mpi.files import Identity, identity
+from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
+from mu2mpi.core.files import Identity, identity
 from mu2mpi.results.schema import checkpoint_path
 
 LONGEST_STOP = 5.0  # seconds from SIGTERM until a requeue, even if ranks have not stopped yet

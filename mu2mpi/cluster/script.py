@@ -14,9 +14,9 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from mu2mpi.config.options import explained
-from mu2mpi.errors import InputError
-from mu2mpi.suggestions import or_else
-from mu2mpi.toml import read_toml
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.suggestions import or_else
+from mu2mpi.core.toml import read_toml
 
 EDIT = "...   # edit, if your site asks for it"
 DEFAULT_ENVIRONMENT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'

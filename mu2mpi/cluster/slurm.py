@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 MOST_TASKS = 1001  # of an array, unless SLURM's configuration says otherwise
 

@@ -17,15 +17,15 @@ from mu2mpi.cluster.script import Request, limit_seconds, render_job, render_tab
 from mu2mpi.cluster.slurm import most_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import write_whole
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.measurements import planned_measurements, run_cost
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
-from mu2mpi.files import write_whole
-from mu2mpi.parallel import Communicator
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.schema import checkpoint_path
-from mu2mpi.toml import read_toml
 
 # What it takes to start a task, and a run in it: to try launchers, import, compile; to write files
 START_SECONDS, RUN_SECONDS = 20.0, 0.1

@@ -9,15 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method, values_in
 from mu2mpi.config.together import check_together
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import default, find
+from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
-from mu2mpi.errors import InputError
 from mu2mpi.federation.servers.base import Server, trust_mode
+from mu2mpi.losses.practical import Facts
 from mu2mpi.methods.base import Method
-from mu2mpi.privacy.accountant import SMALLEST_DELTA, epsilon_exact
-from mu2mpi.privacy.guarantee import affordable_rho
-from mu2mpi.problem.practical import Facts
-from mu2mpi.registry import default, find
-from mu2mpi.suggestions import did_you_mean
+from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA, epsilon_exact
+from mu2mpi.privacy.accounting.guarantee import affordable_rho
 
 
 def _choice(kind: str, value: str | None, description: str) -> Any:
@@ -61,7 +61,7 @@ class Experiment(BaseModel):
     'trusted'
     >>> mu2mpi.Experiment(machines=0)
     Traceback (most recent call last):
-    mu2mpi.errors.InputError: machines = 0 should be greater than or equal to 1
+    mu2mpi.core.errors.InputError: machines = 0 should be greater than or equal to 1
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
@@ -78,7 +78,7 @@ class Experiment(BaseModel):
         description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
         "[default: owner where the data name owners, or else iid]",
     )
-    loss: str = _choice("problems", "softmax", "loss that is minimised, of a linear model")
+    loss: str = _choice("losses", "softmax", "loss that is minimised, of a linear model")
     method: str = _choice(
         "methods",
         default("methods"),
@@ -273,7 +273,7 @@ class Experiment(BaseModel):
     @property
     def data_key(self) -> tuple[object, ...]:
         """What tells the data set from others."""
-        return self.data, self.source_options, self.scaling, find("problems", self.loss).labels
+        return self.data, self.source_options, self.scaling, find("losses", self.loss).labels
 
     @property
     def chosen_method(self) -> Method:

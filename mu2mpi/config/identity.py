@@ -5,8 +5,8 @@ from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
-from mu2mpi.problem.practical import Facts
-from mu2mpi.registry import find
+from mu2mpi.core.registry import find
+from mu2mpi.losses.practical import Facts
 
 
 def sent(experiment: Experiment) -> Experiment:

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mu2mpi.config.together import OF_MACHINES
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.suggestions import did_you_mean, or_else
 from mu2mpi.data.options import OPTIONS
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names
-from mu2mpi.suggestions import did_you_mean, or_else
 
 
 def option_fields() -> dict[str, FieldInfo]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names
-from mu2mpi.suggestions import did_you_mean
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.suggestions import did_you_mean
 
 MOST_RUNS = 100_000
 LONGEST_NAME, LONGEST_VALUE = 160, 40  # bytes of a name, of the 255 that file systems take; letters

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import extension_files, find
 from mu2mpi.data.machine_files import file_digest, read_budgets, read_trace
-from mu2mpi.errors import InputError
 from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
 from mu2mpi.federation.schedule import Task
-from mu2mpi.privacy.accounts import Accounts
-from mu2mpi.privacy.guarantee import Budget, affordable_rho
-from mu2mpi.problem.base import Problem
-from mu2mpi.problem.scaling import Scaling
-from mu2mpi.registry import extension_files, find
+from mu2mpi.losses.base import Problem
+from mu2mpi.losses.model.scaling import Scaling
+from mu2mpi.privacy.accounting.guarantee import Budget, affordable_rho
+from mu2mpi.privacy.accounting.machines import Accounts
 
 
 def task_of(
@@ -35,7 +35,7 @@ def task_of(
     `features` count the bias, `most` limits the samples of a machine, and `square` the squared norm of
     features without the bias, by default F - 1.
     """
-    problem: Problem = find("problems", experiment.loss)
+    problem: Problem = find("losses", experiment.loss)
     parts = experiment.trust.parts(experiment.server_options, machines)
     if not (isinstance(parts, int) and 1 <= parts <= machines):
         raise InputError(f"server = {experiment.server} has {parts!r} parts of noise of {machines} machines")
@@ -98,7 +98,7 @@ def input_files(experiment: Experiment) -> dict[str, str]:
     trace = (experiment.participation or "").removeprefix("trace:")
     named = [experiment.budgets, trace if trace != experiment.participation else None]
     extensions = extension_files(
-        ("problems", experiment.loss),
+        ("losses", experiment.loss),
         ("methods", experiment.method),
         ("mechanisms", experiment.chosen_mechanism),
         ("servers", experiment.server),

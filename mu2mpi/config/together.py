@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import check_readable
+from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.table import OWNERS, Kind, open_file
 from mu2mpi.data.options import LEAST, MOST, is_file
 from mu2mpi.data.telling import shown
-from mu2mpi.errors import InputError
-from mu2mpi.files import check_readable
-from mu2mpi.toml import read_toml
 
 KINDS = ("rho", "epsilon")  # what a budget may be stated as
 MOST_ROUNDS = 10**8  # machines times rounds of a trace

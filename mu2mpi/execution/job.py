@@ -10,8 +10,10 @@ import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.task import input_files
+from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.files import Identity, identity
+from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution import environment
 from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings, resolve, shared_source
 from mu2mpi.execution.progress import for_standard_error
@@ -19,8 +21,6 @@ from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoin
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict, Watch
-from mu2mpi.files import Identity, identity
-from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.observer import Audience, Observer
 from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
 

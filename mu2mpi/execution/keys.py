@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import sent
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import derive_key, key_words, root_key
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.privacy.noise.stream import derive_key, key_words, root_key
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
 

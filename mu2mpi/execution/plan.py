@@ -16,18 +16,18 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
 from mu2mpi.config.task import cohort_of, input_files, task_of
 from mu2mpi.config.together import machines_differ
+from mu2mpi.core.errors import InputError, SharedInputError
+from mu2mpi.core.files import identity
+from mu2mpi.core.parallel import TURNS, Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
-from mu2mpi.errors import InputError, SharedInputError
 from mu2mpi.federation.participation import check_size
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.files import identity
-from mu2mpi.parallel import TURNS, Communicator
-from mu2mpi.problem.practical import Facts
-from mu2mpi.registry import find
+from mu2mpi.losses.practical import Facts
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     random, and a run takes as many rounds as its method says. Raises InputError for what cannot be run.
     """
     if source.label_range is not None:
-        find("problems", experiment.loss).check_range(*source.label_range)
+        find("losses", experiment.loss).check_range(*source.label_range)
     partition = experiment.partition or ("owner" if source.has_owners else "iid")
     machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)

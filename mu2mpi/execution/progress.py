@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TextIO
 
-from mu2mpi.registry import default
+from mu2mpi.core.registry import default
 from mu2mpi.results.observer import Evaluation, Observer, Start
 from mu2mpi.results.schema import Result
 

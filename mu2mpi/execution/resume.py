@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference, filled
 from mu2mpi.config.options import method_options
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError
 from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan, digest_with
 from mu2mpi.federation.machine import counted_classes
-from mu2mpi.privacy.grid import LARGEST_SUM
+from mu2mpi.privacy.noise.grid import LARGEST_SUM
 from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 

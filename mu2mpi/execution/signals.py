@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from mu2mpi.files import remove_unfinished
+from mu2mpi.core.files import remove_unfinished
 
 CHECKPOINT_SECONDS = 300.0  # Seconds between two checkpoints unless the user says otherwise
 # Those that ask a run to stop; the last is Ctrl-C

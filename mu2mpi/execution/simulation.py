@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.identity import simulated
+from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator
@@ -22,9 +23,8 @@ from mu2mpi.federation.collection import IncrementCounts, gather_counts, gather_
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator, block
+from mu2mpi.losses.model.linear import norm
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.problem.linear import norm
 from mu2mpi.results.observer import Audience, Evaluation, Start
 from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result
 

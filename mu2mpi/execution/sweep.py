@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.files import identity
+from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.toml import read_toml
 from mu2mpi.data.source import Source
-from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.measurements import run_cost
 from mu2mpi.execution.plan import Plan, check_agreement, check_data, check_settings, resolve, shared_source
 from mu2mpi.execution.progress import LogProgress, for_standard_error
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.files import identity
-from mu2mpi.parallel import Communicator, world
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_experiment, read_summary
 from mu2mpi.results.writer import check_output
-from mu2mpi.toml import read_toml
 
 if TYPE_CHECKING:
     from mu2mpi.analysis.runs import Runs

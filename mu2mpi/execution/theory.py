@@ -6,14 +6,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.source import Source
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_passes
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.parallel import Communicator
-from mu2mpi.problem.base import Problem
-from mu2mpi.problem.linear import inner, norm
-from mu2mpi.problem.minimum import Minimum, minimise_over_ball
-from mu2mpi.problem.scaling import Scaling
+from mu2mpi.losses.base import Problem
+from mu2mpi.losses.model.linear import inner, norm
+from mu2mpi.losses.model.minimum import Minimum, minimise_over_ball
+from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.results.schema import Theory
 
 MOST_PARAMETERS = 2_000_000

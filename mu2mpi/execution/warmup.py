@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numba.core.registry import cpu_target
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.drawing import make_draw
-from mu2mpi.privacy.masks import add_rank_masks
-from mu2mpi.privacy.noise import MACHINE, add_draws, padded_zeros
-from mu2mpi.problem.base import Problem
-from mu2mpi.problem.linear import sum_losses
+from mu2mpi.losses.base import Problem
+from mu2mpi.losses.model.linear import sum_losses
+from mu2mpi.privacy.noise.masks import add_rank_masks
+from mu2mpi.privacy.noise.source import make_draw
+from mu2mpi.privacy.noise.stream import MACHINE, add_draws, padded_zeros
 
 
 def start_compiler() -> None:

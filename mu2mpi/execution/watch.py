@@ -6,7 +6,7 @@ from time import monotonic
 
 import numpy as np
 
-from mu2mpi.parallel import Communicator
+from mu2mpi.core.parallel import Communicator
 
 LOOK_SECONDS = 0.2  # About how often the ranks ask each other whether to save or to stop
 FASTER = 4  # Largest growth of the number of rounds between two looks, as rounds may become slower

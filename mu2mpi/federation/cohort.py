@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.federation.participation import Attendance, Integers, Participation
-from mu2mpi.privacy.accounts import Accounts, Floats
-from mu2mpi.privacy.grid import check_room
-from mu2mpi.privacy.guarantee import Budget, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Messages
+from mu2mpi.privacy.accounting.machines import Accounts, Floats
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
+from mu2mpi.privacy.noise.grid import check_room
 
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task

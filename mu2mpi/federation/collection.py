@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.masks import add_rank_masks
-from mu2mpi.privacy.noise import padded_zeros
+from mu2mpi.privacy.noise.masks import add_rank_masks
+from mu2mpi.privacy.noise.stream import padded_zeros
 
 Integers = NDArray[np.int64]
 # Noise key that all ranks share; None where rank 0 alone may have one, and nothing is masked

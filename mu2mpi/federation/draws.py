@@ -7,9 +7,9 @@ import numpy as np
 from numba import uint32, uint64
 from numpy.typing import NDArray
 
-from mu2mpi.kernels import kernel, scratch
-from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise import key_words
+from mu2mpi.core.kernels import kernel, scratch
+from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
+from mu2mpi.privacy.noise.stream import key_words
 
 WORDS = 8 * BLOCKS  # 64-bit words that one call of the keystream yields
 USE = 0x73616D70  # first word of the nonce, unlike those of the noise

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from mu2mpi.problem.base import Problem
+    from mu2mpi.losses.base import Problem
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mu2mpi.kernels import inline, reduction, round_to_integer
-from mu2mpi.problem.ball import shrinkage, squared_norm
-from mu2mpi.problem.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
+from mu2mpi.core.kernels import inline, reduction, round_to_integer
+from mu2mpi.losses.model.ball import shrinkage, squared_norm
+from mu2mpi.losses.model.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
 
 # Squared norms of c and z whose product is a number, and of which no square that counts underflowed
 _LEAST, MOST = 2.0**-500, 2.0**500

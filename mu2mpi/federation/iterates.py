@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.kernels import aligned_zeros, kernel, reduction
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.kernels import aligned_zeros, kernel, reduction
-from mu2mpi.problem.ball import BLOCK, shrinkage
+from mu2mpi.losses.model.ball import BLOCK, shrinkage
 
 
 @reduction

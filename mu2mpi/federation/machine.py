@@ -11,9 +11,9 @@ from mu2mpi.data.source import Labels, classes_of
 from mu2mpi.federation.participation import Roll
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.drawing import make_draw, make_member_draw
-from mu2mpi.privacy.noise import AGGREGATE, MACHINE, padded_zeros
-from mu2mpi.problem.linear import BATCH
+from mu2mpi.losses.model.linear import BATCH
+from mu2mpi.privacy.noise.source import make_draw, make_member_draw
+from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, padded_zeros
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.streams import SeedStream, unit_uniforms
-from mu2mpi.errors import InputError
 
 Integers = NDArray[np.int64]
 Present = NDArray[np.bool_]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.servers.base import Server, trust_mode
-from mu2mpi.privacy.grid import clipping_bound
-from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise.grid import clipping_bound
 
 if TYPE_CHECKING:
     from mu2mpi.federation.cohort import Cohort, Members
     from mu2mpi.federation.iterates import Iterates
     from mu2mpi.federation.sampling import Sampling
-    from mu2mpi.problem.base import Problem
-    from mu2mpi.problem.scaling import Scaling
+    from mu2mpi.losses.base import Problem
+    from mu2mpi.losses.model.scaling import Scaling
 
 
 @dataclass(frozen=True, kw_only=True)

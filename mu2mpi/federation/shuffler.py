@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
 
 Integers = NDArray[np.int64]

@@ -5,7 +5,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.parallel import Communicator
+from mu2mpi.core.parallel import Communicator
 
 PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
 

@@ -3,14 +3,14 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.losses.practical import Facts, choices, rounded
 from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Facts, choices, rounded
-from mu2mpi.registry import register
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates

@@ -3,14 +3,14 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.losses.practical import Choices, Facts, rounds_of_one_pass
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import check_rounds, strategy_of
-from mu2mpi.problem.practical import Choices, Facts, rounds_of_one_pass
-from mu2mpi.registry import register
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
@@ -36,7 +36,7 @@ class AnytimeDpMf(Method):
 
     def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
         """Return what gives w_T the noise that weights may gather, or without noise the path of mu^2-SGD."""
-        from mu2mpi.privacy.correlation import Correlation
+        from mu2mpi.privacy.noise.correlation import Correlation
 
         rounds = rounds_of_one_pass(asked, facts)
         check_rounds(rounds)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import Options
+from mu2mpi.core.registry import find
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
-from mu2mpi.options import Options
-from mu2mpi.privacy.guarantee import Messages
+from mu2mpi.losses.practical import Choices, Facts, choices, normalize, rounded
+from mu2mpi.privacy.accounting.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
-from mu2mpi.problem.practical import Choices, Facts, choices, normalize, rounded
-from mu2mpi.registry import find
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
@@ -248,7 +248,7 @@ class Method(ABC):
 
     def schedule(self, task: Task, sizes: Sizes) -> Schedule:
         """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
-        from mu2mpi.privacy.noise import check_numbers
+        from mu2mpi.privacy.noise.stream import check_numbers
 
         check_correlation(task)
         messages = self.messages(task, sizes)

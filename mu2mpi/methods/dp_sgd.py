@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
+from mu2mpi.losses.practical import Facts, descent
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
-from mu2mpi.privacy.losses import MOST_ROUNDS
-from mu2mpi.problem.practical import Facts, descent
-from mu2mpi.registry import register
+from mu2mpi.privacy.accounting.pld import MOST_ROUNDS
 
 
 class DpSgdOptions(PresetOptions):

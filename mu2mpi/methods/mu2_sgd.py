@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names, register
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.losses.practical import Choices, Facts, longest_at_averages
 from mu2mpi.methods.base import CorrelatedOptions, Method
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Choices, Facts, longest_at_averages
-from mu2mpi.registry import find, names, register
 
 
 class Mu2Options(CorrelatedOptions):

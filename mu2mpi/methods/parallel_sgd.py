@@ -3,11 +3,11 @@
 import math
 from typing import Any
 
+from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.losses.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.methods.base import Method, PresetOptions
-from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
-from mu2mpi.registry import register
 
 
 @register

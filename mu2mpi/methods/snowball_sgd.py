@@ -5,21 +5,21 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, register
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
+from mu2mpi.losses.practical import Facts, choices
 from mu2mpi.methods.base import Method, PresetOptions
-from mu2mpi.privacy.guarantee import Messages
+from mu2mpi.privacy.accounting.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import Facts, choices
-from mu2mpi.registry import find, register
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from mu2mpi.federation.iterates import Iterates
-    from mu2mpi.problem.base import Constants
+    from mu2mpi.losses.base import Constants
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
@@ -67,7 +67,7 @@ class SnowballSgd(Method):
 
     def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
         """Return the ball of the practical mode: with margins of 1 where gradients grow with it."""
-        reach = find("problems", asked.loss).practical.reach
+        reach = find("losses", asked.loss).practical.reach
         wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
         return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
 
@@ -162,7 +162,7 @@ def _landed(iterates: "Iterates", t: int, total: "Integers", step: float) -> "tu
 
 def _longer(setting: Setting, radius: float) -> "Constants":
     """Return G and L of samples whose features exceed their bound by what sources accept."""
-    from mu2mpi.problem.scaling import FEATURE_SLACK
+    from mu2mpi.losses.model.scaling import FEATURE_SLACK
 
     return setting.problem.constants(setting.square * (1 + FEATURE_SLACK) ** 2, radius, setting.classes)
 
@@ -174,7 +174,7 @@ def gradient_error(features: int, radius: float, G: float, L: float, roundings: 
 
 def iterate_error(d: int, radius: float, move: "Floats") -> "Floats":
     """Return how far steps of these norms, projected on the ball, are from exact ones: norms."""
-    from mu2mpi.problem.ball import BLOCK
+    from mu2mpi.losses.model.ball import BLOCK
 
     summed = min(BLOCK, d) + math.ceil(d / BLOCK)
     return _ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
@@ -188,8 +188,8 @@ def arithmetic_slack(schedule: Schedule) -> "Floats":
     """
     import numpy as np
 
-    from mu2mpi.privacy.grid import MAX_NORMAL
     from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
+    from mu2mpi.privacy.noise.grid import MAX_NORMAL
 
     d, radius = schedule.d, schedule.radius
     rates = schedule.eta * halving_steps(schedule.rounds - 1)

@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
+from mu2mpi.core.registry import find, register
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.losses.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.problem.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
-from mu2mpi.registry import find, register
 
 
 @register
@@ -32,7 +32,7 @@ class Storm(Method):
 
     def widening(self, asked: Any) -> float:
         """Return 1/8, or 8 times the noise of margins: the edge makes w forget the noise of first steps."""
-        own = find("problems", asked.loss).practical
+        own = find("losses", asked.loss).practical
         return float(min(1 / 8, 8.0 * own.noise / own.reach))
 
     def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:

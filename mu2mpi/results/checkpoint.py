@@ -15,9 +15,9 @@ import h5py
 import numpy as np
 
 from mu2mpi._version import __version__
-from mu2mpi.errors import InputError
-from mu2mpi.files import remove_stale_temporaries, second_name, write_whole
-from mu2mpi.hdf5 import attributes_of, file_image, write_array, write_attributes
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import remove_stale_temporaries, second_name, write_whole
+from mu2mpi.core.hdf5 import attributes_of, file_image, write_array, write_attributes
 from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History, previous_path
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary, read_summary
 
 MOST_NAMES = 3

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.parallel import Communicator
 from mu2mpi.results.schema import Result, score_text
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.files import check_readable
-from mu2mpi.hdf5 import (
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import check_readable
+from mu2mpi.core.hdf5 import (
     array_in,
     attributes_of,
     floats_in,
@@ -27,9 +27,9 @@ from mu2mpi.hdf5 import (
     shape_in,
     text_in,
 )
-from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.losses.practical import Facts
+from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.problem.practical import Facts
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
 
 # Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accounts import Accounts, Floats, Integers, described
+from mu2mpi.losses.practical import Facts
+from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.problem.practical import Facts
 
 if TYPE_CHECKING:
     import xarray
 
     from mu2mpi.data.schema import Schema
-    from mu2mpi.results.coefficients import Coefficients
+    from mu2mpi.results.model.coefficients import Coefficients
 
 SCHEMA = "mu2mpi-1"
 
@@ -259,7 +259,7 @@ class Result:
         it is an array of features as they are stored, shape (n, features - 1), or the path of a file of such.
         Other columns do no harm. Raises InputError if X does not fit the model.
         """
-        from mu2mpi.results.prediction import margins_of, predictions
+        from mu2mpi.results.model.prediction import margins_of, predictions
 
         return predictions(self, margins_of(self, X))
 
@@ -268,7 +268,7 @@ class Result:
 
         They are probabilities where the loss is a likelihood: those of softmax and logistic.
         """
-        from mu2mpi.results.prediction import class_scores, margins_of
+        from mu2mpi.results.model.prediction import class_scores, margins_of
 
         return class_scores(self, margins_of(self, X))
 
@@ -277,7 +277,7 @@ class Result:
 
         See `Coefficients`. Raises InputError if there is no run of the experiment.
         """
-        from mu2mpi.results.coefficients import coefficients_of
+        from mu2mpi.results.model.coefficients import coefficients_of
 
         return coefficients_of(self, scaled)
 
@@ -286,7 +286,7 @@ class Result:
 
         Settings are attributes. What is private, such as the diagnostics, is left out.
         """
-        from mu2mpi.extra import needed
+        from mu2mpi.core.extra import needed
         from mu2mpi.results.writer import plain
 
         features = self.feature_names or tuple(map(str, range(self.x.shape[1] - 1)))

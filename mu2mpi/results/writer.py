@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mu2mpi._version import __version__
-from mu2mpi.errors import InputError
-from mu2mpi.files import unfinished, write_whole
-from mu2mpi.hdf5 import file_image, write_array, write_attributes
-from mu2mpi.privacy.accounts import Accounts
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import unfinished, write_whole
+from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
+from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History, Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"

@@ -25,9 +25,9 @@ import roofline
 import workload
 
 from mu2mpi import Experiment
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.source import Source
 from mu2mpi.execution.warmup import start_compiler
-from mu2mpi.parallel import Communicator
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "background" / "performance.md"

@@ -6,7 +6,7 @@ import sys
 import workload
 from mpi4py import MPI
 
-from mu2mpi.parallel import MpiCommunicator
+from mu2mpi.core.parallel import MpiCommunicator
 
 RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10), ("trusted", 100)]
 

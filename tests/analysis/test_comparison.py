@@ -12,8 +12,8 @@ import mu2mpi
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.comparison import compare
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
 
 
 def test_lines_hold_means_deviations_and_exponents():

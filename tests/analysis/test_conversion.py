@@ -6,7 +6,7 @@ import pytest
 import reference as ref
 
 from mu2mpi.analysis.conversion import convert
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 
 def flat(text):

@@ -11,7 +11,7 @@ from mu2mpi.analysis.differences import compare, p_value
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.problem.practical import Facts
+from mu2mpi.losses.practical import Facts
 
 stats = pytest.importorskip("scipy.stats")
 

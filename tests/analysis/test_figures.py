@@ -18,9 +18,9 @@ from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.settings import chosen, varying
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.federation.stopwatch import PHASES
-from mu2mpi.problem.practical import Facts
+from mu2mpi.losses.practical import Facts
 from mu2mpi.results.reader import Summary, read_result, read_summary
 from mu2mpi.results.schema import History
 

@@ -6,7 +6,7 @@ import pytest
 
 from mu2mpi.analysis.settings import chosen, listed
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 RUNS = {

@@ -13,7 +13,7 @@ from slowly import slow
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
 from mu2mpi.analysis.words import unmatched
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 WIDTHS = ("column", "page")
 EACH = [(name, kind, width) for name, of in FOLDERS.items() for kind in of.kinds for width in WIDTHS]

@@ -12,7 +12,7 @@ from mu2mpi.analysis.ledgers import check_ledgers, contradictions
 from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.show import describe, in_brief
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
 

@@ -16,7 +16,7 @@ from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.report import build_report
 from mu2mpi.analysis.show import TEST_SHARE, describe
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.execution.environment import processor
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result

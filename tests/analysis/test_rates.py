@@ -12,13 +12,13 @@ from schedules import make_schedule
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.rates import AXES, find_rates
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.toml import read_toml
 from mu2mpi.data.opening import open_source
-from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.parallel import Communicator
 from mu2mpi.results.reader import Summary
-from mu2mpi.toml import read_toml
 
 RATES = Path(__file__).parents[2] / "jobs" / "rates.toml"
 

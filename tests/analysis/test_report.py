@@ -19,7 +19,7 @@ from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.execution.job import run
-from mu2mpi.problem.practical import Facts
+from mu2mpi.losses.practical import Facts
 from mu2mpi.results.reader import Summary, read_result
 
 

@@ -14,9 +14,9 @@ import mu2mpi
 from mu2mpi.analysis import arrays
 from mu2mpi.analysis.runs import Runs
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.extra import needed
 from mu2mpi.execution.job import run
-from mu2mpi.extra import needed
 from mu2mpi.results.reader import read_result
 
 

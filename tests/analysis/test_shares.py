@@ -7,7 +7,7 @@ import pytest
 from made_up import shared_runs
 
 from mu2mpi.analysis.figures import draw, image
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 
 def lines_of(panel):

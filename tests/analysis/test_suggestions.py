@@ -4,8 +4,8 @@ import pytest
 
 from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.suggestions import did_you_mean, or_else
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.suggestions import did_you_mean, or_else
 
 
 def refused(capsys, *words):

@@ -20,7 +20,7 @@ from mu2mpi.analysis.tables import Dress, build_table, escaped
 from mu2mpi.analysis.words import Words, read_labels
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 
@@ -391,7 +391,7 @@ def test_tables_need_neither_the_simulation_nor_the_extra():
     script = (
         "import sys, mu2mpi.analysis.tables, mu2mpi.analysis.show, mu2mpi.analysis.differences\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'mpi4py', 'pandas', 'scipy') or "
-        "m.startswith(('mu2mpi.execution', 'mu2mpi.parallel', 'mu2mpi.federation.increments'))])"
+        "m.startswith(('mu2mpi.execution', 'mu2mpi.core.parallel', 'mu2mpi.federation.increments'))])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "[]"

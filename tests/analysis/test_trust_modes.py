@@ -9,7 +9,7 @@ from made_up import TRUSTED_TO, rate_run, trust_runs
 from mu2mpi.analysis.catalogue import find_figure
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures import draw
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 NOISE = {
     "untrusted server": lambda M: M**0.5,

@@ -11,12 +11,12 @@ from mu2mpi.audit.attacks import noise
 from mu2mpi.audit.canaries import CLIPPED, Canaries
 from mu2mpi.audit.runs import see
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy import drawing
-from mu2mpi.privacy.masks import Masks
 from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
-from mu2mpi.privacy.noise import MAX_NUMBER, add_noise, derive_key
+from mu2mpi.privacy.noise import source as drawing
+from mu2mpi.privacy.noise.masks import Masks
+from mu2mpi.privacy.noise.stream import MAX_NUMBER, add_noise, derive_key
 
 RISK = 1e-3
 

@@ -10,8 +10,8 @@ from mu2mpi.audit.attack import all_attacks
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.audit.trials import coin_kinds
 from mu2mpi.audit.wire import OutOfStepError, on_ranks
+from mu2mpi.core.registry import names
 from mu2mpi.federation.machine import Machines
-from mu2mpi.registry import names
 
 
 @pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])
@@ -50,7 +50,7 @@ def test_samples_of_a_batch_are_those_of_their_round():
 @pytest.mark.parametrize("normalize", ["none", "unit"])
 @pytest.mark.parametrize("estimator", ["corrected-momentum", "gradient"])
 @pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])
-@pytest.mark.parametrize("loss", names("problems"))
+@pytest.mark.parametrize("loss", names("losses"))
 def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, normalize):
     """That is twice the clipping norm, or nearly so where it is the default and both kinds are clipped."""
     _, canaries = canaries_of(case, estimator=estimator, normalize=normalize, loss=loss)

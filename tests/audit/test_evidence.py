@@ -21,7 +21,7 @@ from mu2mpi.audit.evidence import (
     epsilon_bound,
     largest_probability,
 )
-from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 
 
 @given(st.integers(1, 100_000), st.floats(0, 1), st.floats(1e-6, 0.5), max_examples=50)

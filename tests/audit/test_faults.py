@@ -23,13 +23,13 @@ from mu2mpi.audit.attacks import draws as draws_module
 from mu2mpi.execution import keys as keys_module, simulation
 from mu2mpi.execution.keys import Keys
 from mu2mpi.federation import draws, sampling
-from mu2mpi.privacy import drawing, masks
-from mu2mpi.privacy.binomial import BinomialDraws
-from mu2mpi.privacy.masks import Masks
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
-from mu2mpi.privacy.noise import CHUNK, add_draws
-from mu2mpi.privacy.sampler import FINEST
+from mu2mpi.privacy.noise import masks, source as drawing
+from mu2mpi.privacy.noise.binomial import BinomialDraws
+from mu2mpi.privacy.noise.masks import Masks
+from mu2mpi.privacy.noise.sampler import FINEST
+from mu2mpi.privacy.noise.stream import CHUNK, add_draws
 
 CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}

@@ -14,9 +14,9 @@ from mu2mpi.audit.runs import view
 from mu2mpi.federation.cohort import Members
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participation import Roll
-from mu2mpi.privacy.drawing import MemberDraws
-from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise.source import MemberDraws
 
 UNIFORM, BY_SIZE = {"participation": "uniform:2"}, {"participation": "by-size", "objective": "machines"}
 TRACE = "round,machine\n1,0\n2,0\n2,1\n3,1\n1,2\n5,0\n5,3\n6,0\n6,1\n"

@@ -14,11 +14,11 @@ from mu2mpi.cli.options import add_field, add_running_options, given_settings, m
 from mu2mpi.cli.program import Parser
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields, takes_boolean
-from mu2mpi.errors import InputError, SharedInputError
-from mu2mpi.registry import find, names
+from mu2mpi.core.errors import InputError, SharedInputError
+from mu2mpi.core.registry import find, names
 
 FIELDS = option_fields()
-REGISTERED = {"loss": "problems", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
+REGISTERED = {"loss": "losses", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
 PARSER = Parser("program", allow_abbrev=False)
 add_running_options(PARSER)
 ACTIONS = {action.dest: action for action in PARSER._actions if action.dest in FIELDS}

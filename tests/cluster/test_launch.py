@@ -16,7 +16,7 @@ from slowly import slow
 from mu2mpi import cli
 from mu2mpi.cluster import launch, slurm
 from mu2mpi.cluster.launch import Outputs, find_launcher, ranks_of_job
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.schema import checkpoint_path
 
 

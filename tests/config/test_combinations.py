@@ -7,8 +7,8 @@ from hypothesis import strategies
 from relaxed import given
 
 from mu2mpi.config.sweep import Sweep, result_name
-from mu2mpi.errors import InputError
-from mu2mpi.files import unfinished
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import unfinished
 from mu2mpi.results.schema import checkpoint_path
 
 

@@ -14,10 +14,10 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.options import choices, method_options, option_fields, own_options
 from mu2mpi.config.sweep import result_name
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.keys import Keys
-from mu2mpi.registry import find, names
-from mu2mpi.toml import read_toml
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(

@@ -7,7 +7,7 @@ from schedules import simulation_of
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 

@@ -7,10 +7,10 @@ from schedules import simulation_of
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference, sent
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
 from mu2mpi.execution.plan import resolve
-from mu2mpi.privacy.masks import Masks
-from mu2mpi.registry import find, names
+from mu2mpi.privacy.noise.masks import Masks
 
 TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machines", "10", "--rounds", "4"]
 

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.sources import digits
 from mu2mpi.data.sources.digits import Digits, split
-from mu2mpi.errors import InputError
 
 
 def everything(source: Digits) -> tuple[np.ndarray, np.ndarray]:

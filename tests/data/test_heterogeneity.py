@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import (
     dirichlet_shares,
     most_rounds,
@@ -16,10 +18,8 @@ from mu2mpi.data.partition import (
     shard_size,
     sorted_shares,
 )
-from mu2mpi.errors import InputError
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.parallel import Communicator
 
 KEY = bytes(range(32))
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "dirichlet:50", "labels:1", "labels:2", "owner"]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from stand_ins import SHAPES, put
 
-from mu2mpi import files
 from mu2mpi.cli import main
+from mu2mpi.core import files
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import cache_folder
 from mu2mpi.data.sources import mnist
 from mu2mpi.data.sources.mnist import IdxFile, Mnist, open_idx
-from mu2mpi.errors import InputError
-from mu2mpi.files import cache_folder
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.partition import check_rounds, machine_rows
-from mu2mpi.errors import InputError
 
 KEY = bytes(range(32))
 keys = st.binary(min_size=32, max_size=32)

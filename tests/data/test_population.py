@@ -14,20 +14,20 @@ from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.data.sources.population import POINTS, Population
-from mu2mpi.errors import InputError
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.parallel import Communicator
-from mu2mpi.problem.minimum import minimise_over_ball
-from mu2mpi.registry import find
+from mu2mpi.losses.model.minimum import minimise_over_ball
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6
 KEY = bytes(range(32))
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 
 
 def population(features=4, classes=3, margin=0.5, label_noise=0.4, heterogeneity=0.0, seed=3):

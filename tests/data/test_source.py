@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from relaxed import given
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.errors import InputError
 
 
 class Fixed(Source):

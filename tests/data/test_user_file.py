@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import hdf5
 from mu2mpi.data.opening import describe_source, open_source
 from mu2mpi.data.sources.user_file import Split
-from mu2mpi.errors import InputError
 
 ROWS, FEATURES = 60, 5
 random = np.random.default_rng(4)

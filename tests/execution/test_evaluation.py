@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from relaxed import given
 from schedules import make_schedule
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.execution.evaluation import PIECE, Evaluator, spread_rows
 from mu2mpi.execution.measurements import (
     DEFAULT_EVALUATIONS,
@@ -23,10 +25,8 @@ from mu2mpi.execution.measurements import (
     evaluation_rounds,
     run_cost,
 )
-from mu2mpi.parallel import Communicator
-from mu2mpi.registry import find
 
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 
 
 @given(st.integers(1, 10**6), st.integers(1, 200))
@@ -158,7 +158,7 @@ def test_gradients_of_any_size_are_summed():
     source = random_source(40, 600, 5, 3)
     x = 1e7 * np.random.default_rng(2).standard_normal((1, 6))
     source.take_numbers()
-    squared = find("problems", "squared")
+    squared = find("losses", "squared")
     G = squared.constants(6.0, 1e8, 3).G
     _, gradient = Evaluator(source, Communicator(), squared, G=G).gradient(x)
     samples = source.test(np.arange(source.test_samples))

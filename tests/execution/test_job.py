@@ -7,11 +7,11 @@ from slowly import slow
 from mu2mpi import run
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import job as module
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.plan import resolve, shared_source
-from mu2mpi.parallel import Communicator
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path

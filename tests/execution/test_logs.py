@@ -11,7 +11,7 @@ import pytest
 
 import mu2mpi
 from mu2mpi.cli import main
-from mu2mpi.errors import Interrupted
+from mu2mpi.core.errors import Interrupted
 from mu2mpi.execution.progress import LogFile
 from mu2mpi.results.observer import Observer
 

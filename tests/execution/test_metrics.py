@@ -10,11 +10,11 @@ from plain_losses import random_labels
 from relaxed import given
 from sklearn import metrics as known
 
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, metrics_of, metrics_over
-from mu2mpi.parallel import Communicator
-from mu2mpi.registry import find
 
 OF_CLASSES, OF_NUMBERS = ("softmax", "logistic", "smoothed-hinge"), ("squared", "huber", "poisson")
 seeds = st.integers(0, 2**31)
@@ -32,7 +32,7 @@ def source_of(problem, test, classes=10):
 @given(st.integers(2, 60), st.integers(2, 5), seeds, max_examples=60)
 def test_measures_of_classes(loss, n, classes, seed):
     """Of classes that do not occur among the samples, too, and with many ties."""
-    problem, rng = find("problems", loss), np.random.default_rng(seed)
+    problem, rng = find("losses", loss), np.random.default_rng(seed)
     classes = 2 if loss == "logistic" else classes
     labels = rng.integers(0, rng.integers(1, classes + 1), n).astype(np.int32)
     margins = np.rint(4 * rng.standard_normal((n, problem.rows(classes)))) / 4
@@ -58,7 +58,7 @@ def test_measures_of_classes(loss, n, classes, seed):
 @pytest.mark.parametrize("loss", OF_NUMBERS)
 @given(st.integers(2, 60), seeds, max_examples=40)
 def test_measures_of_numbers_are_in_their_own_units(loss, n, seed):
-    problem, rng = find("problems", loss), np.random.default_rng(seed)
+    problem, rng = find("losses", loss), np.random.default_rng(seed)
     labels = random_labels(rng, problem, n, 2)
     labels[:2] = -0.5, 0.5
     margins = rng.standard_normal((n, 1))
@@ -73,7 +73,7 @@ def test_measures_of_numbers_are_in_their_own_units(loss, n, seed):
 @pytest.mark.parametrize("n", [3, 1000])
 def test_nothing_is_explained_of_numbers_that_are_all_the_same(value, n):
     """Nor is it told how badly: their variance is nothing but rounding."""
-    problem, labels = find("problems", "squared"), np.full(n, value)
+    problem, labels = find("losses", "squared"), np.full(n, value)
     source = source_of(problem, Samples(np.zeros((n, 1)), labels))
     assert math.isnan(metrics_of(problem, source, np.zeros((n, 1)), labels)["r2"])
     assert math.isnan(Evaluator(source, Communicator(), problem).measure(np.zeros((1, 2)))[1])
@@ -81,7 +81,7 @@ def test_nothing_is_explained_of_numbers_that_are_all_the_same(value, n):
 
 @pytest.mark.parametrize("loss", [*OF_CLASSES, *OF_NUMBERS])
 def test_on_a_population_they_are_those_of_samples_with_weights(loss):
-    problem = find("problems", loss)
+    problem = find("losses", loss)
     population = Population(3, 2 if loss == "logistic" else 4, 0.3, 0.4, 0.0, 100, 1)
     if problem.labels == "numbers":
         population.take_numbers()
@@ -130,7 +130,7 @@ class Part(Communicator):
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "squared"])
 def test_they_have_the_same_bits_on_any_number_of_ranks(loss):
-    problem, rng, n = find("problems", loss), np.random.default_rng(0), 5 * PIECE + 17
+    problem, rng, n = find("losses", loss), np.random.default_rng(0), 5 * PIECE + 17
     features = random_samples(rng, n, 6, 2, np.float32).features
     source = source_of(problem, Samples(features, random_labels(rng, problem, n, 2)), 2)
     x = rng.standard_normal((problem.rows(2), 7))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mu2mpi
-from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path

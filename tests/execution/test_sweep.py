@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.execution import job as job_module, sweep as sweep_module
 from mu2mpi.execution.sweep import run_sweep
 from mu2mpi.results.reader import read_result

@@ -12,12 +12,12 @@ from scipy.optimize import minimize
 from slowly import slow
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.execution.evaluation import Evaluator, affordable_passes
 from mu2mpi.execution.job import run
-from mu2mpi.parallel import Communicator
-from mu2mpi.problem.minimum import TOLERANCE
-from mu2mpi.problem.scaling import Scaling
-from mu2mpi.registry import find
+from mu2mpi.losses.model.minimum import TOLERANCE
+from mu2mpi.losses.model.scaling import Scaling
 
 
 def paper_schedule(server, **changes):
@@ -58,7 +58,7 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
     source = random_source(2, 10, 6, 4, dtype)
     source._test.features[3] = 0
     x = np.random.default_rng(0).standard_normal((4, 7))
-    loss, gradient = Evaluator(source, Communicator(), find("problems", "softmax"), Scaling(unit)).gradient(x)
+    loss, gradient = Evaluator(source, Communicator(), find("losses", "softmax"), Scaling(unit)).gradient(x)
     features, labels = source._test.features * np.float64(source.scale), source._test.labels
     z = ref.samples(features, unit)
     expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import watch as module
 from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.watch import FASTER, LOOK_SECONDS, Verdict, Watch
-from mu2mpi.parallel import Communicator
 
 
 class Clock:

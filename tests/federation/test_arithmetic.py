@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.federation.iterates import take_step
+from mu2mpi.losses.model.ball import BLOCK
+from mu2mpi.losses.model.linear import BATCH, TILE, model_margins
+from mu2mpi.losses.softmax import Softmax
 from mu2mpi.methods.snowball_sgd import gradient_error, iterate_error
-from mu2mpi.problem.ball import BLOCK
-from mu2mpi.problem.linear import BATCH, TILE, model_margins
-from mu2mpi.problem.losses.softmax import Softmax
 
 residual = Softmax.residual
 

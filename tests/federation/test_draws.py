@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.federation.draws import USE, WORDS, draw_independently, draw_uniformly
-from mu2mpi.privacy.chacha20 import BLOCKS
+from mu2mpi.privacy.noise.chacha20 import BLOCKS
 
 keys = st.binary(min_size=32, max_size=32)
 ends = st.integers(0, 2**32 - 4)

@@ -11,16 +11,16 @@ from relaxed import given
 from schedules import machines_on, make_schedule
 from slowly import slow
 
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGE
 from mu2mpi.federation.machine import Machines
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import derive_key, key_words
-from mu2mpi.registry import find
+from mu2mpi.privacy.noise.stream import derive_key, key_words
 
 averaging_weight = AVERAGE.averaging_weight
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 7))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.federation import participation as module
 from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation import Attendance, Bernoulli, BySize, Everybody, Roll, Trace, Uniform

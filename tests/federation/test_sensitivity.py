@@ -10,12 +10,12 @@ from relaxed import given
 from schedules import SWITCHED, make_schedule
 from sums import norm, sums
 
+from mu2mpi.core.registry import find
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.privacy.grid import clipping_bound
-from mu2mpi.problem.linear import BATCH
-from mu2mpi.registry import find
+from mu2mpi.losses.model.linear import BATCH
+from mu2mpi.privacy.noise.grid import clipping_bound
 
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 
 
 @pytest.mark.parametrize("method", SWITCHED)

@@ -10,14 +10,14 @@ from scipy import stats
 
 from mu2mpi.audit.wire import on_ranks
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.shuffler import count, make_messages, mixed, throw_coins
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator, block
-from mu2mpi.privacy.noise import key_words, root_key
+from mu2mpi.privacy.noise.stream import key_words, root_key
 
 SETTINGS = {
     "server": "shuffled", "machines": 3, "rounds": 2, "rho": 20.0, "clip_norm": 1.0, "loss": "logistic"

@@ -8,7 +8,7 @@ import pytest
 from slowly import slow
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.execution.job import run
 from mu2mpi.execution.signals import stop_requests
 from mu2mpi.results.checkpoint import read_checkpoint

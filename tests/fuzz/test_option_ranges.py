@@ -18,14 +18,14 @@ from mu2mpi.config.identity import simulated
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.config.together import machines_differ
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.options import LEAST, MOST, OPTIONS
-from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.participation import MOST_MACHINES
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.registry import find, names
 from mu2mpi.results.reader import read_result
 
 SECONDS, GIBIBYTES = 60, 1

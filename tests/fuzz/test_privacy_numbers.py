@@ -9,7 +9,7 @@ from slowly import slow
 
 from mu2mpi.analysis.conversion import convert
 from mu2mpi.data.options import LEAST, MOST
-from mu2mpi.privacy.accountant import SMALLEST_DELTA
+from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 
 DIGITS, FAR = 200, 60
 """Of numbers that differ by as little as the smallest rho; and beyond so many standard deviations

@@ -52,7 +52,7 @@ sys.addaudithook(note)
 
 from numba.core.dispatcher import Dispatcher
 from mu2mpi.cli import main
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 
 code = main(sys.argv[2:])
 kernels = [thing for thing in gc.get_objects() if isinstance(thing, Dispatcher) and thing.stats.cache_path]

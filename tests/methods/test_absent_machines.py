@@ -13,14 +13,14 @@ from relaxed import given
 from schedules import machines_on, simulation_of
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
 
 SIZES = [7, 12, 3, 9, 5]
 M, DIMENSION, CLASSES = len(SIZES), 4, 3

@@ -13,16 +13,16 @@ from schedules import machines_on, make_schedule, simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
-from mu2mpi.registry import find
+from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 NAME = "accelerated-srgd"
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 seeds = st.integers(0, 2**31)
 
 

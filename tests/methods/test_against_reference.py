@@ -14,7 +14,7 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.keys import Keys
-from mu2mpi.privacy.noise import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
 
 shapes = st.tuples(
     st.integers(1, 6),  # machines

@@ -13,12 +13,12 @@ from schedules import simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.errors import InputError
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.sampling import Cyclic
-from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 
 def by_hand(simulation, source, K, momentum, tail):

@@ -17,7 +17,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.keys import Keys
 from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithReplacement
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
-from mu2mpi.privacy.noise import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 KEY = bytes(range(32))
 SAMPLINGS = [

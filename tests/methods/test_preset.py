@@ -10,13 +10,13 @@ from relaxed import given
 from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.toml import read_toml
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.problem.losses.softmax import Softmax
-from mu2mpi.problem.practical import Practical
+from mu2mpi.losses.practical import Practical
+from mu2mpi.losses.softmax import Softmax
 from mu2mpi.results.reader import read_experiment
-from mu2mpi.toml import read_toml
 
 SOURCE = random_source(1, 400, 6, 4)
 BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")

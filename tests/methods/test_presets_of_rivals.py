@@ -8,8 +8,8 @@ from schedules import SWITCHED
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.registry import find, names
 from mu2mpi.execution.plan import resolve
-from mu2mpi.registry import find, names
 
 SOURCE = random_source(1, 400, 6, 4)
 ASKED = {"server": "trusted", "machines": 10, "rho": 4.0, "seed": 1, "evaluations": 1}
@@ -64,7 +64,7 @@ def test_steps_of_storm_by_hand():
 
 
 def _diameter(method, loss):
-    from mu2mpi.problem.practical import Facts
+    from mu2mpi.losses.practical import Facts
 
     asked = Experiment(method=method, preset="practical", loss=loss, normalize="unit", **ASKED)
     return asked.by_preset(Facts(2, 5.0, 400))["diameter"]

@@ -13,12 +13,12 @@ from relaxed import given
 from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.registry import find
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
-from mu2mpi.privacy.noise import SERVER, derive_key, key_words, root_key
-from mu2mpi.registry import find
+from mu2mpi.privacy.noise.stream import SERVER, derive_key, key_words, root_key
 
 LOSSES = ["logistic", "squared", "poisson"]
 BOXES = {
@@ -81,7 +81,7 @@ def test_steps_are_those_of_the_regularised_loss(
     loss, method, machines, rounds, dimension, l2, rho, diameter, seed
 ):
     """Messages are not clipped here, so that it is all the same whether they hold the regulariser."""
-    problem = find("problems", loss)
+    problem = find("losses", loss)
     # A clipping norm that no increment of STORM reaches in a ball of this size.
     clip_norm = 1e3 if method == "storm" else None
     source = source_of(problem, seed, machines * rounds + 2, dimension)
@@ -115,7 +115,7 @@ def test_steps_are_those_of_the_regularised_loss(
 @pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
 def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
     """Where all steps are w_{t+1} = proj(w_t - rate (message + l2 w_t)), from the messages themselves."""
-    problem, l2 = find("problems", loss), 0.7
+    problem, l2 = find("losses", loss), 0.7
     source = source_of(problem, 5, 400, 3)
     experiment = Experiment(
         method=method, loss=loss, server="trusted", machines=2, rounds=12, rho=2.0, l2=l2, diameter=1.5,
@@ -145,7 +145,7 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_theory_compares_with_the_minimum_of_the_sum(loss):
     """Of a strongly convex function: x is no farther from its minimum than the excess allows."""
-    problem, l2 = find("problems", loss), 0.5
+    problem, l2 = find("losses", loss), 0.5
     population = Population(3, 2, 0.5, 0.2, 0.0, 3000, 0)
     if problem.labels == "numbers":
         population.take_numbers()

@@ -15,9 +15,9 @@ from mu2mpi import cli
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.snowball_sgd import arithmetic_slack
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
-from mu2mpi.problem.scaling import Scaling
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from mu2mpi.parallel import Communicator, world
+from mu2mpi.core.parallel import Communicator, world
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 
 if __name__ == "__main__":
     if world().rank != 0:

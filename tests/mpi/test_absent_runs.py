@@ -7,8 +7,8 @@ from same import assert_same
 from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.simulation import share_result
-from mu2mpi.parallel import Communicator
 
 SIZES = [17, 4, 9, 6, 11]
 SETTINGS = [

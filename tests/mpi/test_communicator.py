@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mu2mpi.errors import InputError
-from mu2mpi.parallel import Communicator, block
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator, block
 
 
 def test_sums(communicator: Communicator):

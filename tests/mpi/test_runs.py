@@ -9,11 +9,11 @@ from slowly import slow
 
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.opening import open_source
-from mu2mpi.errors import InputError
 from mu2mpi.execution.job import run
 from mu2mpi.execution.simulation import share_result
-from mu2mpi.parallel import Communicator
 
 POPULATION = {"data": "population", "features": 4, "heterogeneity": 0.5}
 DRAWN = {"rounds": 12, "batch": 20, "epsilon": 0.5, "clip_norm": 1.0}

@@ -14,7 +14,7 @@ from hypothesis import example, strategies as st
 from relaxed import given
 from slowly import slow
 
-from mu2mpi.privacy import accountant
+from mu2mpi.privacy.accounting import gaussian as accountant
 
 rhos = st.floats(math.log(1e-3), math.log(50)).map(math.exp)
 deltas = st.floats(math.log(1e-15), math.log(0.5)).map(math.exp)

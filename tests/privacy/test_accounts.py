@@ -8,10 +8,10 @@ from schedules import make_task
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.parallel import Communicator
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import special, stats
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.binomial import (
+from mu2mpi.core.errors import InputError
+from mu2mpi.privacy.accounting.guarantee import Budget, Messages
+from mu2mpi.privacy.mechanisms.binomial import FARTHEST, FEWEST_COINS, BinomialReleases, unit_rho
+from mu2mpi.privacy.noise.binomial import (
     CLOSE,
     GUIDE_BITS,
     MOST_FLIPS,
@@ -23,9 +25,7 @@ from mu2mpi.privacy.binomial import (
     log_ratio,
     table_of,
 )
-from mu2mpi.privacy.guarantee import Budget, Messages
-from mu2mpi.privacy.mechanisms.binomial import FARTHEST, FEWEST_COINS, BinomialReleases, unit_rho
-from mu2mpi.privacy.noise import CHUNK, MACHINE, SERVER, key_words, root_key
+from mu2mpi.privacy.noise.stream import CHUNK, MACHINE, SERVER, key_words, root_key
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(root_key(21))

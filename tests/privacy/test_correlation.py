@@ -11,9 +11,7 @@ from schedules import make_messages, simulation_of
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.participation import Attendance, Roll, Trace
-from mu2mpi.privacy.correlation import Correlation, Filter
-from mu2mpi.privacy.drawing import make_draw, make_member_draw
-from mu2mpi.privacy.guarantee import Budget
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated import (
     FEWEST_BUFFERS,
     HIGHEST,
@@ -21,7 +19,9 @@ from mu2mpi.privacy.mechanisms.correlated import (
     MOST_BUFFERS,
     CorrelatedNoise,
 )
-from mu2mpi.privacy.noise import MACHINE, SERVER, key_words, padded_zeros, standard_normal
+from mu2mpi.privacy.noise.correlation import Correlation, Filter
+from mu2mpi.privacy.noise.source import make_draw, make_member_draw
+from mu2mpi.privacy.noise.stream import MACHINE, SERVER, key_words, padded_zeros, standard_normal
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))

@@ -9,9 +9,9 @@ from hypothesis import example, strategies as st
 from relaxed import given
 from schedules import make_messages
 
-from mu2mpi.errors import InputError
-from mu2mpi.kernels import round_to_integer
-from mu2mpi.privacy.grid import MAX_NORMAL, choose_resolution, clipping_bound
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.kernels import round_to_integer
+from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_resolution, clipping_bound
 
 norms = st.floats(1e-3, 1e6)
 sizes = st.integers(1, 10**6)

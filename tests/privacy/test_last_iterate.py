@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.methods.snowball_sgd import LOOSENESS
-from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.last_iterate import (
     LastIterate,
     growing_batches,

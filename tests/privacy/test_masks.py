@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
-from mu2mpi.parallel import block
-from mu2mpi.privacy.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours
-from mu2mpi.privacy.noise import CHUNK
+from mu2mpi.core.parallel import block
+from mu2mpi.privacy.noise.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours
+from mu2mpi.privacy.noise.stream import CHUNK
 
 keys = st.binary(min_size=32, max_size=32)
 USE = int.from_bytes(b"ksam", "little")

@@ -8,10 +8,18 @@ from hypothesis import strategies as st
 from relaxed import given
 
 from mu2mpi.federation.participation import Attendance, Bernoulli, Everybody, Roll, Uniform
-from mu2mpi.privacy.correlation import Correlation
-from mu2mpi.privacy.drawing import CorrelatedDraws, MemberDraws
-from mu2mpi.privacy.noise import CHUNK, MACHINE, add_draws, add_noise, key_words, root_key, standard_normal
-from mu2mpi.privacy.sampler import FINEST
+from mu2mpi.privacy.noise.correlation import Correlation
+from mu2mpi.privacy.noise.sampler import FINEST
+from mu2mpi.privacy.noise.source import CorrelatedDraws, MemberDraws
+from mu2mpi.privacy.noise.stream import (
+    CHUNK,
+    MACHINE,
+    add_draws,
+    add_noise,
+    key_words,
+    root_key,
+    standard_normal,
+)
 
 KEY = key_words(root_key(77))
 SIZE = 2 * CHUNK

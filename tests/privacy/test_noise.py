@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from relaxed import given
 from scipy import stats
 
-from mu2mpi.privacy.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise import (
+from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
+from mu2mpi.privacy.noise.sampler import FINEST
+from mu2mpi.privacy.noise.stream import (
     CHUNK,
     MACHINE,
     PAIRS,
@@ -21,7 +22,6 @@ from mu2mpi.privacy.noise import (
     root_key,
     standard_normal,
 )
-from mu2mpi.privacy.sampler import FINEST
 
 KEY = key_words(root_key(2024))
 keys = st.binary(min_size=32, max_size=32)

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from mu2mpi import registry
 from mu2mpi.cli import main
-from mu2mpi.privacy.guarantee import Approximate, Gaussian
+from mu2mpi.core import registry
+from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 
 

@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 from mu2mpi.analysis.ledgers import Person, guarantee_of
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
-from mu2mpi.privacy.guarantee import Approximate, Gaussian, Grouped
+from mu2mpi.privacy.accounting.groups import Held, of_person
+from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian, Grouped
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
-from mu2mpi.privacy.persons import Held, of_person
 
 SIZES = {"machines": 3, "parameters": 4, "samples": 9, "drawn": 1.0, "resolution": 2.0**-20}
 

@@ -8,8 +8,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 from slowly import slow
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.accountant import epsilon_exact
+from mu2mpi.core.errors import InputError
+from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 
 DELTA = 1e-5

@@ -13,21 +13,10 @@ from schedules import make_schedule
 from scipy import stats
 from slowly import slow
 
-from mu2mpi.privacy.accountant import epsilon_exact
-from mu2mpi.privacy.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
-from mu2mpi.privacy.grid import MAX_NORMAL
-from mu2mpi.privacy.noise import (
-    CHUNK,
-    MACHINE,
-    MOST_FURTHER,
-    PAIRS,
-    add_noise,
-    key_words,
-    padded_zeros,
-    root_key,
-    standard_normal,
-)
-from mu2mpi.privacy.sampler import (
+from mu2mpi.privacy.accounting.gaussian import epsilon_exact
+from mu2mpi.privacy.noise.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.noise.grid import MAX_NORMAL
+from mu2mpi.privacy.noise.sampler import (
     COARSEST,
     ERROR,
     EXACT,
@@ -39,6 +28,17 @@ from mu2mpi.privacy.sampler import (
     is_negligible,
     sum_of_rounded,
     with_sampler,
+)
+from mu2mpi.privacy.noise.stream import (
+    CHUNK,
+    MACHINE,
+    MOST_FURTHER,
+    PAIRS,
+    add_noise,
+    key_words,
+    padded_zeros,
+    root_key,
+    standard_normal,
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from relaxed import given
 from schedules import make_schedule
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from relaxed import given
 from schedules import simulation_of
 
-from mu2mpi import registry
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core import registry
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.kernels import inline
+from mu2mpi.core.registry import find, register
 from mu2mpi.data.sources.population import Population
-from mu2mpi.errors import InputError
-from mu2mpi.kernels import inline
-from mu2mpi.problem.base import Constants, Problem
-from mu2mpi.problem.linear import sum_losses
-from mu2mpi.registry import find, register
+from mu2mpi.losses.base import Constants, Problem
+from mu2mpi.losses.model.linear import sum_losses
 
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 seeds = st.integers(0, 2**31)
 shapes = st.tuples(st.integers(1, 9), st.integers(2, 6), st.integers(1, 8))
 
@@ -108,7 +108,7 @@ def test_an_expected_loss_is_that_of_each_sample_with_each_class(shape, seed):
 
 def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monkeypatch):
     """Those in the cache import the module that they were compiled in, which may be gone."""
-    source = "from mu2mpi.problem.base import Problem\n\n\nclass Loss(Problem):\n    name = 'any'\n"
+    source = "from mu2mpi.losses.base import Problem\n\n\nclass Loss(Problem):\n    name = 'any'\n"
     source += "    residual = loss = staticmethod(len)\n    constants = None\n"
     monkeypatch.syspath_prepend(tmp_path)
     names = []
@@ -122,7 +122,7 @@ def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monk
 @pytest.mark.parametrize("estimator", ["gradient", "corrected-momentum"])
 def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
     """Without noise, and with the learning rate of its theory, it comes closer to the minimum over K."""
-    monkeypatch.setitem(registry._registered, "problems", dict(registry._registered["problems"]))
+    monkeypatch.setitem(registry._registered, "losses", dict(registry._registered["losses"]))
     with pytest.raises(InputError, match=r"loss = 'squared-hinge' should be .*softmax"):
         Experiment(loss="squared-hinge")
     register(HINGE)

@@ -10,12 +10,12 @@ from arrays import random_samples
 from hypothesis import strategies as st
 from relaxed import given
 
+from mu2mpi.core.registry import find
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.problem.linear import BATCH, TILE, sum_losses
-from mu2mpi.problem.scaling import UNIT_BIAS, Scaling
-from mu2mpi.registry import find
+from mu2mpi.losses.model.linear import BATCH, TILE, sum_losses
+from mu2mpi.losses.model.scaling import UNIT_BIAS, Scaling
 
-SOFTMAX = find("problems", "softmax")
+SOFTMAX = find("losses", "softmax")
 sum_softmax = SOFTMAX.kernel(sum_losses)
 
 seeds = st.integers(0, 2**31)

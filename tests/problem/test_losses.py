@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from plain_losses import PLAIN, plain_samples, random_labels
 from relaxed import given
 
+from mu2mpi.core.registry import find
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.problem.linear import BATCH, TILE, sum_losses
-from mu2mpi.problem.scaling import Scaling
-from mu2mpi.registry import find
+from mu2mpi.losses.model.linear import BATCH, TILE, sum_losses
+from mu2mpi.losses.model.scaling import Scaling
 
-LOSSES = pytest.mark.parametrize("problem", [find("problems", name) for name in PLAIN], ids=list(PLAIN))
+LOSSES = pytest.mark.parametrize("problem", [find("losses", name) for name in PLAIN], ids=list(PLAIN))
 seeds = st.integers(0, 2**31)
 sizes = st.sampled_from([1e-3, 1.0, 30.0])
 classes_of = {"logistic": 2}

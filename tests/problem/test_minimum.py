@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from relaxed import given
 
-from mu2mpi.problem.minimum import TOLERANCE, minimise_over_ball
+from mu2mpi.losses.model.minimum import TOLERANCE, minimise_over_ball
 
 seeds = st.integers(0, 2**31)
 

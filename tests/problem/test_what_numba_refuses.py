@@ -3,10 +3,10 @@
 import numba
 import pytest
 
-from mu2mpi import registry
 from mu2mpi.cli import main
-from mu2mpi.problem.base import Constants, Problem
-from mu2mpi.registry import find, names
+from mu2mpi.core import registry
+from mu2mpi.core.registry import find, names
+from mu2mpi.losses.base import Constants, Problem
 
 
 def adds_text(margins, label):
@@ -28,13 +28,13 @@ class Own(Problem):
 def test_a_residual_that_numba_cannot_compile_is_named_before_anything_is_written(
     monkeypatch, capsys, tmp_path
 ):
-    monkeypatch.setitem(registry._registered["problems"], "own", Own())
+    monkeypatch.setitem(registry._registered["losses"], "own", Own())
     words = ["run", "--loss", "own", "--machines", "2", "--rounds", "5", "--output", str(tmp_path / "a.h5")]
     assert main(words) == 2
     assert "residual of Own" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", names("problems"))
+@pytest.mark.parametrize("name", names("losses"))
 def test_nothing_is_wrong_with_those_that_are_built_in(name):
-    assert find("problems", name).fault() is None
+    assert find("losses", name).fault() is None

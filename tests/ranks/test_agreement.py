@@ -18,7 +18,7 @@ FILES = ("samples.csv", "schema.toml", "budgets.toml", "trace.csv", "experiment.
 IN_OWN_FOLDERS = """
 import os, sys
 from mu2mpi.cli import main
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 os.chdir(f"rank{world().rank}")
 sys.path.insert(0, os.getcwd())
 if os.path.exists("loss.py"):
@@ -27,7 +27,7 @@ sys.exit(main(sys.argv[1:]))
 """
 LOSS = """
 import mu2mpi
-from mu2mpi.problem.losses.softmax import Softmax
+from mu2mpi.losses.softmax import Softmax
 
 @mu2mpi.register
 class Ours(Softmax):

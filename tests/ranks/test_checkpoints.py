@@ -20,7 +20,10 @@ from slowly import slow
 from mu2mpi import run
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError, Interrupted
+from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.files import identity
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import names
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator
 from mu2mpi.execution.job import Job
@@ -29,10 +32,7 @@ from mu2mpi.execution.resume import check_state, find_checkpoint
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
 from mu2mpi.federation.machine import Machines
-from mu2mpi.files import identity
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy import drawing
-from mu2mpi.registry import names
+from mu2mpi.privacy.noise import source as drawing
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.reader import read_result
@@ -393,8 +393,8 @@ PRINT_BUILDS = """
 import hashlib, math
 import numpy as np
 from mu2mpi.execution.environment import builds
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.correlation import Correlation
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.privacy.noise.correlation import Correlation
 print(*builds(Communicator()))
 x = -np.random.default_rng(0).random(200_000) * 20
 norms = Correlation(0.75, 4, 1000, True, False).norms
@@ -549,7 +549,7 @@ import os, signal, sys
 from mu2mpi.cli import main
 from mu2mpi.execution import watch
 from mu2mpi.federation.machine import Machines
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 watch.LOOK_SECONDS = watch.FIRST_SECONDS = 0.0
 observe, (name, rank, t) = Machines.observe, sys.argv[1:4]
 def signalled(self, now, *points):

@@ -9,7 +9,7 @@ from launch import mpirun, mu2mpi, run_command
 from slowly import slow
 
 from mu2mpi.cli import main
-from mu2mpi.registry import names
+from mu2mpi.core.registry import names
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.mpi
@@ -70,7 +70,7 @@ FAILING = """
 import sys
 from mu2mpi import Experiment, run
 from mu2mpi.federation.machine import Machines
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 
 observe = Machines.observe
 

@@ -13,14 +13,14 @@ from launch import mpirun
 from mu2mpi import Experiment, run
 from mu2mpi.cli import main
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.toml import read_toml
 from mu2mpi.data import source as sources
 from mu2mpi.data.sources.user_file import Split
-from mu2mpi.errors import InputError, Interrupted
 from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.observer import Observer
 from mu2mpi.results.schema import checkpoint_path
-from mu2mpi.toml import read_toml
 
 ROWS, FEATURES, MACHINES = 300, 3, 3
 random = np.random.default_rng(0)
@@ -247,7 +247,7 @@ import os, sys
 from mu2mpi.cli import main
 from mu2mpi.data import source as sources
 from mu2mpi.data.sources.user_file import Split
-from mu2mpi.parallel import world
+from mu2mpi.core.parallel import world
 os.chdir(str(world().turn))
 sys.exit(main(sys.argv[1:]))
 """

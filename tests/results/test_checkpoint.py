@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.checkpoint import (
     read_checkpoint,
     read_last_whole_checkpoint,

@@ -8,7 +8,7 @@ from patients import learn, table
 
 from mu2mpi import Experiment, run
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.results.coefficients import noise_of_output, schedule_of_result
+from mu2mpi.results.model.coefficients import noise_of_output, schedule_of_result
 
 
 def in_own_units(columns):

@@ -124,7 +124,7 @@ def test_what_does_not_fit_a_schema_is_named_and_private_values_are_not(tmp_path
         result.predict(np.zeros((3, 6)))
     columns["age"] = np.array(["secret", *["40"] * 599])
     path = write(tmp_path / "bad.csv", columns)
-    from mu2mpi.results.prediction import margins_of
+    from mu2mpi.results.model.prediction import margins_of
 
     with pytest.raises(InputError, match="age") as hidden:
         margins_of(result, path, public=False)

@@ -9,8 +9,8 @@ import pytest
 from slowly import slow
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.errors import InputError
-from mu2mpi.hdf5 import attributes_of, file_image, write_array, write_attributes
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.hdf5 import attributes_of, file_image, write_array, write_attributes
 from mu2mpi.results.collection import find_files, find_summaries
 from mu2mpi.results.reader import open_own, read_experiment, read_result, read_summary
 from mu2mpi.results.writer import write_result

@@ -8,7 +8,7 @@ from typing import Any
 from mu2mpi.analysis.catalogue import FORMATS, find_figure
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
 from mu2mpi.analysis.settings import without_repeats
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 __all__ = ["draw", "image", "page_of"]

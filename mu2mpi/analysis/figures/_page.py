@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.words import Labels, Words, read_labels
-from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
-from mu2mpi.files import check_readable
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.extra import needed
+from mu2mpi.core.files import check_readable
 
 WIDTHS = {"column": 3.3, "page": 7.0}
 MIN_WIDTH, MAX_WIDTH = 2.0, 40.0  # Inches

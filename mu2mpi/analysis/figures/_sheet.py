@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
 MARKERS = "osD^v"

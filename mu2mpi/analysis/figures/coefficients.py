@@ -7,7 +7,7 @@ import numpy as np
 
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import MARKERS, Sheet, colours, handle, short
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
 MAX_ROWS, MAX_TERMS, MAX_POINTS = 10, 30, 90

@@ -18,8 +18,8 @@ from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
 from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find, names
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
 from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"

@@ -10,7 +10,7 @@ from typing import Any
 from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 SLOPE: dict[str, Any] = {"color": INK, "linewidth": 0.8, "alpha": 0.5}

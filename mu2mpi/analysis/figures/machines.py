@@ -8,7 +8,7 @@ import numpy as np
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
 from mu2mpi.config.together import OF_MACHINES, machines_differ
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
 SHOWN = ("data", "server", "machines", "rounds", *OF_MACHINES)

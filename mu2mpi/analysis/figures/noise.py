@@ -17,8 +17,8 @@ from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.config.together import machines_differ
-from mu2mpi.privacy.correlation import Correlation
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise, strategy_of
+from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.results.reader import Summary
 
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}

@@ -6,7 +6,7 @@ from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
 from mu2mpi.analysis.settings import own_settings, varying_on_data
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"

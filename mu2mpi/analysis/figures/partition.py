@@ -7,7 +7,7 @@ import numpy as np
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, short
 from mu2mpi.analysis.settings import grouped, varying
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
 MAX_PANELS, MAX_NAMES = 4, 20

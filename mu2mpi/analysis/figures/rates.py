@@ -21,8 +21,8 @@ from mu2mpi.analysis.figures._page import INK, Page
 from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
 from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.registry import find
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find
 from mu2mpi.results.reader import Summary
 
 PROBLEM = ("margin", "label_noise")  # Settings that choose a problem, of which the worst counts

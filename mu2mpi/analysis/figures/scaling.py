@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from mu2mpi.analysis.figures._page import INK, PAPER, Page
 from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import by_rows, own_settings, varying
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 NEEDS = "elapsed_seconds"

@@ -7,7 +7,7 @@ import pandas
 from mu2mpi.analysis.figures._page import PAPER, Page
 from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, wrapped
 from mu2mpi.analysis.settings import grouped, varying
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary, read_result
 
 NEEDS = "elapsed_seconds"

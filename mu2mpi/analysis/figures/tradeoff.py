@@ -18,7 +18,7 @@ from mu2mpi.analysis.settings import (
     varying,
 )
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 AGAINST = tuple(option_fields())

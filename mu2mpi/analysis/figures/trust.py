@@ -15,7 +15,7 @@ from mu2mpi.analysis.settings import (
     varying,
     varying_on_data,
 )
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"

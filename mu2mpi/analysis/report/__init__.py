@@ -24,9 +24,9 @@ from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import together
 from mu2mpi.analysis.words import MISSING, SYMBOLS, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.errors import InputError
-from mu2mpi.extra import needed
-from mu2mpi.registry import find
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.extra import needed
+from mu2mpi.core.registry import find
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.schema import Result
 

@@ -7,15 +7,15 @@ import numpy as np
 from mu2mpi.audit.attack import Attack, Finding, View
 from mu2mpi.audit.canaries import BOUNDARIES, CLIPPED, Canaries, Numbered
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import derive_key
-from mu2mpi.problem.base import Array
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.noise.stream import derive_key
 
 RUNS, MIN_RUNS = 1000, 32  # each with a key of its own: fewer where counts need too much memory
 MAX_CELLS, MAX_COUNTS = 48, 1 << 23  # machine-rounds, and samples times these times runs

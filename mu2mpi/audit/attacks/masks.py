@@ -20,8 +20,8 @@ from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.privacy import masks
-from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, derive_key, key_words, padded_zeros
+from mu2mpi.privacy.noise import masks
+from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, derive_key, key_words, padded_zeros
 
 FARTHEST = 12  # differences are taken between rounds that are less far apart
 ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]

@@ -9,14 +9,14 @@ import numpy as np
 from mu2mpi.audit.attack import Attack, Finding, Runs, View
 from mu2mpi.audit.evidence import best_statistics
 from mu2mpi.audit.runs import noiseless, see, tells_sums, view as view_of
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.privacy.losses import LEAST
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.accounting.pld import LEAST
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
-from mu2mpi.privacy.noise import derive_key
-from mu2mpi.problem.base import Array
+from mu2mpi.privacy.noise.stream import derive_key
 
 MAX_RUNS = 1000  # whose noise is measured
 MIN_SENSITIVITY = 0.99  # share of the clipping norm that increments reach; the rest is for rounding

@@ -12,13 +12,13 @@ import numpy as np
 from mu2mpi.audit.attack import Attack, Finding, View
 from mu2mpi.audit.canaries import BOUNDARIES, Integers, blank_supply, real_schedule
 from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
+from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import find
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.parallel import Communicator
-from mu2mpi.privacy.noise import CHUNK, MAX_NUMBER, PAIRS, derive_key, key_words
-from mu2mpi.problem.base import Array
-from mu2mpi.registry import find
+from mu2mpi.losses.base import Array
+from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, PAIRS, derive_key, key_words
 
 RHOS = 4.0, 0.25  # of two runs: with the last, the grid is so fine that draws are spread
 MORE_ROUNDS = range(1, 1001)  # of a central server, which draws for all machines at once

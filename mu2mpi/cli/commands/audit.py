@@ -47,9 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     from mu2mpi.audit.trials import OF_PAPER, audit_servers
     from mu2mpi.cli.options import given_settings
+    from mu2mpi.core.parallel import world
+    from mu2mpi.core.registry import names
     from mu2mpi.execution.warmup import start_compiler_without_scipy
-    from mu2mpi.parallel import world
-    from mu2mpi.registry import names
 
     communicator, given = world(), given_settings(arguments)
     start_compiler_without_scipy()

@@ -8,10 +8,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
-from mu2mpi.errors import InputError
-from mu2mpi.examples import FOLDER, example_texts, purpose
-from mu2mpi.files import write_whole
-from mu2mpi.suggestions import or_else
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.examples import FOLDER, example_texts, purpose
+from mu2mpi.core.files import write_whole
+from mu2mpi.core.suggestions import or_else
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.parallel import world_if_parallel
+    from mu2mpi.core.parallel import world_if_parallel
 
     if world_if_parallel().rank != 0:
         return

@@ -13,11 +13,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.parallel import world
+    from mu2mpi.core.parallel import world
 
     communicator = world()
     if arguments.cite:
-        from mu2mpi.citation import BIBTEX
+        from mu2mpi.cli.citation import BIBTEX
 
         if communicator.rank == 0:
             print(BIBTEX)

@@ -31,7 +31,7 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.cluster.script import Request, names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
-    from mu2mpi.toml import read_toml
+    from mu2mpi.core.toml import read_toml
 
     config = arguments.config
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in names()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.catalogue import KINDS, find_figure, suffix_of
 from mu2mpi.cli.shared import add_flag, add_labels, add_output, add_runs, read_runs, warn
-from mu2mpi.suggestions import or_else
+from mu2mpi.core.suggestions import or_else
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.cells import versions_note
     from mu2mpi.analysis.figures import draw, image, page_of
     from mu2mpi.analysis.words import unmatched
-    from mu2mpi.files import write_whole
+    from mu2mpi.core.files import write_whole
     from mu2mpi.results.writer import check_output
 
     first, *others = arguments.paths

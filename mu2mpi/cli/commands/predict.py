@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,8 +22,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.formats import as_csv
-    from mu2mpi.files import write_whole
-    from mu2mpi.results.prediction import class_scores, margins_of, predictions
+    from mu2mpi.core.files import write_whole
+    from mu2mpi.results.model.prediction import class_scores, margins_of, predictions
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.writer import check_output
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
 
 SUFFIXES = (".html", ".htm")
 
@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.report import build_report
-    from mu2mpi.files import write_whole
+    from mu2mpi.core.files import write_whole
     from mu2mpi.results.writer import check_output
 
     if arguments.output.suffix.lower() not in SUFFIXES:

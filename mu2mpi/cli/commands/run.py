@@ -25,7 +25,7 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.cli.options import experiment_of, how_to_run, output_of, warn_of_tests
-    from mu2mpi.parallel import world
+    from mu2mpi.core.parallel import world
 
     communicator = world()
     with communicator.together():

@@ -48,7 +48,7 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.cli.options import chosen_of, how_to_run, warn_of_tests
-    from mu2mpi.parallel import world
+    from mu2mpi.core.parallel import world
 
     communicator = world()
     with communicator.together():

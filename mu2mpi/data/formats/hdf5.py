@@ -11,12 +11,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import identity
+from mu2mpi.core.hdf5 import open_to_read
+from mu2mpi.core.memory import check_room
 from mu2mpi.data.formats.table import OWNERS, USUAL, File, Kind
 from mu2mpi.data.telling import check_unchanged, reading, shown
-from mu2mpi.errors import InputError
-from mu2mpi.files import identity
-from mu2mpi.hdf5 import open_to_read
-from mu2mpi.memory import check_room
 
 BLOCK_BYTES = 4 << 20  # about how much is read at once where HDF5 has to find, unpack or convert it
 

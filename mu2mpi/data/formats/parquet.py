@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import identity
+from mu2mpi.core.memory import check_room
 from mu2mpi.data.formats.table import Columns, File, Kind, Table
 from mu2mpi.data.telling import check_unchanged, reading, shown
-from mu2mpi.errors import InputError
-from mu2mpi.files import identity
-from mu2mpi.memory import check_room
 
 
 class Parquet(File):

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import check_readable
+from mu2mpi.core.memory import check_room
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.telling import listed, shown
-from mu2mpi.errors import InputError
-from mu2mpi.files import check_readable
-from mu2mpi.memory import check_room
 
 # Names under which features, labels and owners are looked for, unless the user gives others
 USUAL = {

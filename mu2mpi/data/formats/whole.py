@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.memory import check_room
 from mu2mpi.data.cells import Cells, number_in, objects
 from mu2mpi.data.formats.table import MOST_FEATURES, OWNERS, File, Kind, Table, check_apart, find_name
 from mu2mpi.data.telling import DataError, reading, row_text
-from mu2mpi.errors import InputError
-from mu2mpi.memory import check_room
 
 # Cells that are turned into columns at once, and the memory that each may take meanwhile
 BLOCK_CELLS, BYTES_A_CELL = 1 << 18, 100

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.errors import InputError
 
 SAMPLES, TEST_SAMPLES, PIXELS, LARGEST = 1797, 360, 64, 16
 

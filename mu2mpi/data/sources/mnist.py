@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import cache_folder, check_readable, write_whole
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.errors import InputError
-from mu2mpi.files import cache_folder, check_readable, write_whole
 
 PACKED = b"\x1f\x8b"  # first bytes of what gzip has compressed
 

@@ -6,9 +6,9 @@ Each machine has a distribution D_i of its own on the same finite set, over whic
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.streams import SeedStream, philox_key, unit_uniforms
-from mu2mpi.errors import InputError
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
 MOST = 1 << 14  # features, or classes: points, and their probabilities, take 128 MB at most

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import check_readable
 from mu2mpi.data.cells import MISSING, UNFIT
 from mu2mpi.data.formats.table import Table, open_file
 from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
-from mu2mpi.errors import InputError
-from mu2mpi.files import check_readable
 
 LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
 READ_BYTES = 4 << 20  # features that are read at once

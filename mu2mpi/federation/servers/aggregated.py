@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.base import ColludersOptions, WithColluders
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
-    from mu2mpi.parallel import Communicator
 
 
 class MaskOptions(ColludersOptions):
@@ -32,7 +32,7 @@ class AggregatedServer(WithColluders, UntrustedServer):
     It protects samples against the server and up to c other machines, who learn the sum over the other M
     - c, with noise of variance sigma^2 at least. It assumes that no more machines than c work together
     with the server, that the others add their noise and keep the keys of their masks, and that all are
-    there in every round. Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.masks`.
+    there in every round. Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.noise.masks`.
     """
 
     name = "aggregated"
@@ -51,8 +51,8 @@ class AggregatedServer(WithColluders, UntrustedServer):
     takes_absence = False
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
-        from mu2mpi.privacy.masks import Masks
-        from mu2mpi.privacy.noise import derive_key, padded_zeros
+        from mu2mpi.privacy.noise.masks import Masks
+        from mu2mpi.privacy.noise.stream import derive_key, padded_zeros
 
         super().__init__(schedule, hosted, communicator, key)
         self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))

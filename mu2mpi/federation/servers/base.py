@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from mu2mpi.errors import InputError
-from mu2mpi.options import Options
-from mu2mpi.registry import find
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import Options
+from mu2mpi.core.registry import find
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.machine import Machines, Supply
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.stopwatch import Stopwatch
-    from mu2mpi.parallel import Communicator
-    from mu2mpi.privacy.masks import Masks
+    from mu2mpi.privacy.noise.masks import Masks
 
     Key = NDArray[np.uint32] | None
     Integers = NDArray[np.int64]

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.base import ColludersOptions, WithColluders
 from mu2mpi.federation.servers.trusted import TrustedServer
-from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
-    from mu2mpi.parallel import Communicator
 
 
 class ShuffleOptions(ColludersOptions):

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.base import Server
-from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
-    from mu2mpi.parallel import Communicator
-    from mu2mpi.privacy.drawing import Draw
+    from mu2mpi.privacy.noise.source import Draw
 
 
 @register
@@ -33,8 +33,8 @@ class TrustedServer(Server):
     takes_absence = True
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
-        from mu2mpi.privacy.drawing import make_draw
-        from mu2mpi.privacy.noise import SERVER, padded_zeros
+        from mu2mpi.privacy.noise.source import make_draw
+        from mu2mpi.privacy.noise.stream import SERVER, padded_zeros
 
         super().__init__(schedule, hosted, communicator, key)
         self._draw: Draw | None = None

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.base import Server
-from mu2mpi.registry import register
 
 if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
-    from mu2mpi.parallel import Communicator
 
 
 @register
@@ -27,7 +27,7 @@ class UntrustedServer(Server):
     takes_absence = True
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
-        from mu2mpi.privacy.noise import padded_zeros
+        from mu2mpi.privacy.noise.stream import padded_zeros
 
         super().__init__(schedule, hosted, communicator, key)
         _, self._total = padded_zeros((schedule.rows, schedule.features))

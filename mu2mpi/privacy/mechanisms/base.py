@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Approximate, Budget, Gaussian, Grouped, Guarantee, Messages
-from mu2mpi.privacy.sampler import EXACT, FINEST, RESERVE, Deviation, deviation, sum_of_rounded
-from mu2mpi.registry import find, names
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import find, names
+from mu2mpi.privacy.accounting.guarantee import Approximate, Budget, Gaussian, Grouped, Guarantee, Messages
+from mu2mpi.privacy.noise.grid import choose_resolution
+from mu2mpi.privacy.noise.sampler import EXACT, FINEST, RESERVE, Deviation, deviation, sum_of_rounded
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.privacy.correlation import Correlation
-    from mu2mpi.privacy.drawing import Draw
+    from mu2mpi.privacy.noise.correlation import Correlation
+    from mu2mpi.privacy.noise.source import Draw
 
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max  # of the numbers above 0, and of the finite ones
 NONSENSE = "no guarantee is below 0 or no number, so its code has to be mended"
@@ -126,7 +126,7 @@ class Mechanism(ABC):
     def make_draw(
         self, key: "NDArray[np.uint32]", who: tuple[int, int, int], variances: float
     ) -> "Draw | None":
-        """Return what draws noise that is not Gaussian, as of `mu2mpi.privacy.drawing.make_draw`."""
+        """Return what draws noise that is not Gaussian, as of `mu2mpi.privacy.noise.source.make_draw`."""
         return None
 
     @property
@@ -203,7 +203,7 @@ class Mechanism(ABC):
         found = []
         if math.frexp(self.resolution)[0] != 0.5:
             found.append(f"resolution = {self.resolution!r} is no power of two, so rounding is not exact")
-        # As in `mu2mpi.privacy.grid.clipping_bound`: rounding may take half of the norm at most.
+        # As in `mu2mpi.privacy.noise.grid.clipping_bound`: rounding may take half of the norm at most.
         if self.resolution * math.sqrt(self.parameters) > self.clip_norm:
             found.append(f"clip_norm cannot hold on so coarse a grid as resolution = {self.resolution!r}")
         return found

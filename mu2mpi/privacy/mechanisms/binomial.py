@@ -8,19 +8,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Budget, Messages
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.guarantee import Budget, Messages
 from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
-from mu2mpi.privacy.sampler import EXACT, RAREST, Deviation
-from mu2mpi.registry import register
+from mu2mpi.privacy.noise.grid import choose_resolution
+from mu2mpi.privacy.noise.sampler import EXACT, RAREST, Deviation
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.privacy.drawing import Draw
+    from mu2mpi.privacy.noise.source import Draw
 
 # Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more
 # than integers of 64 bits have room for
@@ -101,7 +101,7 @@ class BinomialReleases(GaussianReleases):
         self, key: "NDArray[np.uint32]", who: tuple[int, int, int], variances: float
     ) -> "Draw | None":
         """Return what draws the coins of some machines at once, or of those that hide a sample."""
-        from mu2mpi.privacy.binomial import BinomialDraws
+        from mu2mpi.privacy.noise.binomial import BinomialDraws
 
         if not self.coins:
             return None

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.grid import choose_resolution
-from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism
-from mu2mpi.privacy.sampler import COARSEST, FINEST
-from mu2mpi.registry import register
+from mu2mpi.privacy.noise.grid import choose_resolution
+from mu2mpi.privacy.noise.sampler import COARSEST, FINEST
 
 if TYPE_CHECKING:
-    from mu2mpi.privacy.correlation import Correlation
+    from mu2mpi.privacy.noise.correlation import Correlation
 
 # Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall. So they
 # are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
@@ -89,7 +89,7 @@ class CorrelatedNoise(Mechanism):
     def correlation(self) -> "Correlation":
         """The strategy: columns of norm 1 serve streams better, and their sums a little less well."""
         # Whoever only wants to know what options there are need not import numpy.
-        from mu2mpi.privacy.correlation import Correlation
+        from mu2mpi.privacy.noise.correlation import Correlation
 
         return Correlation(self.power, self.buffers, self.rounds, not self.lasts, self.lasts)
 

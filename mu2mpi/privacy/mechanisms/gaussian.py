@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from mu2mpi.privacy.accountant import Releases, rho_of
-from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.gaussian import Releases, rho_of
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.registry import register
 
 
 @register

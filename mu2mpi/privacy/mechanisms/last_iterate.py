@@ -14,11 +14,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.errors import InputError
-from mu2mpi.privacy.grid import choose_resolution, clipping_bound
-from mu2mpi.privacy.guarantee import Budget, Gaussian, Messages
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
 from mu2mpi.privacy.mechanisms.base import LARGEST, SMALLEST, Concern, Mechanism, agree
-from mu2mpi.registry import register
+from mu2mpi.privacy.noise.grid import choose_resolution, clipping_bound
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]

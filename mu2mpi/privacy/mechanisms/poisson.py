@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mu2mpi.privacy.losses import ByLosses, interval, losses_library
-from mu2mpi.registry import register
+from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.pld import ByLosses, interval, losses_library
 
 
 @lru_cache(maxsize=4)

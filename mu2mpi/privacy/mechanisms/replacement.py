@@ -6,9 +6,9 @@ Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023
 import math
 from dataclasses import dataclass
 
-from mu2mpi.errors import InputError
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.privacy.mechanisms.base import Subsampled
-from mu2mpi.registry import register
 
 
 def check_epsilon(epsilon: float, delta: float) -> None:

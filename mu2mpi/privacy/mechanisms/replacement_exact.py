@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.privacy.guarantee import Messages
-from mu2mpi.privacy.losses import ByLosses, interval, losses_library
+from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.guarantee import Messages
+from mu2mpi.privacy.accounting.pld import ByLosses, interval, losses_library
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases, with_replacement_epsilon
-from mu2mpi.registry import register
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""Linear models: margins, the scaling of samples, the ball, and the minimum over it."""

@@ -1,0 +1,70 @@
+"""Poisson regression: counts up to a declared maximum, by the logarithm of their mean."""
+
+import math
+
+import numpy as np
+
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.kernels import inline
+from mu2mpi.core.registry import register
+from mu2mpi.losses.base import Array, Constants, Problem
+from mu2mpi.losses.practical import Practical
+
+
+@inline
+def _residual(margins, label):  # type: ignore[no-untyped-def]
+    """Turn the margin m in place into exp(m) - (1 + y)."""
+    margins[0] = np.exp(margins[0]) - (1.0 + label)
+
+
+@inline
+def _loss(margins, label):  # type: ignore[no-untyped-def]
+    """Return exp(m) - (1 + y) m, and the squared error of the prediction, which is at most the maximum."""
+    mean = np.exp(margins[0])
+    error = min(2.0, mean) - (1.0 + label)
+    return mean - (1.0 + label) * margins[0], error * error
+
+
+@register
+class Poisson(Problem):
+    """The negative log-likelihood exp(m) - (1 + y) m of a count, in units of half its declared maximum.
+
+    A count is maximum / 2 (1 + y) with y in [-1, 1], its mean maximum / 2 exp(x z).
+    """
+
+    name, labels, unit = "poisson", "numbers", "nat"
+    margin = "the logarithm of the mean"
+    residual, loss = staticmethod(_residual), staticmethod(_loss)
+    practical = Practical(clip=0.25, noise=2.0, reach=20.0)
+
+    def constants(self, square: float, radius: float, classes: int) -> Constants:
+        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||), as |m| <= R ||z|| on the ball."""
+        length = math.sqrt(square)
+        if radius * length > 300:
+            raise InputError(
+                f"loss = poisson grows like exp({radius * length:.3g}) on a ball of diameter {2 * radius:g}; "
+                "give a smaller --diameter"
+            )
+        largest = math.exp(radius * length)
+        return Constants(length * largest, square * largest)
+
+    def own_units(self, low: float, high: float) -> tuple[float, float]:
+        """Return what makes a margin the logarithm of the mean count."""
+        return 1.0, math.log(high / 2)
+
+    def check_range(self, low: float, high: float) -> None:
+        """Refuse a range that does not begin at 0."""
+        if low != 0:
+            raise InputError(
+                f"loss = poisson is for counts from 0 on, and the label is declared to lie in {low:g} .. "
+                f"{high:g}; declare 0 as its low, or give --loss squared"
+            )
+
+    def predictions(self, margins: Array) -> Array:
+        """Return the mean that a margin stands for, at most the maximum."""
+        mean: Array = np.exp(margins[:, 0])
+        return np.minimum(1.0, mean - 1)
+
+    def roundings(self, classes: int) -> float:
+        """Return 12: 8 of an exponential, 2 of 1 + y <= 2, a difference, and products with the sample."""
+        return 12.0

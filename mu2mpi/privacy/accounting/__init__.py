@@ -1,0 +1,1 @@
+"""Accountants, privacy loss distributions, guarantees and group privacy."""

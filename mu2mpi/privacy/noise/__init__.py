@@ -1,0 +1,1 @@
+"""Noise: the cipher, the sampler, the grid of messages, noise sources and masks."""

@@ -1,0 +1,66 @@
+"""The ChaCha20 block function of RFC 8439, many blocks side by side: vectors with one block a lane.
+
+Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
+"""
+
+from numba import uint32
+
+from mu2mpi.core.kernels import inline
+
+BLOCKS = 32  # blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes
+
+# "expand 32-byte k", RFC 8439, section 2.3.
+_C0, _C1, _C2, _C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
+
+
+@inline
+def _rotate(value, bits):  # type: ignore[no-untyped-def]
+    return uint32(uint32(value << uint32(bits)) | uint32(value >> uint32(32 - bits)))
+
+
+@inline
+def _add_xor_rotate(a, b, d, bits):  # type: ignore[no-untyped-def]
+    """Return a + b and (d ^ (a + b)) <<< bits for four columns: a quarter of four quarter rounds."""
+    a0, a1, a2, a3 = a
+    b0, b1, b2, b3 = b
+    d0, d1, d2, d3 = d
+    a0, a1, a2, a3 = uint32(a0 + b0), uint32(a1 + b1), uint32(a2 + b2), uint32(a3 + b3)
+    d0, d1 = _rotate(uint32(d0 ^ a0), bits), _rotate(uint32(d1 ^ a1), bits)
+    d2, d3 = _rotate(uint32(d2 ^ a2), bits), _rotate(uint32(d3 ^ a3), bits)
+    return (a0, a1, a2, a3), (d0, d1, d2, d3)
+
+
+@inline
+def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
+    """Take a quarter round in each of the four columns of the rows a, b, c and d."""
+    a, d = _add_xor_rotate(a, b, d, 16)
+    c, b = _add_xor_rotate(c, d, b, 12)
+    a, d = _add_xor_rotate(a, b, d, 8)
+    c, b = _add_xor_rotate(c, d, b, 7)
+    return a, b, c, d
+
+
+@inline
+def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
+    """Take quarter rounds in the columns, then in the diagonals: columns of rows turned by 1, 2 and 3."""
+    a, b, c, d = _quarter_rounds(a, b, c, d)
+    b, c, d = (b[1], b[2], b[3], b[0]), (c[2], c[3], c[0], c[1]), (d[3], d[0], d[1], d[2])
+    a, b, c, d = _quarter_rounds(a, b, c, d)
+    return a, (b[3], b[0], b[1], b[2]), (c[2], c[3], c[0], c[1]), (d[1], d[2], d[3], d[0])
+
+
+@inline
+def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
+    """Compute `BLOCKS` blocks (RFC 8439, 2.1 to 2.4): word w of block b goes to ``words[w * BLOCKS + b]``."""
+    a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
+    b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
+    for lane in range(BLOCKS):
+        d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2
+        a, b, c, d = a0, b0, c0, d0
+        a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
+        a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
+        for column in range(4):
+            words[column * BLOCKS + lane] = uint32(a[column] + a0[column])
+            words[(4 + column) * BLOCKS + lane] = uint32(b[column] + b0[column])
+            words[(8 + column) * BLOCKS + lane] = uint32(c[column] + c0[column])
+            words[(12 + column) * BLOCKS + lane] = uint32(d[column] + d0[column])

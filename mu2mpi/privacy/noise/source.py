@@ -1,0 +1,221 @@
+"""The noise of some machines, or of the server, round after round: fresh, or correlated with that before.
+
+Where machines are away, the number of a draw is that of how often its machine was there. Correlated noise is
+in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded, for a fresh draw z.
+Buffers hold sums of these integers over d_t, so that nothing is rounded before it is hidden.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.core.kernels import SHIFT, aligned_zeros, inline, kernel, round_to_integer, scratch
+from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise.box_muller import normal_pair
+from mu2mpi.privacy.noise.correlation import Array, Correlation
+from mu2mpi.privacy.noise.stream import (
+    CHUNK,
+    MACHINE,
+    PAIRS,
+    add_draws,
+    add_noise,
+    fill_pairs,
+    spreading_bits,
+)
+
+Integers = NDArray[np.int64]
+
+# Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1
+Draw = Callable[[Integers, Integers, int], None]
+
+
+@inline
+def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
+    """Add a chunk's noise to `carried`, given its fresh draw, and to buffers, summed up in `past`."""
+    past[:] = 0.0
+    for k in range(weights.size):
+        row = buffers[k]
+        for i in range(CHUNK):
+            past[i] += weights[k] * row[i]
+    if spreads:
+        for i in range(CHUNK):
+            fresh[i] = (((fresh[i] - norm * past[i]) + SHIFT) - SHIFT) + np.float64(offsets[i])
+            past[i] = 0.0
+    for i in range(CHUNK):
+        whole = ((fresh[i] - norm * past[i]) + SHIFT) - SHIFT
+        carried[i] += round_to_integer(whole)
+        fresh[i] = whole / norm
+    for k in range(weights.size):
+        row = buffers[k]
+        for i in range(CHUNK):
+            row[i] = decays[k] * row[i] + fresh[i]
+
+
+@kernel
+def add_correlated(  # type: ignore[no-untyped-def]
+    noised, message, carried, lasts, buffers, key, who, first,
+    there, numbers, units, finests, norms, weights, decays,
+):  # fmt: skip
+    """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
+
+    `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten; `buffers`,
+    shape (machines, chunks, k, CHUNK), are what was drawn before. Both are brought up to date, in units of
+    the grid. Machines that are `there` draw for the time that `numbers` say, counted from 1, with the noise
+    of a strategy of `units`, spread beyond `finests`, times its norms; weights and decays are those of a
+    `Correlation`.
+    """
+    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
+    squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
+    fresh, past = scratch(CHUNK), scratch(CHUNK)
+    for chunk in range(message.size // CHUNK):
+        place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+        part = carried[place]
+        if not lasts:
+            part[:] = 0
+        for n in range(there.size):
+            i, norm = there[n], norms[numbers[n] - 1]
+            scale = norm * units[i]
+            bits = spreading_bits(scale, finests[i])
+            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, numbers[n])
+            for j in range(PAIRS):
+                g, h = normal_pair(squares[j], words[PAIRS + j])
+                fresh[j] = scale * g
+                fresh[PAIRS + j] = scale * h
+            _add_round(part, fresh, past, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
+        sent, hidden = noised[place], message[place]
+        for j in range(CHUNK):
+            sent[j] = hidden[j] + part[j]
+
+
+class CorrelatedDraws:
+    """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them.
+
+    All machines draw in each round, or those that a register calls; `units` and `finests` are of each.
+    """
+
+    def __init__(
+        self,
+        correlation: Correlation,
+        key: NDArray[np.uint32],
+        who: int,
+        first: int,
+        units: Array,
+        finests: Array,
+        size: int,
+        register: Any = None,
+    ) -> None:
+        self._of, self._done, self._register = correlation, 0, register
+        self._units, self._finests = units, finests
+        # Of a round in which all draw.
+        self._everyone, self._numbers = np.arange(len(units)), np.empty(len(units), np.int64)
+        carried = aligned_zeros((size,), np.int64)
+        shape = (len(units), size // CHUNK, len(correlation.weights), CHUNK)
+        buffers: Array = aligned_zeros(shape, np.float64)
+        self._sums = carried, correlation.lasts, buffers, key, who, first
+
+    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+        """Set ``noised`` to ``message`` plus the noise of round t, which no earlier round may follow."""
+        if t <= self._done:
+            raise ValueError(f"round {t} is over, and its noise is gone")
+        for k in range(self._done + 1, t + 1):
+            self._draw(noised, message, k)
+        self._done = t
+
+    def _draw(self, noised: Integers, message: Integers, t: int) -> None:
+        if self._register is None:
+            self._numbers.fill(t)
+            draws = self._everyone, self._numbers
+        else:
+            draws = self._register.call(t)
+        of, deviations = self._of, (self._units, self._finests)
+        add_correlated(noised, message, *self._sums, *draws, *deviations, of.norms, of.weights, of.decays)
+
+
+def make_draw(
+    mechanism: Mechanism,
+    key: NDArray[np.uint32],
+    who: tuple[int, int, int],
+    variances: float,
+    size: int,
+    finest: float = math.inf,
+) -> Draw:
+    """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
+
+    The variance is in units of the mechanism's, the size padded; `finest` is for correlated noise.
+    """
+    if (own := mechanism.make_draw(key, who, variances)) is not None:
+        return own
+    factor = math.sqrt(variances)
+    if (correlation := mechanism.correlation) is not None:
+        kind, first, count = who
+        units = np.full(count, factor * mechanism.sigma / mechanism.resolution)
+        finests = np.full(count, min(finest, mechanism.finest))
+        return CorrelatedDraws(correlation, key, kind, first, units, finests, size)
+
+    def draw(noised: Integers, message: Integers, t: int) -> None:
+        add_noise(noised, message, key, *who, t, mechanism.sigma_of(t) / mechanism.resolution * factor)
+
+    return draw
+
+
+class MemberDraws:
+    """Fresh noise of machines that are not always there.
+
+    If messages last, each takes back its machine's draw before, so that their sum holds one draw of each.
+    """
+
+    def __init__(
+        self,
+        key: NDArray[np.uint32],
+        first: int,
+        units: Array,
+        finests: Array,
+        size: int,
+        register: Any,
+        lasts: bool,
+    ) -> None:
+        self._key, self._first, self._units, self._finests = key, first, units, finests
+        self._register, self._lasts = register, lasts
+        self._noise, self._done = aligned_zeros((size,), np.int64), 0
+
+    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+        """Set ``noised`` to ``message`` plus the noise that is in what was sent by the end of round t."""
+        there, numbers = self._register.call(t)
+        if not self._lasts:
+            self._noise[:] = 0
+        elif t == self._done + 1:
+            back = numbers > 1
+            self._add(there[back], numbers[back] - 1, -1)
+        else:
+            # Rounds before were taken by another process, or are taken again.
+            self._noise[:] = 0
+            numbers = self._register.until(t)
+            there = np.flatnonzero(numbers)
+            numbers = numbers[there]
+        self._add(there, numbers, 1)
+        self._done = t
+        np.add(message, self._noise, out=noised)
+
+    def _add(self, there: Integers, numbers: Integers, sign: int) -> None:
+        draws = there + self._first, numbers, self._units[there], self._finests[there]
+        add_draws(self._noise, self._key, *draws, sign)
+
+
+def make_member_draw(
+    kinds: Sequence[Mechanism | None],
+    key: NDArray[np.uint32],
+    first: int,
+    register: Any,
+    lasts: bool,
+    size: int,
+) -> Draw:
+    """Return what draws the noise of consecutive machines, each by its own mechanism; None never draws."""
+    there = [kind for kind in kinds if kind is not None]
+    units = np.array([kind.sigma / kind.resolution if kind else 0.0 for kind in kinds])
+    finests = np.array([kind.finest if kind else 1.0 for kind in kinds])
+    if there and (correlation := there[0].correlation) is not None:
+        return CorrelatedDraws(correlation, key, MACHINE, first, units, finests, size, register)
+    return MemberDraws(key, first, units, finests, size, register, lasts)

@@ -1,1 +1,0 @@
-"""What is minimised: a convex loss of a linear model, over a ball."""

@@ -1,1 +1,0 @@
-"""The losses that are built in, one a module."""

@@ -1,0 +1,1 @@
+"""The model of a result: predictions and coefficients."""

@@ -1,0 +1,141 @@
+"""What follows from a result alone: its run, its model in the columns' own units, and standard errors."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.config.task import cohort_of, task_of
+from mu2mpi.data.schema import Schema
+from mu2mpi.federation.schedule import Schedule, Task
+from mu2mpi.privacy.noise.correlation import Filter
+from mu2mpi.results.schema import Result
+
+Floats = NDArray[np.float64]
+
+PROBES = 2048  # Coordinates in which the noise of the output is measured
+OF_NOISE = (
+    "Standard errors are those of the noise alone: of a model that learned nothing. Gradients take some of "
+    "the noise back; which samples were drawn comes on top."
+)
+
+SCALED = (
+    "Features of each sample were then scaled by a factor of its own, so that no values in the columns' own "
+    "units are the same for all."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """What a linear model adds up, term by term.
+
+    Attributes
+    ----------
+    rows, terms : tuple of str
+        What each row of the model speaks for; the features, and the intercept at the end.
+    values : ndarray of float64, shape (rows, terms)
+        Coefficients.
+    errors : ndarray of float64, shape (terms,)
+        The standard deviation that the noise alone gives those of each term, the same in all rows.
+    notes : tuple of str
+        What the values are, and what the errors are not.
+    """
+
+    rows: tuple[str, ...]
+    terms: tuple[str, ...]
+    values: Floats
+    errors: Floats
+    notes: tuple[str, ...]
+
+
+def task_of_result(result: Result) -> Task:
+    """Return what the method was to do; InputError if there is no such task."""
+    experiment, accounts = result.experiment, result.accounts
+    samples, cohort = result.privacy.mechanism.samples, None
+    if accounts is not None:
+        samples = max(1, int(accounts.samples.min()))
+        cohort = cohort_of(experiment, accounts.samples, accounts.owners, accounts)
+    square = None if result.facts is None else result.facts.square
+    sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
+    return task_of(experiment, *sizes, square=square, cohort=cohort)
+
+
+def schedule_of_result(result: Result) -> Schedule:
+    """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
+    task, method = task_of_result(result), result.experiment.chosen_method
+    return method.schedule(task, method.sizes(task, result.experiment.rounds))
+
+
+def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
+    """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
+    schedule = schedule_of_result(result)
+    by_sample = schedule.scaling.unit or schedule.scaling.bound is not None
+    features = result.x.shape[1] - 1
+    terms = list(result.feature_names or map(str, range(features)))
+    middles, halves = np.zeros(features), np.ones(features)
+    if not (scaled or by_sample):
+        if (schema := result.schema) is None:
+            halves /= result.scale
+        else:
+            terms, middles, halves = _own_units(schema)
+    # The margin is linear in columns v: sum of w (v - middle) / half, and the bias.
+    change = np.zeros((features + 1, features + 1))
+    np.fill_diagonal(change, [*1 / halves, schedule.scaling.bias])
+    change[:-1, -1] = -middles / halves
+    gain, start = 1.0, 0.0
+    if result.label_range is not None and not scaled:
+        gain, start = schedule.problem.own_units(*result.label_range)
+    values = gain * (result.x @ change)
+    values[:, -1] += start
+    errors = gain * noise_of_output(schedule) * np.sqrt(np.sum(change**2, axis=0))
+    each = "its column, in the column's own units,"
+    if scaled or by_sample:
+        each = "a feature scaled to [-1, 1]"
+    of = "" if result.label_range is not None else " of the class"
+    meaning = f"Each value is what a unit of {each} adds to {schedule.problem.margin}{of}."
+    notes = (meaning, *[SCALED] * by_sample, OF_NOISE)
+    return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
+
+
+def noise_of_output(schedule: Schedule) -> float:
+    """Return the standard deviation that each coordinate of the output has from noise alone.
+
+    It is measured: the method's own steps are taken with noise alone, in `PROBES` coordinates and a ball that
+    is scaled with the root of their number, an approximation for models of a few parameters.
+    """
+    mechanism, rounds = schedule.mechanism, schedule.rounds
+    radius = schedule.radius * math.sqrt(PROBES / schedule.d)
+    iterates = schedule.make_iterates(replace(schedule, rows=1, features=PROBES, radius=radius))
+    draw, draws = np.random.default_rng(0), schedule.variances
+    noise = Filter(mechanism.correlation, PROBES) if mechanism.correlation is not None else None
+    deviation = None if schedule.members is None else schedule.members.fresh_deviation
+    for t in range(1, rounds):
+        iterates.visit(t)
+        # Over many rounds, signs are as good as normal numbers, and cheaper.
+        signs: Floats = np.asarray(2.0 * draw.integers(0, 2, PROBES) - 1)
+        if deviation is not None:
+            drawn = deviation * signs
+        else:
+            own = mechanism.sigma_of(t) * signs if noise is None else mechanism.sigma * noise.add(t, signs)
+            drawn = math.sqrt(draws) * own
+        units = np.rint(drawn / mechanism.resolution)
+        iterates.step(t, units[np.newaxis].astype(np.int64))
+    return float(np.std(iterates.visit(rounds)))
+
+
+def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
+    """Return the names of features, the value of a column that is 0 in the model, and how far off 1 is."""
+    terms, middles, halves = [], [], []
+    for name, column in schema.features.items():
+        low, high = column.range or (0, len(column.categories or (False, True)) - 1)
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        if column.type == "categorical":
+            middle, half = 0.0, 1.0
+        names = column.feature_names(name)
+        # What a unit is of a column that holds no numbers.
+        steps = {"boolean": f" = {'true' if column.true is None else column.true}", "ordinal": " (a step)"}
+        terms += [name + steps.get(column.type, "")] if len(names) == 1 else names
+        middles += [middle] * len(names)
+        halves += [half] * len(names)
+    return terms, np.array(middles), np.array(halves)
