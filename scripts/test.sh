@@ -39,7 +39,7 @@ say "tests of one process, and tests that start ranks themselves (${libraries[0]
 "${folders[${libraries[0]}]}/bin/python" -m pytest -m "$chosen" --numprocesses=auto --maxprocesses=4
 
 # run_on RANKS LIBRARY MARKS: ranks that wait for each other for ever are a failure, too.
-run_on() { timeout 600 "${folders[$2]}/bin/mpirun" -n "$1" "${folders[$2]}/bin/python" tests/mpi/run.py -m "$3"; }
+run_on() { timeout 600 "${folders[$2]}/bin/mpirun" -n "$1" "${folders[$2]}/bin/python" tests/helpers/run_mpi_tests.py -m "$3"; }
 
 say "tests on one rank (${libraries[*]}, side by side)"
 logs=$(mktemp -d)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import restore_interrupts
-from missing import missing
+from helpers.launch import restore_interrupts
+from helpers.requirements import missing
 
-pytest_plugins = ["leftovers", "hosting"]
+pytest_plugins = ["helpers.shared_memory", "helpers.hosts"]
 
 SEED = "MU2MPI_TEST_SEED"
 """The environment variable that holds the seed of moments drawn at random."""
@@ -36,8 +36,8 @@ def mnist_dir() -> Path:
 @pytest.fixture
 def compiled(tmp_path: Path) -> set[str]:
     """Return the kernels that are compiled before the first test where the cache is empty."""
-    import kernels
-    from launch import run_command
+    from helpers import kernels
+    from helpers.launch import run_command
 
     if COMPILED in os.environ:
         return set(os.environ[COMPILED].split())
@@ -90,7 +90,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     if session.config.getoption("numprocesses", None):
-        from kernels import cached, compile_kernels
+        from helpers.kernels import cached, compile_kernels
 
         is_first = not cached()
         compile_kernels()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_up import METHODS, comparison_run, comparison_runs
+from helpers.summaries import METHODS, comparison_run, comparison_runs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-import reference as ref
+from helpers import reference as ref
 
 from mu2mpi.analysis.conversion import convert
 from mu2mpi.core.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from made_up import comparison_run, shared_runs
+from helpers.summaries import comparison_run, shared_runs
 
 import mu2mpi
 from mu2mpi.analysis.catalogue import KINDS, find_figure

@@ -4,11 +4,11 @@ import io
 from itertools import combinations, product
 
 import pytest
-from awkward import FOLDERS
+from helpers.figure_cases import FOLDERS
+from helpers.slow import slow
 from matplotlib import image as pictures
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
-from slowly import slow
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of

@@ -6,7 +6,7 @@ import tomllib
 
 import h5py
 import pytest
-import reference as ref
+from helpers import reference as ref
 
 from mu2mpi.analysis.ledgers import check_ledgers, contradictions
 from mu2mpi.analysis.show import KEY_GONE, describe

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from helpers.patients import learn
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from patients import learn
 
 import mu2mpi
 from mu2mpi import InputError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import rate_run, rate_runs, trust_runs
-from schedules import make_schedule
+from helpers.simulations import make_schedule
+from helpers.summaries import rate_run, rate_runs, trust_runs
 
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.figures.rates import AXES, find_rates

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from missing import missing
-from slowly import slow
+from helpers.requirements import missing
+from helpers.slow import slow
 
 import mu2mpi
 from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_all

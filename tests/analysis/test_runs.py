@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from made_up import comparison_run, rate_run, rate_runs
+from helpers.summaries import comparison_run, rate_run, rate_runs
 from scipy import stats
 
 import mu2mpi

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up import METHODS, comparison_run, rate_run
+from helpers.summaries import METHODS, comparison_run, rate_run
 
 import mu2mpi
 from mu2mpi.analysis.cells import Estimate, Layout

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import canaries_of
+from helpers.faults import canaries_of
 
 from mu2mpi.audit.attack import all_attacks
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED

@@ -5,8 +5,8 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 from scipy.stats import beta, binom
 
 from mu2mpi.audit.attacks.masks import MAX_GROUPS, Group, groups_of

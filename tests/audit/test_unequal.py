@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import canaries_of, few_messages, found, only, patched
-from slowly import slow
+from helpers.faults import canaries_of, few_messages, found, only, patched
+from helpers.slow import slow
 
 from mu2mpi import cli
 from mu2mpi.audit import judge, trials

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from launch import run_command
-from missing import missing
-from slowly import slow
+from helpers.launch import run_command
+from helpers.requirements import missing
+from helpers.slow import slow
 
 NOBODY = 65534
 # May read what root alone may, such as its Python, but writes what anybody may.

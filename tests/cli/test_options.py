@@ -6,8 +6,8 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 import tomli_w
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.cli import main
 from mu2mpi.cli.options import add_field, add_running_options, given_settings, merged_settings

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

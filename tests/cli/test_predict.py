@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from patients import FEATURES, learn, table, write
+from helpers.patients import FEATURES, learn, table, write
 
 from mu2mpi.cli import main
 from mu2mpi.results.reader import read_result

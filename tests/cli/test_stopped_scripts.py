@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hosting import wait_for
+from helpers.hosts import wait_for
 
 PROJECT = Path(__file__).parents[2]
 SLOW_PYTHON = """#!/usr/bin/env bash

@@ -10,8 +10,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from launch import SETTINGS, command_on, mu2mpi
-from slowly import slow
+from helpers.launch import SETTINGS, command_on, mu2mpi
+from helpers.slow import slow
 
 from mu2mpi import cli
 from mu2mpi.cluster import launch, slurm

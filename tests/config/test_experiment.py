@@ -6,9 +6,9 @@ import re
 import tomllib
 
 import pytest
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference

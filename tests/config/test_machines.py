@@ -1,8 +1,8 @@
 """Settings by which machines differ or are away: what they may be, and what they do not go with."""
 
 import pytest
-from owned import owned_source, write_budgets
-from schedules import simulation_of
+from helpers.simulations import simulation_of
+from helpers.unequal_machines import owned_source, write_budgets
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference

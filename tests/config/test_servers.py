@@ -1,8 +1,8 @@
 """Who may see what: options of trust modes, what they do not go with, and what is said of it."""
 
 import pytest
-from arrays import random_source
-from schedules import simulation_of
+from helpers.simulations import simulation_of
+from helpers.sources import random_source
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stand_ins import SHAPES, Server
+from helpers.small_mnist import SHAPES, Server
 
 from mu2mpi.data.sources import mnist
 from mu2mpi.data.sources.mnist import IdxFile

@@ -6,8 +6,8 @@ import math
 import h5py
 import numpy as np
 import pytest
-from owned import owned_source, write_budgets, write_trace
-from schedules import simulation_of
+from helpers.simulations import simulation_of
+from helpers.unequal_machines import owned_source, write_budgets, write_trace
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError

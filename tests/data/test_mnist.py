@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stand_ins import SHAPES, put
+from helpers.small_mnist import LARGE, ROUNDS, SHAPES, open_together, put
 
 from mu2mpi.cli import main
 from mu2mpi.core import files
@@ -373,19 +373,6 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         files.write_whole(target, chunks())
     assert [path.read_bytes() for path in target.parent.iterdir()] == [b"old"]
-
-
-LARGE, ROUNDS = IdxFile("large-idx1-ubyte", (4_000_000,), ""), 6
-
-
-def open_together(folder: Path, barrier, answers) -> None:
-    """Open a file at the same moment as others do, with a new cache each time, and report what is seen."""
-    for round_ in range(ROUNDS):
-        os.environ["MU2MPI_CACHE_DIR"] = str(folder / f"cache{round_}")
-        barrier.wait(60)
-        array = open_idx(folder / "large.gz", LARGE, verify=False)
-        in_memory = not isinstance(array.base, np.memmap)
-        answers.put((in_memory, hashlib.sha256(array).hexdigest()))
 
 
 @pytest.mark.slow

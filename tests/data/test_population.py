@@ -6,10 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import reference as ref
-from arrays import probabilities_of
+from helpers import reference as ref
+from helpers.property_tests import given
+from helpers.sources import probabilities_of
 from hypothesis import strategies as st
-from relaxed import given
 from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 

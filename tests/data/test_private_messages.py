@@ -5,7 +5,7 @@ import re
 import h5py
 import numpy as np
 import pytest
-from schemas import SCHEMA, fixed, table, written
+from helpers.schema_tables import SCHEMA, fixed, table, written
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

@@ -7,9 +7,9 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.property_tests import given
+from helpers.schema_tables import FEATURES, FORMATS, SCHEMA, expected, table, written
 from hypothesis import strategies as st
-from relaxed import given
-from schemas import FEATURES, FORMATS, SCHEMA, expected, table, written
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Samples, Source

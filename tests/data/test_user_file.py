@@ -8,8 +8,8 @@ import re
 import h5py
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError

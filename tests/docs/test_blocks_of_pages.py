@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from blocks import Block, BlockError, Session, blocks
-from page_stand_ins import ON_MNIST, PIP, cheaper, make_sweeps_smaller
+from helpers.page_commands import ON_MNIST, PIP, cheaper, make_sweeps_smaller
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"

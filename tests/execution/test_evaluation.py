@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import reference as ref
-from arrays import random_samples, random_source
+from helpers import reference as ref
+from helpers.property_tests import given
+from helpers.simulations import make_schedule
+from helpers.sources import random_samples, random_source
 from hypothesis import strategies as st
-from relaxed import given
-from schedules import make_schedule
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator

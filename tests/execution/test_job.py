@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi import run
 from mu2mpi.analysis.ledgers import contradictions

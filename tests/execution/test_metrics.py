@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from arrays import ArraySource, random_samples
+from helpers.plain_losses import random_labels
+from helpers.property_tests import given
+from helpers.sources import ArraySource, random_samples
 from hypothesis import strategies as st
-from plain_losses import random_labels
-from relaxed import given
 from sklearn import metrics as known
 
 from mu2mpi.core.parallel import Communicator

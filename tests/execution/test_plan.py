@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from arrays import random_source
+from helpers.property_tests import given
+from helpers.sources import random_source
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError

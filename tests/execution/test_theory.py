@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference as ref
-from arrays import random_source
-from schedules import SWITCHED, make_schedule, simulation_of
+from helpers import reference as ref
+from helpers.simulations import SWITCHED, make_schedule, simulation_of
+from helpers.slow import slow
+from helpers.sources import random_source
 from scipy.optimize import minimize
-from slowly import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator

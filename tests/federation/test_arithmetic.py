@@ -7,8 +7,8 @@ import mpmath
 import numba
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.federation.iterates import take_step
 from mu2mpi.losses.model.ball import BLOCK

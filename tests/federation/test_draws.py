@@ -1,9 +1,9 @@
 """Which samples are drawn: against ChaCha20 in plain Python, and the statistics of what is drawn."""
 
 import numpy as np
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.federation.draws import USE, WORDS, draw_independently, draw_uniformly
 from mu2mpi.privacy.noise.chacha20 import BLOCKS

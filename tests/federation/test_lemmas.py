@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-import reference as ref
-from arrays import one_a_round, probabilities_of
+from helpers import reference as ref
+from helpers.property_tests import given
+from helpers.simulations import machines_on, make_schedule
+from helpers.slow import slow
+from helpers.sources import one_a_round, probabilities_of
 from hypothesis import strategies as st
-from relaxed import given
-from schedules import machines_on, make_schedule
-from slowly import slow
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find

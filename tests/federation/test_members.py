@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from owned import OwnedSource, owned_source, write_budgets
-from schedules import simulation_of
-from slowly import slow
+from helpers.simulations import simulation_of
+from helpers.slow import slow
+from helpers.unequal_machines import OwnedSource, owned_source, write_budgets
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError

@@ -4,8 +4,8 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 from scipy import stats
 
 from mu2mpi.core.errors import InputError

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from arrays import random_samples
+from helpers.message_sums import norm, sums
+from helpers.property_tests import given
+from helpers.simulations import SWITCHED, make_schedule
+from helpers.sources import random_samples
 from hypothesis import strategies as st
-from relaxed import given
-from schedules import SWITCHED, make_schedule
-from sums import norm, sums
 
 from mu2mpi.core.registry import find
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT

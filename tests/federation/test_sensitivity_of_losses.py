@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from helpers.message_sums import norm, sums
+from helpers.plain_losses import PLAIN, random_labels
+from helpers.property_tests import given
+from helpers.simulations import make_schedule
 from hypothesis import strategies as st
-from plain_losses import PLAIN, random_labels
-from relaxed import given
-from schedules import make_schedule
-from sums import norm, sums
 
 LOSSES = pytest.mark.parametrize("loss", list(PLAIN))
 seeds = st.integers(0, 2**31)

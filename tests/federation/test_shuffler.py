@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from arrays import random_source
+from helpers.sources import random_source
 from scipy import stats
 
 from mu2mpi.audit.wire import on_ranks

@@ -6,7 +6,7 @@ import shutil
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

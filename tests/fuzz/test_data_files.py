@@ -11,7 +11,7 @@ from unicodedata import category
 import h5py
 import numpy as np
 import pytest
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError

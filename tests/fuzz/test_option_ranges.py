@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import pytest
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.show import describe_privacy, in_brief

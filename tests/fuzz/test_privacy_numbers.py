@@ -5,7 +5,7 @@ import re
 
 import mpmath
 import pytest
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi.analysis.conversion import convert
 from mu2mpi.data.options import LEAST, MOST

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hosting import wait_for
-from launch import mu2mpi
+from helpers.hosts import wait_for
+from helpers.launch import mu2mpi
 
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
+from helpers.simulations import machines_on, simulation_of
+from helpers.unequal_machines import owned_source, write_budgets, write_trace
 from hypothesis import strategies as st
-from owned import owned_source, write_budgets, write_trace
-from relaxed import given
-from schedules import machines_on, simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import reference as ref
-from arrays import random_source
-from draws import drawn_noise
+from helpers import reference as ref
+from helpers.noise import drawn_noise
+from helpers.property_tests import given
+from helpers.simulations import simulation_of
+from helpers.slow import slow
+from helpers.sources import random_source
 from hypothesis import strategies as st
-from relaxed import given
-from schedules import simulation_of
-from slowly import slow
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment

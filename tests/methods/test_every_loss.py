@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from schedules import simulation_of
-from slowly import slow
+from helpers.simulations import simulation_of
+from helpers.slow import slow
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment

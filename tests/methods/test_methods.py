@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from schedules import simulation_of
+from helpers.simulations import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.sources.population import Population

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from arrays import random_source
-from schedules import SWITCHED
+from helpers.simulations import SWITCHED
+from helpers.sources import random_source
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep

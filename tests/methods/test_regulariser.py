@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-import reference as ref
-from arrays import ArraySource
-from draws import drawn_noise
+from helpers import reference as ref
+from helpers.noise import drawn_noise
+from helpers.plain_losses import PLAIN, random_labels
+from helpers.property_tests import given
+from helpers.simulations import simulation_of
+from helpers.sources import ArraySource
 from hypothesis import assume, strategies as st
-from plain_losses import PLAIN, random_labels
-from relaxed import given
-from schedules import simulation_of
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import find

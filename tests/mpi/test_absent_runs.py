@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from owned import owned_source
-from same import assert_same
-from schedules import simulation_of
+from helpers.assertions import assert_same
+from helpers.simulations import simulation_of
+from helpers.unequal_machines import owned_source
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator

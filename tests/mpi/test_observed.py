@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arrays import random_samples, random_source
-from schedules import simulation_of
+from helpers.simulations import simulation_of
+from helpers.sources import random_samples, random_source
 
 import mu2mpi
 from mu2mpi.config.experiment import Experiment

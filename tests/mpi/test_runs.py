@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from arrays import random_source
-from same import assert_same
-from schedules import simulation_of
-from slowly import slow
+from helpers.assertions import assert_same
+from helpers.simulations import simulation_of
+from helpers.slow import slow
+from helpers.sources import random_source
 
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 import pytest
-from arrays import random_source
-from schedules import simulation_of
+from helpers.simulations import simulation_of
+from helpers.sources import random_source
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution import environment

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arrays import random_source
-from schedules import simulation_of
+from helpers.simulations import simulation_of
+from helpers.sources import random_source
 from scipy import stats
 
 from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered

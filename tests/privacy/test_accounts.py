@@ -3,8 +3,8 @@
 from itertools import product
 
 import pytest
-from arrays import random_source
-from schedules import make_task
+from helpers.simulations import make_task
+from helpers.sources import random_source
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment

@@ -7,9 +7,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 from scipy import special, stats
 
 from mu2mpi.core.errors import InputError

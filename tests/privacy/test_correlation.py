@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from arrays import random_source
+from helpers.simulations import make_messages, simulation_of
+from helpers.sources import random_source
 from hypothesis import given, settings, strategies as st
-from schedules import make_messages, simulation_of
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment

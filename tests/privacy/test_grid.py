@@ -5,9 +5,9 @@ import math
 import numba
 import numpy as np
 import pytest
+from helpers.property_tests import given
+from helpers.simulations import make_messages
 from hypothesis import example, strategies as st
-from relaxed import given
-from schedules import make_messages
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import round_to_integer

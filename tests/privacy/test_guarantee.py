@@ -3,7 +3,7 @@
 import math
 
 import pytest
-import reference as ref
+from helpers import reference as ref
 
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact, epsilon_paper
 from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, last_iterate_rho, rounding_slack
 

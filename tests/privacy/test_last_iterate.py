@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 
 from mu2mpi.methods.snowball_sgd import LOOSENESS
 from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from relaxed import given
 from scipy import stats
 
 from mu2mpi.core.parallel import block

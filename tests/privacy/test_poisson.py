@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
-from slowly import slow
+from helpers.slow import slow
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact

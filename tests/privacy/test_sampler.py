@@ -6,12 +6,12 @@ import mpmath
 import numba
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
+from helpers.simulations import make_schedule
+from helpers.slow import slow
 from hypothesis import strategies as st
-from relaxed import given
-from schedules import make_schedule
 from scipy import stats
-from slowly import slow
 
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 from mu2mpi.privacy.noise.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius

@@ -5,10 +5,10 @@ from dataclasses import fields
 from functools import partial
 
 import pytest
-import reference as ref
+from helpers import reference as ref
+from helpers.property_tests import given
+from helpers.simulations import make_schedule
 from hypothesis import strategies as st
-from relaxed import given
-from schedules import make_schedule
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases

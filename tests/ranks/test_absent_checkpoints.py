@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from launch import mpirun
-from owned import owned_source, write_budgets
-from same import assert_same
-from slowly import slow
-from test_checkpoints import found_checkpoint, signalled, simulated, stopped_state
+from helpers.assertions import assert_same
+from helpers.interrupted_runs import found_checkpoint, signalled, simulated, stopped_state
+from helpers.launch import mpirun
+from helpers.slow import slow
+from helpers.unequal_machines import owned_source, write_budgets
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from launch import mpirun
-from slowly import slow
+from helpers.launch import mpirun
+from helpers.slow import slow
 
 from mu2mpi.config.options import option_fields
 from mu2mpi.results.reader import read_result

@@ -12,10 +12,11 @@ import sys
 import h5py
 import numpy as np
 import pytest
-from arrays import random_source
-from launch import mpirun, mu2mpi, run_command
-from same import assert_same
-from slowly import slow
+from helpers.assertions import assert_same
+from helpers.interrupted_runs import found_checkpoint, signalled, simulated, stopped_state
+from helpers.launch import mpirun, mu2mpi, run_command
+from helpers.slow import slow
+from helpers.sources import random_source
 
 from mu2mpi import run
 from mu2mpi.cli import main
@@ -28,9 +29,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.resume import check_state, find_checkpoint
-from mu2mpi.execution.simulation import Keeper, Simulation
-from mu2mpi.execution.watch import Verdict
+from mu2mpi.execution.resume import check_state
 from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.noise import source as drawing
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
@@ -40,36 +39,6 @@ from mu2mpi.results.schema import checkpoint_path
 from mu2mpi.results.writer import check_output
 
 SERVERS = pytest.mark.parametrize("server", ["untrusted", "trusted"])
-
-
-class StopAt(Keeper):
-    """Stops a run before some round and remembers its state."""
-
-    def __init__(self, t: int) -> None:
-        self.t, self.state = t, None
-
-    def look(self, t):
-        return Verdict.STOP if t == self.t else Verdict.GO_ON
-
-    def keep(self, verdict, state):
-        self.state = state
-        raise Interrupted(state.rounds_done)
-
-
-def found_checkpoint(path, experiment):
-    return find_checkpoint(path, experiment, environment.builds(Communicator()))
-
-
-def simulated(experiment, source, state=None, keeper=None):
-    """Return the result of a run in one process, from the start or from a state."""
-    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(keeper=keeper)
-
-
-def stopped_state(experiment, source, t):
-    keeper = StopAt(t)
-    with pytest.raises(Interrupted):
-        simulated(experiment, source, keeper=keeper)
-    return keeper.state
 
 
 def job(overwrite=False, every=1e9, before=None):
@@ -542,29 +511,6 @@ def test_no_kill_leaves_the_key_behind_once_the_run_has_finished(tmp_path, monke
 
 
 LONG = ["--data", "synthetic", "--samples", "900", "--machines", "3", "--seed", "4", "--evaluations", "8"]
-
-# Ranks that look at every round whether to save or to stop, and that do something at a round.
-AT_A_ROUND = """
-import os, signal, sys
-from mu2mpi.cli import main
-from mu2mpi.execution import watch
-from mu2mpi.federation.machine import Machines
-from mu2mpi.core.parallel import world
-watch.LOOK_SECONDS = watch.FIRST_SECONDS = 0.0
-observe, (name, rank, t) = Machines.observe, sys.argv[1:4]
-def signalled(self, now, *points):
-    if now == int(t) and rank in ("all", str(world().rank)):
-        os.kill(os.getpid(), getattr(signal, name))
-    observe(self, now, *points)
-Machines.observe = signalled
-sys.exit(main(sys.argv[4:]))
-"""
-
-
-def signalled(ranks, name, rank, t, *arguments, **variables):
-    """Run a command on ranks, of which one or all get a signal at a round, and which save every round."""
-    words = [name, str(rank), str(t), *arguments, "--checkpoint-every", "1e-9"]
-    return mpirun(ranks, "-c", AT_A_ROUND, *words, **variables)
 
 
 @functools.cache

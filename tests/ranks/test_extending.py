@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 import pytest
 from blocks import Session, blocks
-from launch import SETTINGS, mpirun, mu2mpi
-from slowly import slow
-from test_checkpoints import signalled
+from helpers.interrupted_runs import signalled
+from helpers.launch import SETTINGS, mpirun, mu2mpi
+from helpers.slow import slow
 
 from mu2mpi.cli import main
 

@@ -1,10 +1,10 @@
 """Which runs of a sweep are done side by side."""
 
 import pytest
+from helpers.interrupted_runs import signalled
+from helpers.launch import mpirun
+from helpers.property_tests import given
 from hypothesis import strategies as st
-from launch import mpirun
-from relaxed import given
-from test_checkpoints import signalled
 
 from mu2mpi.cli import main
 from mu2mpi.execution.sweep import waves

@@ -8,8 +8,8 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from launch import mpirun
-from slowly import slow
+from helpers.launch import mpirun
+from helpers.slow import slow
 
 from mu2mpi.results.reader import read_result
 

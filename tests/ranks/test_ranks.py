@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import mpirun, mu2mpi, run_command
-from slowly import slow
+from helpers.launch import mpirun, mu2mpi, run_command
+from helpers.slow import slow
 
 from mu2mpi.cli import main
 from mu2mpi.core.registry import names

@@ -8,7 +8,7 @@ import signal
 import h5py
 import numpy as np
 import pytest
-from launch import mpirun
+from helpers.launch import mpirun
 
 from mu2mpi import Experiment, run
 from mu2mpi.cli import main

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from patients import learn, table
+from helpers.patients import learn, table
 
 from mu2mpi import Experiment, run
 from mu2mpi.federation.iterates import Iterates

@@ -9,8 +9,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from launch import run_command
-from slowly import slow
+from helpers.launch import run_command
+from helpers.slow import slow
 
 from mu2mpi.cli import main
 from mu2mpi.results.reader import read_result
@@ -44,13 +44,13 @@ def test_locked_data_are_in_use(tmp_path, locked, capsys):
     assert "HDF5_USE_FILE_LOCKING=FALSE" in capsys.readouterr().err
 
 
-UNLOCKABLE = Path(__file__).parents[1] / "unlockable.py"
+FORBID_LOCKS = Path(__file__).parents[1] / "helpers" / "forbid_locks.py"
 
 
 def without_locks(error, *commands, **variables):
     """Run commands where a lock is this error."""
     words = [[str(word) for word in command] for command in commands]
-    return run_command([sys.executable, UNLOCKABLE, error, json.dumps(words)], 60, variables)
+    return run_command([sys.executable, FORBID_LOCKS, error, json.dumps(words)], 60, variables)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from patients import FEATURES, learn, table, write
+from helpers.patients import FEATURES, learn, table, write
 
 import mu2mpi
 from mu2mpi import Experiment, InputError, run

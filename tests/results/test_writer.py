@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray
-from missing import missing
+from helpers.requirements import missing
 
 from mu2mpi import _version
 from mu2mpi.core.errors import InputError

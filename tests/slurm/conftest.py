@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from missing import missing
+from helpers.requirements import missing
 
 PROJECT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from launch import mu2mpi
+from helpers.launch import mu2mpi
 
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result

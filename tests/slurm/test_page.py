@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from blocks import Session, blocks
-from launch import SETTINGS
-from page_stand_ins import PIP, cheaper
+from helpers.launch import SETTINGS
+from helpers.page_commands import PIP, cheaper
 
 from mu2mpi.results.reader import read_result
 

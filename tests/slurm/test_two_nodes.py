@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launch import mu2mpi
+from helpers.launch import mu2mpi
 
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result

@@ -1,0 +1,406 @@
+"""Each attack passes faultless code, and refutes what it is there for: one table of faults a module."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.faults import (
+    attacked,
+    changed_noise,
+    edited_masks,
+    edited_noise,
+    few_messages,
+    half_of_the_coins,
+    masks_in,
+    parts_for_all_machines,
+    patched,
+    scaled_noise,
+    silent_from_machine_10_on,
+)
+from helpers.slow import slow
+
+from mu2mpi.audit.attacks import draws as draws_module
+from mu2mpi.execution import keys as keys_module, simulation
+from mu2mpi.execution.keys import Keys
+from mu2mpi.federation import draws, sampling
+from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
+from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
+from mu2mpi.privacy.noise import masks, source as drawing
+from mu2mpi.privacy.noise.binomial import BinomialDraws
+from mu2mpi.privacy.noise.masks import Masks
+from mu2mpi.privacy.noise.sampler import FINEST
+from mu2mpi.privacy.noise.stream import CHUNK, add_draws
+
+CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
+DP_SGD = {"method": "dp-sgd", "server": "trusted"}
+MINIBATCH = {"method": "noisy-minibatch-sgd"}
+EXACT = {**MINIBATCH, "mechanism": "replacement-exact", "batch": 2}
+MASKED = {"server": "aggregated"}
+SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    few_messages(monkeypatch)
+    monkeypatch.setattr(draws_module, "RUNS", 400)
+
+
+FAULTLESS = [
+    *(("noise", {"server": server}) for server in SERVERS),
+    *(("noise", {"server": server, **of}) for server in SERVERS[:2] for of in CORRELATED),
+    *slow(*(("noise", {"server": "aggregated", **of}) for of in CORRELATED)),
+    *(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
+    *slow(*(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
+    *slow(("masks", {**MASKED, "masks": "all"})),
+    *slow(*((name, of) for name in ("draws", "multiplier") for of in (
+        DP_SGD,
+        MINIBATCH,
+        EXACT,
+        *({**of, "server": "aggregated"} for of in (DP_SGD, MINIBATCH, EXACT)),
+        {**EXACT, "server": "trusted"},
+        {**DP_SGD, "mechanism": "gaussian"},
+        {**DP_SGD, "participation": "bernoulli:0.5", "objective": "samples"},
+        {**MINIBATCH, "participation": "uniform:2"},
+    ))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "settings"), FAULTLESS)
+def test_faultless_code_passes(module, settings):
+    found = attacked(module, **({"runs": 120} if module == "multiplier" else {}), **settings)
+    assert (found.refutations, found.alarms) == ((), ())
+
+
+# Noise.
+
+
+def whole_chunks(edit):
+    """Edit noise in pairs of normals, shape (chunks, 2, 128)."""
+    return edited_noise(lambda noise: edit(noise.reshape(-1, 2, 128)).ravel())
+
+
+def pairs_of_equal_low_bits(pairs):
+    pairs[:, 1] += pairs[:, 0] % 16 - pairs[:, 1] % 16
+    return pairs
+
+
+def neighbours_of_equal_low_bits(noise):
+    noise[1::2] = (noise[1::2] & ~15) + (noise[::2] & 15)
+    return noise
+
+
+def without(*place):
+    """Leave out the noise of a part of the coordinates."""
+
+    def edit(noise):
+        noise[slice(*place)] = 0
+        return noise
+
+    return edited_noise(edit)
+
+
+def multiples_of(step):
+    return edited_noise(lambda noise: (noise + step // 2) // step * step)
+
+
+def coins_in(change):
+    """Throw the coins of the round that `change` makes of t."""
+    make = lambda call: lambda self, noised, message, t: call(self, noised, message, change(t))  # noqa: E731
+    return patched(BinomialDraws, "__call__", make)
+
+
+def coins_of_even_sums(monkeypatch):
+    call = BinomialDraws.__call__
+
+    def flawed(self, noised, message, t):
+        call(self, noised, message, t)
+        noised[:] = message + (noised - message) // 2 * 2
+
+    monkeypatch.setattr(BinomialDraws, "__call__", flawed)
+
+
+NOISE = [
+    (without(256, None), {}, "has 0 of its deviation in coordinate 256"),
+    (without(4000, 4001), {}, "has 0 of its deviation in coordinate 4000"),
+    (changed_noise(lambda i, t, scale: (i, t, min(scale, FINEST))), {}, "of its deviation in round"),
+    (changed_noise(lambda i, t, scale: (i, t % 64, scale)), {}, "were used before"),
+    (changed_noise(lambda i, t, scale: (i, t & 0xFFFF, scale)), {}, "were used before"),
+    (changed_noise(lambda i, t, scale: (i & 0xFFFF, t, scale)), {}, "were used before"),
+    (changed_noise(lambda i, t, scale: (i, t & 0xFFFF, scale)), {"server": "trusted"}, "were used before"),
+    (changed_noise(lambda i, t, scale: (i, int(np.float32(t)) % 2**32, scale)), {}, "were used before"),
+    (changed_noise(lambda i, t, scale: (0, (i + t) % 2**32, scale)), {}, "were used before"),
+    (silent_from_machine_10_on, {}, "has 0 of its deviation in round 1 of machine 10"),
+    (silent_from_machine_10_on, CORRELATED[0], "has 0 of its deviation in"),
+    (silent_from_machine_10_on, CORRELATED[1], "has 0 of its deviation in"),
+    (scaled_noise(0, lambda i, t: i >= 10), MASKED, "has 0 of its deviation in round 1 of machine 10"),
+    (scaled_noise(0.5, lambda i, t: t > 2**20), {"server": "trusted"}, "of its deviation in round"),
+    (parts_for_all_machines, MASKED, "has 0.94"),
+    (multiples_of(2), {}, "bits 0 to 7 of the noise"),
+    (multiples_of(256), {}, "bits 0 to 7 of the noise"),
+    (multiples_of(2**16), {}, "bits 8 to 15 of the noise"),
+    (edited_noise(lambda noise: noise | 2**17), {}, "bits 16 to 19 of the noise"),
+    (edited_noise(neighbours_of_equal_low_bits), {}, "the difference of neighbouring coordinates"),
+    (whole_chunks(pairs_of_equal_low_bits), {}, "the difference of the coordinates of a pair"),
+    (half_of_the_coins, {"server": "shuffled"}, "has 0.707"),
+    (coins_in(lambda t: 1), {"server": "shuffled"}, "were used before"),
+    (coins_in(lambda t: t & 0xFFFF), {"server": "shuffled"}, "were used before"),
+    (coins_of_even_sums, {"server": "shuffled"}, "bits 0 to 7 of the noise"),
+]  # fmt: skip
+
+
+# Masks. With a server of one machine of three, each group is one machine and knows one mask.
+
+
+def change_ends(change):
+    """Let the ends of edges, with their signs, be what `change` makes of them; None leaves one out."""
+    make = lambda touching: lambda *where: filter(None, (change(*end) for end in touching(*where)))  # noqa: E731
+    return patched(masks, "touching", make)
+
+
+def half_of_the_bits(add):
+    """Of 64, the lower half is left as it is."""
+
+    def flawed(masked, keys, signs, t):
+        for key, sign in zip(keys, signs.view(np.uint64), strict=True):
+            mask = np.zeros_like(masked)
+            add(mask, key[np.newaxis], np.ones(1, np.int64), t)
+            masked += sign * (mask & np.uint64(2**64 - 2**32))
+
+    return flawed
+
+
+def a_repeated_edge(add):
+    """One pair of machines repeats its masks, which those of other pairs hide in what machines send."""
+    repeated = []
+
+    def flawed(masked, keys, signs, t):
+        for key, sign in zip(keys, signs, strict=True):
+            first = repeated or repeated.append(key.tobytes()) or repeated
+            add(masked, key[np.newaxis], np.array([sign]), t % 13 if key.tobytes() == first[0] else t)
+
+    return flawed
+
+
+def first_chunk_alone(own, t, of):
+    own[CHUNK:] = 0
+    return own
+
+
+def all_but_one_coordinate(own, t, of):
+    own[4000] = 0
+    return own
+
+
+def overlapping_chunks(own, t, of):
+    own[256:512] = np.roll(own[:256], -8)
+    return own
+
+
+def _circle(order):
+    pairs = [np.stack([order, np.roll(order, -step)], axis=1) for step in range(1, 9)]
+    return np.sort(np.concatenate(pairs), axis=1)
+
+
+def circle_of(order):
+    """Let neighbours be those on a circle in a given order, of a run with as many machines as is attacked."""
+    make = lambda edges: lambda M, c, root: _circle(order(root)) if M == 300 else edges(M, c, root)  # noqa: E731
+    return patched(masks, "edges", make)
+
+
+def blocks(root):
+    """Only machines whose numbers are close change places."""
+    return np.random.default_rng(list(root)).permuted(np.arange(300).reshape(-1, 50), axis=1).ravel()
+
+
+MASKS = [
+    (masks_in(lambda t: 1), {}, "1 rounds apart"),
+    (masks_in(lambda t: (t + 1) // 2), {}, "1 rounds apart"),
+    (masks_in(lambda t: t % 13), {}, "used before"),
+    (masks_in(lambda t: t & 0xFFFF), {}, "used before"),
+    (masks_in(lambda t: t & 0x7FFFFFFF), {}, "used before"),
+    (change_ends(lambda i, j, sign: (i, j, 1 if (i, j) == (0, 2) else sign)), {}, "do not cancel in round 1"),
+    (change_ends(lambda *end: end if end != (0, 2, -1) else None), {}, "do not cancel in round 1"),
+    (change_ends(lambda *end: end if end[:2] != (0, 2) else None), {}, "0, less those that machines 1"),
+    (change_ends(lambda *end: end if end[:2] != (1, 4) else None), {"machines": 5, "colluders": 3},
+     "machines 1, less those that machines 0, 2, 3"),
+    (patched(masks, "edge_key", lambda _: lambda *of: np.zeros(8, np.uint32)), {"colluders": 0}, "uniform"),
+    (patched(Masks, "__bool__", lambda _: lambda self: False), {}, "not uniform"),
+    (lambda monkeypatch: None, {"masks": "none"}, "not uniform"),
+    (patched(masks, "add_masks", half_of_the_bits), {}, "not uniform"),
+    (edited_masks(first_chunk_alone), {}, "used before"),
+    (edited_masks(all_but_one_coordinate), {}, "in chunk 15 of real messages"),
+    (edited_masks(lambda own, t, of: np.tile(own[:CHUNK], len(own) // CHUNK)), {}, "used before"),
+    (edited_masks(overlapping_chunks), {}, "used before"),
+    (patched(masks, "add_masks", a_repeated_edge), {}, "used before"),
+    (edited_masks(lambda own, t, of: own * (t < 2**24 or of.others[0] != 0)), {}, "in round 16,777,216"),
+    (circle_of(lambda root: np.arange(300)), {}, "neighbours are not random"),
+    (circle_of(blocks), {}, "neighbours are not random"),
+    (circle_of(lambda root: np.random.default_rng(0).permutation(300)), {}, "neighbours are not random"),
+]  # fmt: skip
+
+
+# Draws that can be predicted, or are others than claimed.
+
+
+def changed_key(change):
+    """Let the sampling key be what `change` makes of the keys of a run."""
+
+    def make(draw):
+        return classmethod(lambda cls, *of: change(draw.__func__(cls, *of)))
+
+    return lambda monkeypatch: monkeypatch.setattr(Keys, "draw", make(Keys.__dict__["draw"]))
+
+
+def changed_draws(machine_of, round_of):
+    """Let each machine draw in each round what another does, or the same does in another."""
+
+    def make(independently, uniformly):
+        def cells(machines, rounds):
+            of_all = [(machine_of(i), round_of(t)) for t in rounds for i in machines]
+            return [(range(i, i + 1), range(t, t + 1)) for i, t in of_all]
+
+        def draw_independently(key, machines, rounds, *sizes):
+            found = [independently(key, *cell, *sizes) for cell in cells(machines, rounds)]
+            counts = np.array([count for _, count in found]).reshape(len(rounds), len(machines))
+            return np.concatenate([places for places, _ in found]), counts
+
+        def draw_uniformly(key, machines, rounds, owned, number):
+            found = [uniformly(key, *cell, owned, number) for cell in cells(machines, rounds)]
+            return np.array(found).reshape(len(rounds), len(machines), number)
+
+        return draw_independently, draw_uniformly
+
+    return both_draws(make)
+
+
+def both_draws(make):
+    def break_it(monkeypatch):
+        changed = make(sampling.draw_independently, sampling.draw_uniformly)
+        for name, draw in zip(("draw_independently", "draw_uniformly"), changed, strict=True):
+            monkeypatch.setattr(sampling, name, draw)
+
+    return break_it
+
+
+def same_sampling_root(derive):
+    def flawed(root, purpose, context=""):
+        return derive(bytes(32) if purpose == "sampling" else root, purpose, context)
+
+    return flawed
+
+
+more_than_claimed = both_draws(
+    lambda independently, uniformly: (
+        lambda *of: independently(*of[:-1], of[-1] // 3 * 4),
+        lambda *of: uniformly(*of) % (of[3] - 1),
+    )
+)
+
+DRAWS = [
+    (changed_key(lambda keys: replace(keys, sampling=bytes(32))), "different secrets"),
+    (changed_key(lambda keys: replace(keys, sampling=keys.noise.tobytes())), "not different from each other"),
+    (patched(keys_module, "derive_key", same_sampling_root), "different secrets"),
+    (patched(keys_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
+    (lambda monkeypatch: monkeypatch.setattr(keys_module.os, "urandom", bytes), "share their secret"),
+    (patched(simulation, "make_supply", lambda make: lambda *of: make(*of[:-1], bytes(32))), "another key"),
+    (patched(draws, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
+    (changed_draws(lambda i: i, lambda t: 1), "are not independent"),
+    (changed_draws(lambda i: i, lambda t: 2 if t == 4 else t), "are not independent"),
+    (changed_draws(lambda i: 0, lambda t: t), "are not independent"),
+    (more_than_claimed, "more often than claimed"),
+    (changed_draws(lambda i: i & 0xFFFF, lambda t: t), "batches of random samples"),
+    (changed_draws(lambda i: i, lambda t: t & 0xFFFF), "batches of random samples"),
+]  # fmt: skip
+
+
+# Noise multiplier of methods that draw their samples.
+
+
+def share_of_draws(share):
+    """Draw noise that is too small, or too large, under the same claims."""
+
+    def break_it(monkeypatch):
+        scaled_noise(share)(monkeypatch)
+
+        def changed(noise, key, machines, numbers, scales, *of):
+            add_draws(noise, key, machines, numbers, scales * share, *of)
+
+        monkeypatch.setattr(drawing, "add_draws", changed)
+
+    return break_it
+
+
+def half_of_the_noise_asked_for(kind):
+    make = lambda least: staticmethod(lambda *sizes: least(*sizes) / 2)  # noqa: E731
+    return patched(kind, "least_sigma", make)
+
+
+def half_of_the_noise_in_its_own_account(kind):
+    """The mechanism keeps to what is claimed by its own account, which is wrong."""
+
+    def break_it(monkeypatch):
+        half_of_the_noise_asked_for(kind)(monkeypatch)
+        of = lambda by: staticmethod(lambda C, n, K, T, s, delta: by(C, n, K, T, 2 * s, delta))  # noqa: E731
+        patched(kind, "epsilon_by", of)(monkeypatch)
+
+    return break_it
+
+
+MULTIPLIER = [
+    *((share_of_draws(0.7), of) for of in (DP_SGD, MINIBATCH)),
+    *slow(
+        *(
+            (share_of_draws(0.7), {**of, "server": server})
+            for of in (DP_SGD, EXACT)
+            for server in SERVERS[1:3]
+        )
+    ),
+    *slow((share_of_draws(0.7), {**DP_SGD, "participation": "bernoulli:0.5", "objective": "samples"})),
+    *slow((share_of_draws(0.7), {**MINIBATCH, "participation": "uniform:2"})),
+    (share_of_draws(0.7), {**DP_SGD, "mechanism": "gaussian"}),
+    (half_of_the_noise_asked_for(PoissonReleases), DP_SGD),
+    (half_of_the_noise_in_its_own_account(PoissonReleases), DP_SGD),
+    (half_of_the_noise_asked_for(ReplacementReleases), MINIBATCH),
+]
+
+FAULTS = [
+    *(("noise", *fault) for fault in NOISE[::3]),
+    *slow(*(("noise", *fault) for k, fault in enumerate(NOISE) if k % 3)),
+    *(("masks", fault, {**MASKED, **own}, words) for fault, own, words in MASKS[::3]),
+    *slow(*(("masks", fault, {**MASKED, **own}, words) for k, (fault, own, words) in enumerate(MASKS)
+            if k % 3)),
+    *(("draws", fault, DP_SGD, words) for fault, words in DRAWS),
+    *slow(*(("draws", fault, MINIBATCH, words) for fault, words in DRAWS)),
+    *(pytest.param("multiplier", *(case.values if hasattr(case, "values") else case), "",
+                   marks=getattr(case, "marks", ())) for case in MULTIPLIER),
+]  # fmt: skip
+"""Attack, what is broken, settings, and what the attack says of it."""
+
+
+@pytest.mark.parametrize(("module", "break_it", "settings", "words"), FAULTS)
+def test_faults_are_refuted(monkeypatch, module, break_it, settings, words):
+    break_it(monkeypatch)
+    found = attacked(module, **({"runs": 120} if module == "multiplier" else {}), **settings)
+    assert any(words in refutation for refutation in found.refutations), found
+
+
+@pytest.mark.parametrize(
+    ("module", "break_it", "settings"),
+    [
+        ("noise", scaled_noise(1.1), {}),
+        ("multiplier", share_of_draws(1.4), DP_SGD),
+        *slow(("multiplier", share_of_draws(1.4), MINIBATCH)),
+    ],
+)
+def test_what_hides_more_than_is_said_is_an_alarm(monkeypatch, module, break_it, settings):
+    break_it(monkeypatch)
+    found = attacked(module, **({"runs": 120} if module == "multiplier" else {}), **settings)
+    assert found.refutations == ()
+    assert found.alarms
+
+
+def test_masks_that_hide_enough_without_an_edge_are_not_complained_of(monkeypatch):
+    """Of a circle of four, three edges hold all together."""
+    edges = masks.edges
+    monkeypatch.setattr(masks, "edges", lambda M, *of: edges(M, *of)[1:] if M == 4 else edges(M, *of))
+    assert attacked("masks", server="aggregated", machines=4, colluders=0).refutations == ()

@@ -1,0 +1,112 @@
+"""Compiles every kernel before the first test: none is timed while it compiles, and no two fill one cache.
+
+numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807), and tests
+run side by side. So each kernel is compiled by one process, for all types that the package calls it with.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+import mu2mpi
+from helpers.simulations import make_schedule
+from mu2mpi.audit.evidence import byte_evidence
+from mu2mpi.core.registry import find, names
+from mu2mpi.execution.warmup import kernel_calls
+from mu2mpi.federation.draws import draw_independently, draw_uniformly
+from mu2mpi.losses.base import Problem
+from mu2mpi.privacy.noise.binomial import BinomialDraws
+from mu2mpi.privacy.noise.stream import CHUNK, SERVER, add_draws, standard_normal
+
+FEATURE_TYPES = np.uint8, np.float32, np.float64
+NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
+"""Places in the list of `kernel_calls`."""
+
+METHODS = "mu2-sgd", "anytime-dp-mf"
+"""With each estimator, fresh and correlated noise, and steps that are lazy or not."""
+
+
+def _of_run(
+    place: int,
+    method: str = "mu2-sgd",
+    types: tuple[type, ...] = FEATURE_TYPES,
+    loss: str = "softmax",
+    rows: int | None = None,
+) -> None:
+    schedule = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
+    for feature_type in types:
+        kernel_calls(np.dtype(feature_type), replace(schedule, rows=rows or schedule.rows))[place]()
+
+
+def _of_loss(loss: str) -> None:
+    """Call all that a loss other than softmax has of its own."""
+    for method in METHODS:
+        _of_run(MACHINE, method, FEATURE_TYPES, loss, 1)
+    _of_run(LOSS, "mu2-sgd", FEATURE_TYPES, loss)
+    _of_run(PRODUCTS, "mu2-sgd", (np.uint8,), loss)
+
+
+def _of_any_problem() -> None:
+    """Call what losses of which numpy knows nothing more are measured with."""
+    problem: Problem = find("losses", "softmax")
+    problem.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
+    for method in METHODS:
+        _of_run(MACHINE, method, (np.uint8,), "softmax", 1)
+
+
+def _draws() -> None:
+    draw_independently(bytes(32), range(1), range(1), 1, 0)
+    draw_uniformly(bytes(32), range(1), range(1), 1, 1)
+    one, unit = np.ones(1, np.int64), np.ones(1)
+    add_draws(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
+
+
+def _binomial() -> None:
+    """Call the draws, and with them their probabilities as Python calls these."""
+    message = np.zeros(CHUNK, np.int64)
+    BinomialDraws(np.zeros(8, np.uint32), (SERVER, 0, 1), 2**16, 1)(message.copy(), message, 1)
+
+
+PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+    *((_of_run, (NOISE, method, (np.uint8,))) for method in METHODS),
+    *((_of_run, (MACHINE, method)) for method in METHODS),
+    (_draws, ()),
+    (_binomial, ()),
+    (_of_run, (MASKS, "mu2-sgd", (np.uint8,))),
+    (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
+    (_of_run, (LOSS,)),
+    (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
+    (byte_evidence, (np.zeros(1, np.int64),)),
+    (_of_any_problem, ()),
+    *((_of_loss, (loss,)) for loss in names("losses") if loss != "softmax"),
+    *((_of_run, (STEP, method, (np.uint8,))) for method in METHODS),
+]
+"""Calls of which no two use the same kernel, the slowest first."""
+
+
+def _call(part: int) -> None:
+    action, arguments = PARTS[part]
+    action(*arguments)
+
+
+def compile_kernels(parts: Iterable[int] = range(len(PARTS))) -> None:
+    """Fill numba's cache with every kernel of the package, on two cores."""
+    with get_context("spawn").Pool(2) as pool:
+        pool.map(_call, parts, chunksize=1)
+
+
+CACHE = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(mu2mpi.__file__).parent)
+
+
+def cached(folder: Path = CACHE) -> set[str]:
+    """Return which kernels numba's cache holds."""
+    return {path.name.split("-")[0] for path in folder.rglob("*.nbi")}
+
+
+if __name__ == "__main__":
+    # Of each template for one loss.
+    compile_kernels([part for part, (action, _) in enumerate(PARTS) if action is not _of_loss])

@@ -1,0 +1,250 @@
+"""Every loss that is built in, against plain numpy, finite differences, its own constants and 60 digits."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from helpers.plain_losses import PLAIN, plain_samples, random_labels
+from helpers.property_tests import given
+from helpers.sources import random_samples
+from hypothesis import strategies as st
+
+from mu2mpi.core.registry import find
+from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
+from mu2mpi.losses.model.linear import BATCH, TILE, sum_losses
+from mu2mpi.losses.model.scaling import Scaling
+
+LOSSES = pytest.mark.parametrize("problem", [find("losses", name) for name in PLAIN], ids=list(PLAIN))
+seeds = st.integers(0, 2**31)
+sizes = st.sampled_from([1e-3, 1.0, 30.0])
+classes_of = {"logistic": 2}
+
+
+def drawn(problem, rng, n):
+    """Return how many classes there are, and labels of n samples: the ends of their range often."""
+    classes = classes_of.get(problem.name) or int(rng.integers(2, 7))
+    return classes, random_labels(rng, problem, n, classes)
+
+
+def random_model(rng, rows, features, radius):
+    """Return a model of the ball, which as often as not lies on its surface."""
+    x = rng.standard_normal((rows, features))
+    return x * (radius / np.linalg.norm(x) * rng.choice([1.0, rng.uniform()]))
+
+
+def random_sample(rng, features, square):
+    """Return a sample that is as long as may be, as often as not."""
+    z = rng.standard_normal(features)
+    return z * (math.sqrt(square) / np.linalg.norm(z) * rng.choice([1.0, rng.uniform()]))
+
+
+def residual_of(problem, margins, label):
+    labels = np.array([label], np.float64 if problem.labels == "numbers" else np.int32)
+    return problem.losses_and_residuals(np.atleast_2d(margins), labels)[1][0]
+
+
+@LOSSES
+@given(seeds, sizes, max_examples=60)
+def test_losses_and_residuals_are_those_of_plain_numpy(problem, seed, size):
+    rng = np.random.default_rng(seed)
+    classes, labels = drawn(problem, rng, 9)
+    margins = size * rng.standard_normal((9, problem.rows(classes)))
+    losses, residuals = problem.losses_and_residuals(margins, labels)
+    plain = PLAIN[problem.name]
+    for m, label, value, residual in zip(margins, labels, losses, residuals, strict=True):
+        assert value == pytest.approx(plain.loss(m, label), rel=1e-12, abs=1e-13)
+        np.testing.assert_allclose(residual, plain.residual(m, label), rtol=1e-12, atol=1e-13)
+
+
+@LOSSES
+@given(seeds, st.sampled_from([0.01, 1.0, 8.0]), max_examples=60)
+def test_residuals_are_the_slopes_of_losses(problem, seed, size):
+    """Central differences; where the second derivative jumps they are off by its jump times the step."""
+    rng = np.random.default_rng(seed)
+    classes, labels = drawn(problem, rng, 6)
+    margins = size * rng.standard_normal((6, problem.rows(classes)))
+    _, residuals = problem.losses_and_residuals(margins, labels)
+    step = 1e-6
+    for k in range(margins.shape[1]):
+        ahead, behind = margins.copy(), margins.copy()
+        ahead[:, k] += step
+        behind[:, k] -= step
+        losses = [problem.losses_and_residuals(moved, labels)[0] for moved in (ahead, behind)]
+        slopes = (losses[0] - losses[1]) / (2 * step)
+        np.testing.assert_allclose(slopes, residuals[:, k], rtol=2e-6, atol=2e-6)
+
+
+@LOSSES
+@given(seeds, sizes, st.floats(0, 1), max_examples=60)
+def test_losses_are_convex_and_residuals_monotone(problem, seed, size, share):
+    rng = np.random.default_rng(seed)
+    classes, labels = drawn(problem, rng, 8)
+    ends = size * rng.standard_normal((2, 8, problem.rows(classes)))
+    (at, r), (of, s) = (problem.losses_and_residuals(end, labels) for end in ends)
+    between, _ = problem.losses_and_residuals(share * ends[0] + (1 - share) * ends[1], labels)
+    rounding = 1e-12 * (1 + np.abs(at) + np.abs(of))
+    assert np.all(between <= share * at + (1 - share) * of + rounding)
+    assert np.all(np.sum((r - s) * (ends[0] - ends[1]), axis=1) >= -rounding)
+
+
+@LOSSES
+@given(
+    seeds, st.sampled_from([0.01, 0.5, 1.0, 3.0]), st.sampled_from([0.25, 1.0, 2.0, 30.0]), max_examples=150
+)
+def test_no_gradient_is_longer_or_changes_faster_than_is_said(problem, seed, radius, square):
+    rng = np.random.default_rng(seed)
+    classes, labels = drawn(problem, rng, 1)
+    rows, features = problem.rows(classes), int(rng.integers(1, 6))
+    G, L = problem.constants(square, radius, classes)
+    z = random_sample(rng, features, square)
+    x, y = (random_model(rng, rows, features, radius) for _ in range(2))
+    y = x + rng.choice([1.0, 1e-3]) * (y - x)
+    r, s = (residual_of(problem, model @ z, labels[0]) for model in (x, y))
+    length = np.linalg.norm(z)
+    assert np.linalg.norm(r) * length <= G * (1 + 1e-12)
+    assert np.linalg.norm(r - s) * length <= L * np.linalg.norm(x - y) * (1 + 1e-6) + 1e-12 * G
+
+
+@LOSSES
+@pytest.mark.parametrize(("square", "radius"), [(1.0, 0.4), (5.0, 0.05), (2.0, 60.0)])
+def test_both_bounds_are_attained_where_they_can_be(problem, square, radius):
+    """Along the sample, from one end of the ball to the other; the bounds for classes hold for any ball."""
+    z, classes = math.sqrt(square), 2
+    G, L = problem.constants(square, radius, classes)
+    labels = (-1.0, 0.0, 1.0) if problem.labels == "numbers" else (0, 1)
+    far, step = radius * z, 1e-7 * radius
+    direction = np.array([-1.0, 1.0])[-problem.rows(classes) :] / math.sqrt(problem.rows(classes))
+    longest, fastest = 0.0, 0.0
+    for label in labels:
+        for place in np.append(np.linspace(-far, far - step, 400), [0.0, far - step]):
+            r, s = (residual_of(problem, direction * m, label) for m in (place, place + step))
+            longest = max(longest, np.linalg.norm(r) * z, np.linalg.norm(s) * z)
+            fastest = max(fastest, np.linalg.norm(r - s) / step * square)
+    # The residual of a class that is believed in half is 1/2.
+    assert longest > G * (0.99 if far > 5 or problem.name not in ("softmax", "logistic") else 0.49)
+    assert longest <= G * (1 + 1e-12)
+    assert L * 0.98 < fastest < L * (1 + 1e-6)
+
+
+@LOSSES
+@pytest.mark.parametrize("size", [0.0, 1e-300, 700.0, 1e6, 1e300])
+def test_nothing_overflows_at_huge_margins(problem, size):
+    if problem.name == "poisson":
+        # No ball is allowed on which margins are larger.
+        size = min(size, 300.0)
+    for label in (-1.0, 1.0) if problem.labels == "numbers" else (0, 1):
+        for sign in (-1, 1):
+            margins = np.linspace(sign, -sign, 2)[: problem.rows(2)] * size
+            labels = np.array([label], np.float64 if problem.labels == "numbers" else np.int32)
+            with np.errstate(all="raise", under="ignore"):
+                losses, residuals = problem.losses_and_residuals(margins[np.newaxis], labels)
+                problem.scores(margins[np.newaxis])
+                problem.predictions(margins[np.newaxis])
+            assert np.all(np.isfinite(residuals))
+            assert np.isfinite(losses[0]) or (problem.name == "squared" and size > 1e150)
+
+
+@LOSSES
+@given(seeds, st.sampled_from([1e-3, 0.3, 4.0, 30.0]), max_examples=120)
+def test_gradients_are_rounded_no_more_often_than_is_said(problem, seed, radius):
+    """The margins are taken as exact; what they are off by is charged apart, in tests/federation."""
+    rng = np.random.default_rng(seed)
+    classes, labels = drawn(problem, rng, 1)
+    z = rng.uniform(-1, 1, 3)
+    square = float(z @ z)
+    margins = random_model(rng, problem.rows(classes), 1, radius * math.sqrt(square))[:, 0]
+    found = residual_of(problem, margins, labels[0])
+    with mpmath.workdps(60):
+        exact = PLAIN[problem.name].exact(margins.tolist(), labels[0].item())
+        errors = [
+            (mpmath.mpf(float(a * v)) - b * mpmath.mpf(v)) ** 2
+            for a, b in zip(found.tolist(), exact, strict=True)
+            for v in z.tolist()
+        ]
+        error = float(mpmath.sqrt(mpmath.fsum(errors)))
+    G, _ = problem.constants(square, radius, classes)
+    assert error <= problem.roundings(classes) * 2.0**-53 * G
+
+
+shapes = st.tuples(st.integers(1, 9), st.integers(2, 6), st.integers(1, 40) | st.integers(TILE - 2, TILE + 2))
+TYPES = pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
+)
+scalings = st.sampled_from([Scaling(), Scaling(unit=True), Scaling(bound=0.4), Scaling(bound=50.0)])
+
+
+def made(problem, shape, dtype, seed):
+    """Return samples as stored, and the number of classes."""
+    n, classes, dimension = shape
+    rng = np.random.default_rng(seed)
+    classes = classes_of.get(problem.name, classes)
+    return rng, classes, random_samples(rng, n, dimension, classes, dtype).features
+
+
+@LOSSES
+@TYPES
+@given(shapes, scalings, seeds, max_examples=12)
+def test_sums_of_losses(problem, dtype, scale, shape, scaling, seed):
+    rng, classes, features = made(problem, shape, dtype, seed)
+    labels = random_labels(rng, problem, len(features), classes)
+    z = plain_samples(features.astype(float) * scale, scaling)
+    x = rng.standard_normal((problem.rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
+    arguments = features, labels, scaling.factors(features, scale), scaling.bias
+    total, score = problem.kernel(sum_losses)(x, *arguments)
+    plain = PLAIN[problem.name]
+    expected = [plain.loss(x @ sample, label) for sample, label in zip(z, labels, strict=True)]
+    assert total == pytest.approx(sum(expected), rel=1e-11, abs=1e-12)
+    if problem.labels == "classes":
+        assert score == np.sum(problem.best(z @ x.T) == labels)
+    else:
+        assert score == pytest.approx(
+            np.sum((plain.prediction(z @ x[0]) - labels) ** 2), rel=1e-11, abs=1e-13
+        )
+
+
+@LOSSES
+@TYPES
+@given(
+    shapes, scalings, st.integers(1, 1000), st.sampled_from([1, BATCH]), st.sampled_from([0.1, 0.9, 1e6]),
+    st.booleans(), seeds, max_examples=12,
+)  # fmt: skip
+def test_what_a_round_adds_is_what_plain_numpy_adds(
+    problem, dtype, scale, shape, scaling, t, batch, clip_norm, plainly, seed
+):
+    """STORM's increments, or plain gradients, each clipped: to the grid's spacing."""
+    rng, classes, features = made(problem, shape, dtype, seed)
+    labels = random_labels(rng, problem, len(features), classes)
+    z = plain_samples(features.astype(float) * scale, scaling)
+    x, x_previous = rng.standard_normal((2, problem.rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
+    x_previous = x + (x_previous - x) / t
+    expected, long = np.zeros(x.shape), 0
+    plain = PLAIN[problem.name]
+    for sample, label in zip(z, labels, strict=True):
+        c = plain.residual(x @ sample, label)
+        if not plainly:
+            c = t * c - (t - 1) * plain.residual(x_previous @ sample, label)
+        s = np.outer(c, sample)
+        factor = min(1.0, clip_norm / max(np.linalg.norm(s), 1e-300))
+        expected += factor * s
+        long += factor < 1
+    resolution, q = 2.0**-36, np.zeros(x.shape, np.int64)
+    fresh = features, labels, scaling.factors(features, scale), scaling.bias, 0, len(labels)
+    add = (GRADIENT if plainly else CORRECTED_MOMENTUM).kernel(problem, len(x))
+    _, clipped = add(q, x, x_previous, *fresh, t, clip_norm, resolution, batch)
+    assert clipped == long
+    tolerance = len(labels) * (resolution + 1e-12 * t)
+    np.testing.assert_allclose(q * resolution, expected, rtol=0, atol=tolerance)
+
+
+@TYPES
+@given(st.integers(1, 40), st.sampled_from([1e-3, 0.4, 2.0, 50.0]), seeds, max_examples=30)
+def test_no_sample_is_longer_than_its_bound_and_shorter_ones_stay(dtype, scale, dimension, bound, seed):
+    features = random_samples(np.random.default_rng(seed), 8, dimension, 2, dtype).features
+    scaling = Scaling(bound=bound)
+    z = scaling.samples(features, scale)
+    plain = features.astype(float) * scale
+    assert np.all(np.sum(z**2, axis=1) <= scaling.largest_square(dimension) * (1 + 1e-14))
+    short = np.linalg.norm(plain, axis=1) < bound
+    np.testing.assert_array_equal(z[short, :-1], plain[short])
+    np.testing.assert_allclose(z, plain_samples(plain, scaling), rtol=1e-13)

@@ -1,0 +1,207 @@
+"""What the privacy of the last iterate rests on: steps that contract, a last step on one grid, bad input."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from helpers.property_tests import given
+from helpers.simulations import machines_on, make_schedule, simulation_of
+from helpers.sources import ArraySource, one_a_round, random_source
+from hypothesis import strategies as st
+
+from mu2mpi import cli
+from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.machine import HostedSamples, Machines
+from mu2mpi.losses.model.scaling import Scaling
+from mu2mpi.methods.snowball_sgd import arithmetic_slack
+from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
+
+schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """Return the result of a run."""
+    source = random_source(1, 600, 4, 3)
+    experiment = Experiment(method="snowball-sgd", server="trusted", machines=2, rho=1.0, seed=1)
+    return simulation_of(experiment, source).run()
+
+
+def iterates_of(schedule, source, noises):
+    """Return all iterates of a run on one rank, with these draws of noise in units of the grid."""
+    machines, iterates = machines_on(source, schedule), schedule.make_iterates(schedule)
+    found = []
+    for t in range(1, schedule.rounds):
+        machines.observe(t, iterates.x, iterates.x_previous)
+        iterates.step(t, machines.q + noises[t - 1])
+        found.append(iterates.x.copy())
+    return found
+
+
+@given(
+    st.integers(1, 4), st.integers(2, 30), st.integers(2, 4), st.integers(1, 6) | st.just(300),
+    st.sampled_from([0.5, 5.0, 500.0]), st.booleans(), st.integers(0, 2**31), max_examples=25,
+)  # fmt: skip
+def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
+    machines, rounds, classes, dimension, diameter, unit, seed
+):
+    """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
+    schedule = schedule_of(
+        machines=machines,
+        rounds=rounds,
+        classes=classes,
+        features=dimension + 1,
+        diameter=diameter,
+        rho=1.0,
+        eta_scale=1.0,
+        normalize="unit" if unit else "none",
+    )
+    n = machines * schedule.sampling.owned
+    source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
+    changed = source.training(np.arange(n))
+    changed.features[row] *= -1
+    changed.labels[row] = (changed.labels[row] + 1) % classes
+    other = ArraySource(changed, source.test(np.arange(3)), classes, 1.0)
+    rng, mechanism = np.random.default_rng(seed), schedule.mechanism
+    noises = [
+        np.rint(rng.normal(0, mechanism.sigma_of(t) / mechanism.resolution, (classes, dimension + 1)))
+        .astype(np.int64)
+        for t in range(1, rounds)
+    ]  # fmt: skip
+    one, two = (iterates_of(schedule, data, noises) for data in (source, other))
+    samples = np.array([machines * schedule.sampling.size(t) for t in range(1, rounds)])
+    scales = schedule.eta * halving_steps(rounds - 1) / samples
+    slacks = rounding_slack(scales, samples, mechanism.resolution, schedule.d)
+    # What happens after the noise of a step is counted in the next.
+    errors = arithmetic_slack(schedule)
+    slacks += errors + np.append(errors[1:], errors[-1])
+    distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
+    moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
+    for t in range(moved, rounds - 1):
+        before = distances[t - 1] if t > moved else 2 * schedule.G * scales[t]
+        assert distances[t] <= before + slacks[t]
+
+
+def test_steps_contract_where_losses_curve_most():
+    """At 0, with two classes and features at their bound, the curvature is L: steps of 2/L just reflect.
+
+    Features may pass 1 by a millionth, where the source cannot tell it from rounding.
+    """
+    schedule = schedule_of(
+        machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf, eta_scale=1.0
+    )
+    samples = one_a_round(np.full((2, 1, 3), 1 + 1e-6), np.zeros((2, 1), np.int32))
+    ends = []
+    for sign in (1.0, -1.0):
+        machines = Machines(schedule, range(1), lambda t: samples, None)
+        iterates = schedule.make_iterates(schedule)
+        iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
+        start = np.linalg.norm(iterates.w)
+        machines.observe(1, iterates.x, iterates.x_previous)
+        iterates.step(1, machines.q)
+        ends.append(iterates.x.copy())
+    distance = np.linalg.norm(ends[0] - ends[1])
+    assert distance == pytest.approx(2 * start, rel=1e-4)
+    assert distance <= 2 * start
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-30, 1e-140, 1.5e-162, 5e-324])
+def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_features(size):
+    """Squares of features near 1e-162 underflow: samples that are taken for too short would be made too long.
+
+    The label is nearly certain, so that even then no gradient is clipped.
+    """
+    features = np.full((1, 400), size)
+    features[0, 0] = 1.75 * size
+    scales = Scaling(unit=True).factors(features, 1.0)
+    schedule = schedule_of(
+        machines=1,
+        rounds=2,
+        classes=2,
+        features=401,
+        diameter=100.0,
+        rho=math.inf,
+        eta_scale=1.0,
+        normalize="unit",
+    )
+    samples = HostedSamples(
+        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit=True).bias
+    )
+    z = np.append(features[0] * scales[0], Scaling(unit=True).bias)
+    direction = np.outer([1.0, -1.0], z / (z @ z))
+    ends = []
+    for place in (1.75, 1.75 + 1e-4):
+        machines = Machines(schedule, range(1), lambda t: samples, None)
+        iterates = schedule.make_iterates(schedule)
+        iterates.x[:] = iterates.w[:] = place * direction
+        machines.observe(1, iterates.x, iterates.x_previous)
+        assert machines.clipped == 0
+        iterates.step(1, machines.q)
+        ends.append(iterates.x.copy())
+    assert np.linalg.norm(ends[0] - ends[1]) <= 1e-4 * np.linalg.norm(direction) * (1 + 1e-6)
+
+
+@given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
+def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, move):
+    """A w_t that lies elsewhere, and a sum that makes up for it, end in the very same bits."""
+    schedule = schedule_of(machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0)
+    rng = np.random.default_rng(seed)
+    t = rounds - 1
+    unit = schedule.mechanism.resolution
+    step = schedule.eta * halving_steps(t)[-1] * unit / (3 * schedule.sampling.size(t))
+    ends = set()
+    place, total = rng.integers(-(2**30), 2**30, (2, 2, 3))
+    for moved in (0, move):
+        iterates = schedule.make_iterates(schedule)
+        # Anywhere within half a unit of the point.
+        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LANDING)
+        iterates.step(t, total + moved * LANDING)
+        ends.add(iterates.x.tobytes())
+    assert len(ends) == 1
+
+
+def test_gradients_are_never_clipped():
+    """The norm that noise is scaled to exceeds what any gradient has once it is rounded."""
+    for machines, d_classes, rho in ((1, 2, 0.01), (1000, 100, 1.0), (3, 5, 1e6), (2, 2, math.inf)):
+        schedule = schedule_of(
+            machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0, rho=rho
+        )
+        assert schedule.bound >= schedule.G
+        assert schedule.mechanism.clip_norm == pytest.approx(schedule.G, rel=1e-3)
+        assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--machines", "2"], ["--clip-norm", "1"], ["--eta-scale", "1.5"], ["--evaluations", "5"],
+        ["--rho", "0.01"], ["--rounds", "1"], ["--rounds", "1400"],
+        ["--data", "population", "--rounds", "4000000000"], ["--diameter", "1e90"],
+    ],
+)  # fmt: skip
+def test_bad_input(tmp_path, arguments):
+    own = [] if "--machines" in arguments else ["--machines", "1"]
+    output = ["--output", str(tmp_path / "a.h5"), "--seed", "1"]
+    assert cli.main(["run", "--method", "snowball-sgd", *output, *own, *arguments]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sigma": 0.99}, {"growth": 1.5}, {"clip_norm": 1.01}, {"rho": 0.9}, {"rho": 0.9, "growth": 1 / 0.9},
+        {"resolution": 2.0**20}, {"machines": 2, "growth": 0.5},
+    ],
+)  # fmt: skip
+def test_a_false_claim_is_found_out(finished, changes):
+    """Numbers are factors; the claims no longer follow from what is stated, or from the experiment."""
+    mechanism = finished.privacy.mechanism
+    values = {
+        name: type(old)(factor * old) for name, factor in changes.items() if (old := getattr(mechanism, name))
+    }
+    assert contradictions(finished) == []
+    false = replace(mechanism, **values)
+    assert contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
