@@ -106,7 +106,7 @@ def contradictions(result: Result) -> list[str]:
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
             task, method, used = task_of_result(result), experiment.chosen_method, mechanism.samples_used
-            asked = method.messages(task, method.sizes(task, rounds))
+            asked = method.release(task, method.sizes(task, rounds))
             if mechanism.accounts_for(asked):
                 theirs = {name: getattr(asked, name) for name in (*mechanism.sizes(asked), "touched")}
                 theirs |= mechanism.own(asked) | {"S": method.increment_bound(task)}

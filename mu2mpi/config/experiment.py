@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method, values_in
+from mu2mpi.config.options import (
+    choices,
+    explained,
+    implied_mechanism,
+    option_fields,
+    options_for,
+    own_options,
+    preset_method,
+    values_in,
+)
 from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import default, find
@@ -67,6 +76,7 @@ class Experiment(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
     _parts: dict[str, BaseModel] = {}
+    _implied_mechanism: str | None = None
 
     data: str = Field(
         "digits",
@@ -187,7 +197,12 @@ class Experiment(BaseModel):
                 super().__init__(**own)
                 source = FILE if self.on_file else self.data
                 chosen = {"data": source, "method": self.method, "server": self.server}
+                self._implied_mechanism = implied_mechanism(others)
+                # A method with switches is chosen by options of its own, so that mechanisms come after it.
+                mechanisms = own_options("mechanism")
+                own_ones = {name: others.pop(name) for name in list(others) if name in mechanisms}
                 self._parts = options_for(chosen, others)
+                self._parts |= options_for({"mechanism": self.chosen_mechanism}, own_ones)
                 check_together(self)
                 self.chosen_method.check(self, self.options)
             except ValidationError as error:
@@ -256,6 +271,11 @@ class Experiment(BaseModel):
         return self._parts["method"]
 
     @property
+    def mechanism_options(self) -> BaseModel:
+        """The options of the mechanism."""
+        return self._parts["mechanism"]
+
+    @property
     def source_options(self) -> BaseModel:
         """The options of the source."""
         return self._parts["data"]
@@ -283,8 +303,8 @@ class Experiment(BaseModel):
 
     @property
     def chosen_mechanism(self) -> str:
-        """The name of the mechanism: the one that is given, or the server's or the method's own."""
-        own = self.trust.mechanism or self.chosen_method.mechanism_by(self.options)
+        """Name of the mechanism: as given, implied by its options, or the default of server or method."""
+        own = self.trust.mechanism or self._implied_mechanism or self.chosen_method.mechanism
         return self.mechanism or own
 
     @property

@@ -17,7 +17,7 @@ from mu2mpi.data.options import OPTIONS
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    return _option_fields((*_owners("method"), *_owners("server")))
+    return _option_fields((*_owners("method"), *_owners("mechanism"), *_owners("server")))
 
 
 @cache
@@ -27,7 +27,10 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
     fields: dict[str, FieldInfo] = {}
     for name, field in Experiment.model_fields.items():
-        fields |= {name: field} | {other: _merged(parts) for other, parts in own_options(name).items()}
+        fields[name] = field
+        # The key of the noise is derived from settings in this order: another one is other noise.
+        for chooser in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):
+            fields |= {other: _merged(parts) for other, parts in own_options(chooser).items()}
     return fields
 
 
@@ -35,7 +38,7 @@ def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the names that an option such as ``method`` may have, with the options of each."""
     if chooser == "data":
         return tuple(OPTIONS.items())
-    kind = {"method": "methods", "server": "servers"}.get(chooser)
+    kind = {"method": "methods", "mechanism": "mechanisms", "server": "servers"}.get(chooser)
     return tuple((name, find(kind, name).options) for name in names(kind)) if kind else ()
 
 
@@ -54,9 +57,15 @@ def _own_options(owners: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, d
 
 
 def method_options() -> list[str]:
-    """Return the names of options of methods, without those that choose other settings."""
+    """Return the names of options of methods and mechanisms, without those that choose other settings."""
     presets = {name for method in names("methods") for name in find("methods", method).presets}
-    return [name for name in own_options("method") if name not in presets]
+    return [name for kind in ("mechanism", "method") for name in own_options(kind) if name not in presets]
+
+
+def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
+    """Return the mechanism whose own options are among some settings; None if there are none."""
+    own = own_options("mechanism")
+    return next((next(iter(own[n])) for n, value in settings.items() if n in own and value is not None), None)
 
 
 def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:

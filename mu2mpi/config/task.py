@@ -65,6 +65,7 @@ def task_of(
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
         options=experiment.options,
+        mechanism_options=experiment.mechanism_options,
         cohort=cohort,
     )
 

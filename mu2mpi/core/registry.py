@@ -117,7 +117,8 @@ def _loaded(point: Any) -> Any:
 def _built_in(kind: str) -> dict[str, str]:
     """Return the modules of what is built in by its name."""
     package = importlib.import_module(_FOLDERS[kind])
-    modules = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
+    found = pkgutil.iter_modules(package.__path__)
+    modules = (m.name for m in found if not m.ispkg and not m.name.startswith("_"))
     return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m not in ("base", "practical")}
 
 

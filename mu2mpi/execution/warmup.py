@@ -16,7 +16,6 @@ from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
-from mu2mpi.privacy.noise.source import make_draw
 from mu2mpi.privacy.noise.stream import MACHINE, add_draws, padded_zeros
 
 
@@ -56,7 +55,7 @@ def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list
     mechanism = replace(schedule.mechanism, sigma=schedule.mechanism.resolution)
     small = replace(schedule, rows=2, features=2)
     calls: list[Callable[[], object]] = [
-        lambda: make_draw(mechanism, key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
+        lambda: mechanism.noise_source(key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
         *([] if schedule.members is None else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),

@@ -11,10 +11,11 @@ import numpy as np
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.participation import Attendance, Integers, Participation
-from mu2mpi.privacy.accounting.guarantee import Budget, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.accounting.machines import Accounts, Floats
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
 from mu2mpi.privacy.noise.grid import check_room
+from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Task
@@ -194,7 +195,7 @@ class Members:
 
 
 def members_of(
-    task: "Task", rounds: int, kind: type[Mechanism], messages_of: Callable[[int], Messages], lasts: bool
+    task: "Task", rounds: int, kind: type[Mechanism], messages_of: Callable[[int], Release], lasts: bool
 ) -> Members:
     """Return each machine's noise, for its own rounds, weight and budget; of a trusted server the largest."""
     cohort, is_trusted = task.cohort, task.trust.hides_sums

@@ -12,7 +12,7 @@ from mu2mpi.federation.participation import Roll
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.model.linear import BATCH
-from mu2mpi.privacy.noise.source import make_draw, make_member_draw
+from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
 from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, padded_zeros
 
 
@@ -102,11 +102,11 @@ class Machines:
             who = (AGGREGATE, 0, 1) if together else (MACHINE, self.first, self.count)
             variances = schedule.machines if together else 1 / schedule.parts
             if schedule.members is None:
-                self._draw = make_draw(schedule.mechanism, key, who, variances, self.flat_q.size)
+                self._draw = schedule.mechanism.noise_source(key, who, variances, self.flat_q.size)
             else:
                 roll = Roll(schedule.members.attendance, hosted)
                 kinds, size = schedule.members.of_machines(hosted), self.flat_q.size
-                self._draw = make_member_draw(kinds, key, hosted.start, roll, self._lasts, size)
+                self._draw = per_machine_noise_source(kinds, key, hosted.start, roll, self._lasts, size)
 
     def read(self, t: int) -> HostedSamples:
         """Have the samples of round t at hand, and return them with those that were read with them."""

@@ -76,6 +76,7 @@ class Task(Setting):
     clip_norm: float | None = None  # as the user set it
     eta_scale: float | None = None  # as the user set it
     options: Any = None  # the method's own
+    mechanism_options: Any = None  # those of the mechanism
     cohort: "Cohort | None" = None  # where machines differ, or some are away
     members: "Members | None" = None  # what hides their messages, once that is known
 

@@ -9,14 +9,14 @@ from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.losses.practical import Facts, choices, rounded
-from mu2mpi.methods.base import CorrelatedOptions, Method, batch_field
+from mu2mpi.methods.base import Method, PresetOptions, batch_field
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
 
 
-class AcceleratedOptions(CorrelatedOptions):
+class AcceleratedOptions(PresetOptions):
     """How many samples share a round, and how noise is correlated."""
 
     batch: int | None = batch_field("samples K that each machine uses in a round, each once [default: n / T]")

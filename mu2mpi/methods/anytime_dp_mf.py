@@ -8,9 +8,9 @@ from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.losses.practical import Choices, Facts, rounds_of_one_pass
-from mu2mpi.methods.base import CorrelatedOptions, Method
+from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.correlated import check_rounds, strategy_of
+from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions, check_rounds
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
@@ -25,7 +25,7 @@ class AnytimeDpMf(Method):
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"
     summary = "gradients at averages, with noise that cancels in the sum over rounds"
-    options = CorrelatedOptions
+    options = PresetOptions
     estimator, query = GRADIENT, AVERAGE
     mechanism = "correlated"
     takes_absence = True
@@ -40,8 +40,9 @@ class AnytimeDpMf(Method):
 
         rounds = rounds_of_one_pass(asked, facts)
         check_rounds(rounds)
-        own = strategy_of(options.noise_correlation, options.noise_buffers)
-        gain = Correlation(*own, rounds, normalized=True, lasts=False).gain()
+        own = asked.mechanism_options
+        strategy = own.strategy if isinstance(own, CorrelatedOptions) else CorrelatedOptions().strategy
+        gain = Correlation(*strategy, rounds, normalized=True, lasts=False).gain()
         eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
         return float(8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby))
 

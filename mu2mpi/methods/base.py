@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options
@@ -17,9 +17,8 @@ from mu2mpi.core.registry import find
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.losses.practical import Choices, Facts, choices, normalize, rounded
-from mu2mpi.privacy.accounting.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
-from mu2mpi.privacy.mechanisms.correlated import BUFFERS, FEWEST_BUFFERS, HIGHEST, LOWEST, MOST_BUFFERS
+from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
@@ -35,32 +34,6 @@ class PresetOptions(Options):
         "methods with a choice "
         "[default: the settings of theory]",
     )
-
-
-class CorrelatedOptions(PresetOptions):
-    """How noise is correlated over rounds, so that it cancels in their sum."""
-
-    noise_correlation: float | None = Field(
-        None,
-        ge=0,
-        le=HIGHEST,
-        description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
-        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not "
-        "(docs/background/methods.md)",
-    )
-    noise_buffers: int | None = Field(
-        None,
-        ge=FEWEST_BUFFERS,
-        le=MOST_BUFFERS,
-        description=f"exponentials that stand for it, each an array of each machine [default: {BUFFERS}]",
-    )
-
-    @field_validator("noise_correlation")
-    @classmethod
-    def _check_power(cls, value: float | None) -> float | None:
-        if value and value < LOWEST:
-            raise ValueError(f"should be 0, or {LOWEST:g} to {HIGHEST:g}")
-        return value
 
 
 def batch_field(description: str) -> Any:
@@ -107,11 +80,6 @@ class Method(ABC):
     def chosen(self, options: Any) -> "Method":
         """Return the method that its options ask for: itself, but for one with switches."""
         return self
-
-    def mechanism_by(self, options: Any) -> str:
-        """Return the name of the mechanism that its options ask for, if they do, or its own."""
-        correlates = isinstance(options, CorrelatedOptions) and options.noise_correlation is not None
-        return "correlated" if correlates else self.mechanism
 
     def check(self, asked: Any, options: Any) -> None:  # noqa: B027 - most take all
         """Raise ValueError if what the user said does not go together; the message says what would."""
@@ -172,16 +140,14 @@ class Method(ABC):
             raise InputError("increments of this method have no bound, so it needs a clip_norm")
         return clip
 
-    def messages(self, task: Task, sizes: Sizes, present: int | None = None) -> Messages:
+    def release(self, task: Task, sizes: Sizes, present: int | None = None) -> Release:
         """Return what is to be hidden, of a machine that takes part in so many rounds, or in all."""
         sampling, lasts = sizes.sampling, self.estimator.lasts
         N = sizes.rounds if present is None else present
         # Sums are released, and noise that belongs together, also while a machine is away.
         stays = lasts or find("mechanisms", task.mechanism).stays
         T = sizes.rounds if task.trust.hides_sums and stays else N
-        own = task.options
-        correlation = own if isinstance(own, CorrelatedOptions) else CorrelatedOptions()
-        return Messages(
+        return Release(
             rounds=T,
             machines=task.machines,
             parameters=task.d,
@@ -195,8 +161,7 @@ class Method(ABC):
             parts=task.parts,
             chance=sampling.chance,
             lasts=lasts,
-            power=correlation.noise_correlation,
-            buffers=correlation.noise_buffers,
+            options=task.mechanism_options,
         )
 
     def noise_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
@@ -250,22 +215,21 @@ class Method(ABC):
         """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise.stream import check_numbers
 
-        check_correlation(task)
-        messages = self.messages(task, sizes)
+        release = self.release(task, sizes)
         check_numbers(task.d, task.machines, sizes.rounds)
         kind: type[Mechanism] = find("mechanisms", task.mechanism)
-        if not kind.accounts_for(messages):
+        if not kind.accounts_for(release):
             own = f"give another server than {task.server}, whose noise that is, or another method"
             raise InputError(
                 f"it is not known how private mechanism = {kind.name} makes what method = {self.name} sends; "
                 + (own if task.trust.mechanism else "leave --mechanism out")
             )
         if task.cohort is None:
-            mechanism = calibrated(kind, task.budget, messages)
+            mechanism = calibrated(kind, task.budget, release)
         else:
             from mu2mpi.federation.cohort import members_of
 
-            sent = partial(self.messages, task, sizes)
+            sent = partial(self.release, task, sizes)
             members = members_of(task, sizes.rounds, kind, sent, self.estimator.lasts)
             task, mechanism = replace(task, members=members), members.main
         theory = self.base_rate(task, sizes, mechanism)
@@ -293,21 +257,6 @@ class Method(ABC):
         )
         schedule.trust.check(schedule)
         return schedule
-
-
-def check_correlation(task: Task) -> None:
-    """Raise InputError if noise is to be correlated in a way that its mechanism does not know."""
-    own = task.options
-    if task.mechanism == "correlated" or not isinstance(own, CorrelatedOptions):
-        return
-    if (own.noise_correlation, own.noise_buffers) != (None, None):
-        mend = "give --noise-correlation alone, or neither"
-        if task.trust.mechanism:
-            mend = f"leave them out, or give another server than {task.server}"
-        raise InputError(
-            "noise_correlation and noise_buffers are options of mechanism = correlated, and it is "
-            f"{task.mechanism}; {mend}"
-        )
 
 
 def check_batch(batch: int, most: int, whose: str) -> None:

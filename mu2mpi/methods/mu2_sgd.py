@@ -11,11 +11,11 @@ from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
 from mu2mpi.losses.practical import Choices, Facts, longest_at_averages
-from mu2mpi.methods.base import CorrelatedOptions, Method
+from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
-class Mu2Options(CorrelatedOptions):
+class Mu2Options(PresetOptions):
     """Switches that take the method apart, and settings that learn more than those of the theorems."""
 
     estimator: Literal["corrected-momentum", "gradient"] = Field(

@@ -11,8 +11,8 @@ from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
 from mu2mpi.losses.practical import Facts, choices
 from mu2mpi.methods.base import Method, PresetOptions
-from mu2mpi.privacy.accounting.guarantee import Messages
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,13 +99,13 @@ class SnowballSgd(Method):
             return task.clip_norm
         return max(task.G * LOOSENESS, _longer(task, task.diameter / 2).G * (1 + 2.0**-12))
 
-    def messages(self, task: Task, sizes: Sizes, present: int | None = None) -> Messages:
+    def release(self, task: Task, sizes: Sizes, present: int | None = None) -> Release:
         """Return what is to be hidden; its gradient norm covers features above their bound."""
         from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
 
         # The mechanism itself adds this share, which is enough for losses that grow slowly.
         longest = max(task.G, _longer(task, task.diameter / 2).G / (1 + ABOVE))
-        return replace(super().messages(task, sizes, present), gradient_norm=longest, is_hidden=True)
+        return replace(super().release(task, sizes, present), gradient_norm=longest, is_hidden=True)
 
     def largest_rate(self, task: Task, sizes: Sizes) -> float:
         """Return about 2 / L, up to which steps contract, also of features above their bound."""

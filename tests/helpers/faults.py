@@ -136,7 +136,7 @@ def silent_from_machine_10_on(monkeypatch):
 
 half_of_the_coins = patched(
     BinomialReleases,
-    "make_draw",
+    "noise_source",
     lambda make: lambda self, *whose: make(replace(self, coins=self.coins // 4 * 2), *whose),
 )
 

@@ -14,15 +14,15 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.schedule import Schedule, Task
 from mu2mpi.methods.base import Method
-from mu2mpi.privacy.accounting.guarantee import Messages
+from mu2mpi.privacy.release import Release
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 """The methods that consist of one of two estimators and one of two query points."""
 
 
-def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> Messages:
+def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> Release:
     """Return what is to be hidden, with the numbers that a grid depends on."""
-    return Messages(
+    return Release(
         rounds=summed,
         machines=machines,
         parameters=d,
@@ -58,7 +58,9 @@ def make_task(
     trust = find("servers", server)
     others = trust.options(**(server_options or {}))
     own |= {"server": server, "server_options": others, "parts": trust.parts(others, machines)}
-    return chosen, replace(task, mechanism=trust.mechanism or chosen.mechanism_by(mine), options=mine, **own)
+    own["mechanism"] = mechanism = trust.mechanism or chosen.mechanism
+    own["mechanism_options"] = find("mechanisms", mechanism).options()
+    return chosen, replace(task, options=mine, **own)
 
 
 def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> Schedule:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.accounting.guarantee import Budget, Messages
-from mu2mpi.privacy.mechanisms.binomial import FARTHEST, FEWEST_COINS, BinomialReleases, unit_rho
+from mu2mpi.privacy.accounting.guarantee import Budget
+from mu2mpi.privacy.mechanisms.binomial import BinomialReleases, unit_rho
 from mu2mpi.privacy.noise.binomial import (
     CLOSE,
     GUIDE_BITS,
@@ -25,7 +25,9 @@ from mu2mpi.privacy.noise.binomial import (
     log_ratio,
     table_of,
 )
+from mu2mpi.privacy.noise.sampler import FARTHEST, FEWEST_COINS
 from mu2mpi.privacy.noise.stream import CHUNK, MACHINE, SERVER, key_words, root_key
+from mu2mpi.privacy.release import Release
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(root_key(21))
@@ -236,7 +238,7 @@ def asked(draw):
     """Draw what is to be hidden and a rho."""
     machines = draw(st.integers(1, 10**5))
     rounds = draw(st.integers(1, 10**6))
-    messages = Messages(
+    messages = Release(
         rounds=rounds,
         machines=machines,
         parameters=draw(st.integers(1, 10**7)),
@@ -288,7 +290,7 @@ def check_coins(messages, rho, mechanism):
 
 
 MECHANISM = made(
-    Messages(
+    Release(
         rounds=20, machines=10, parameters=40, clip_norm=1.5, gradient_norm=1.0, touched=20, summed=20,
         samples=20, drawn=1.0, parts=9,
     ),

@@ -12,6 +12,7 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.participation import Attendance, Roll, Trace
 from mu2mpi.privacy.accounting.guarantee import Budget
+from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
 from mu2mpi.privacy.mechanisms.correlated import (
     FEWEST_BUFFERS,
     HIGHEST,
@@ -20,7 +21,6 @@ from mu2mpi.privacy.mechanisms.correlated import (
     CorrelatedNoise,
 )
 from mu2mpi.privacy.noise.correlation import Correlation, Filter
-from mu2mpi.privacy.noise.source import make_draw, make_member_draw
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, key_words, padded_zeros, standard_normal
 from mu2mpi.privacy.statement import PrivacyStatement
 
@@ -92,7 +92,7 @@ def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, ma
     correlation, s = mechanism.correlation, mechanism.sigma / mechanism.resolution
     (flat, message), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     message[...] = 1000
-    draw = make_draw(mechanism, KEY, (who, 5, machines), 1.0, flat.size)
+    draw = mechanism.noise_source(KEY, (who, 5, machines), 1.0, flat.size)
     c, norms = correlation.coefficients(), [correlation.norm(t) for t in range(1, T + 1)]
     sent, sums = np.zeros((machines, T, d)), np.zeros(d)
     for t in range(1, T + 1):
@@ -115,7 +115,7 @@ def test_noise_has_the_covariance_of_the_dense_matrix(lasts, power):
     T, d = 60, 20_000
     mechanism = mechanism_of(T, d, lasts, power=power)
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
-    draw, seen = make_draw(mechanism, KEY, (MACHINE, 0, 1), 1.0, flat.size), []
+    draw, seen = mechanism.noise_source(KEY, (MACHINE, 0, 1), 1.0, flat.size), []
     for t in range(1, T + 1):
         draw(flat_noised, flat, t)
         seen.append(noised.ravel() * (mechanism.resolution / mechanism.sigma))
@@ -133,7 +133,7 @@ def test_a_run_that_goes_on_draws_the_same_noise(lasts):
     (flat, _), (flat_noised, noised) = padded_zeros((1, 300)), padded_zeros((1, 300))
 
     def drawn(rounds):
-        draw = make_draw(mechanism, KEY, (MACHINE, 2, 3), 1.0, flat.size)
+        draw = mechanism.noise_source(KEY, (MACHINE, 2, 3), 1.0, flat.size)
         return [(draw(flat_noised, flat, t), noised.copy())[1] for t in rounds]
 
     whole = drawn(range(1, 10))
@@ -209,7 +209,7 @@ def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     present = rng.random((T, machines)) < 0.4
     register = Roll(Attendance(Trace(present), T), range(machines))
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
-    draw = make_member_draw([mechanism] * machines, KEY, 7, register, True, flat.size)
+    draw = per_machine_noise_source([mechanism] * machines, KEY, 7, register, True, flat.size)
     scale, counts, total = mechanism.sigma / mechanism.resolution, np.zeros(machines, int), np.zeros(d)
     for t in range(1, T + 1):
         draw(flat_noised, flat, t)

@@ -8,7 +8,7 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.methods.snowball_sgd import LOOSENESS
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.last_iterate import (
     LastIterate,
     growing_batches,
@@ -16,12 +16,13 @@ from mu2mpi.privacy.mechanisms.last_iterate import (
     halving_steps,
     hidden_rho,
 )
+from mu2mpi.privacy.release import Release
 
 
 def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
     batches = growing_batches(rounds - 1, growth_of(machines, d, rho))
-    messages = Messages(
+    messages = Release(
         rounds=rounds,
         machines=machines,
         parameters=d,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement, hockey_stick
+from mu2mpi.privacy.accounting.replacement import hockey_stick
+from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
 
 EPSILONS = np.array([0.0, 0.003, 0.05, 0.3, 1.0, 2.5])
 

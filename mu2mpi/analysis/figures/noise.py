@@ -17,7 +17,7 @@ from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.config.together import machines_differ
-from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise, strategy_of
+from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.results.reader import Summary
 
@@ -32,11 +32,11 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     trust = run.experiment.trust
     draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
     norm = run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / machines
-    if run.experiment.chosen_mechanism != CorrelatedNoise.name:
+    own = run.experiment.mechanism_options
+    if not isinstance(own, CorrelatedOptions):
         return np.full(len(rounds), norm)
     lasts = run.experiment.chosen_method.estimator.lasts
-    own = strategy_of(run.experiment.noise_correlation, run.experiment.noise_buffers)
-    strategy = Correlation(*own, run.experiment.rounds or 1, not lasts, lasts)
+    strategy = Correlation(*own.strategy, run.experiment.rounds or 1, not lasts, lasts)
     return norm * strategy.deviations()[rounds - 1]
 
 

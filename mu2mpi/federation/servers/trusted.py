@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
-    from mu2mpi.privacy.noise.source import Draw
+    from mu2mpi.privacy.noise.source import NoiseSource
 
 
 @register
@@ -33,11 +33,10 @@ class TrustedServer(Server):
     takes_absence = True
 
     def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
-        from mu2mpi.privacy.noise.source import make_draw
         from mu2mpi.privacy.noise.stream import SERVER, padded_zeros
 
         super().__init__(schedule, hosted, communicator, key)
-        self._draw: Draw | None = None
+        self._draw: NoiseSource | None = None
         self._total: Integers | None = None
         if communicator.rank == 0:
             shape = (schedule.rows, schedule.features)
@@ -45,8 +44,8 @@ class TrustedServer(Server):
             self._flat_message, self._message = padded_zeros(shape)
             if key is not None and schedule.mechanism.is_noisy:
                 who, size = (SERVER, 0, 1), self._flat_total.size
-                self._draw = make_draw(
-                    schedule.mechanism, key, who, schedule.variances, size, schedule.finest
+                self._draw = schedule.mechanism.noise_source(
+                    key, who, schedule.variances, size, schedule.finest
                 )
 
     @classmethod

@@ -23,28 +23,6 @@ def affordable_rho(epsilon: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Messages:
-    """What is to be hidden: the sums that machines send, or that a server makes of them."""
-
-    rounds: int  # T, in each of which one is sent
-    machines: int  # M, each of which sends
-    parameters: int  # d, the coordinates of each
-    clip_norm: float  # that nothing which a sample adds to a message passes: another moves it by twice this
-    gradient_norm: float  # that no gradient passes
-    touched: int  # in how many messages one sample can be
-    summed: int  # how many terms a machine's message can be the sum of
-    samples: int  # that each machine uses, or draws from
-    drawn: float  # how many of them are expected in the first round, or any
-    draws: int = 1  # over how many machines noise is drawn as one: 1 if each draws its own
-    parts: int = 1  # draws of as many machines hide a sum together: 1 if one does
-    chance: str = ""  # what decides which samples are used when: nothing, or "poisson" or "replacement"
-    is_hidden: bool = False  # whether nobody sees an iterate before the last, and no step parts two of them
-    lasts: bool = False  # whether what a sample adds stays in all later messages, which are sums
-    power: float | None = None  # of the strategy of correlated noise, if the user chose one,
-    buffers: int | None = None  # and how many exponentials stand for it
-
-
-@dataclass(frozen=True)
 class Budget:
     """What a run may spend."""
 

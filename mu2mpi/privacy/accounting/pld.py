@@ -7,11 +7,9 @@ discrete approximations of privacy loss distributions", 2022.
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.mechanisms.base import Subsampled
 
 # How much more noise is added at most, as a share, than losses that are so rounded need; and to how many
 # digits noise is rounded up: fewer than those in which processors and libraries differ
@@ -19,7 +17,7 @@ _ENOUGH, _DIGITS = 1e-4, 6
 # Below this delta, what dp-accounting cuts off and its rounding errors count beside it. With less noise,
 # in units of C, losses would be too many to be listed, and hardly anything private.
 _LEAST_DELTA, LEAST = 1e-12, 2.0**-4
-_LARGEST = 2.0**100  # of noise in units of C: with more, squares leave the range of floating-point numbers
+MAX_MULTIPLIER = 2.0**100  # of noise in units of C: squares of more are no floating-point numbers
 MOST_ROUNDS = 10**6  # with noise: to account for more would take gigabytes
 
 
@@ -115,54 +113,3 @@ def _rounded_up(value: float) -> float:
     """Return a number of few digits that is no smaller."""
     unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _DIGITS)
     return math.ceil(value / unit) * unit
-
-
-class ByLosses(Subsampled):
-    """Noise in sums over random samples, with the distribution of the privacy loss as its account."""
-
-    account = "the distribution of the privacy loss, which dp-accounting computes"
-    losses: ClassVar[Callable[[float, int, float, int], Any]]  # of all rounds: of sigma / C, n, K, T
-
-    @classmethod
-    def start(cls, samples: int, drawn: float, rounds: int, epsilon: float, delta: float) -> float:
-        """Return noise in units of C with which a search for the least begins."""
-        return 1.0
-
-    @classmethod
-    def least_sigma(cls, C: float, *asked: Any) -> float:
-        """Return noise, of n, K, T, epsilon, delta, reserve, with which `epsilon_by` is at most epsilon."""
-        return C * _least_of(cls, *asked)
-
-    @classmethod
-    def epsilon_by(
-        cls, C: float, samples: int, drawn: float, rounds: int, sigma: float, delta: float
-    ) -> float:
-        """Return an epsilon of a sum in each round over K of n terms of norm at most C, rounded up."""
-        return float(cls.losses(sigma / C, samples, drawn, rounds).get_epsilon_for_delta(delta))
-
-    def out_of_range(self) -> list[str]:
-        """Say with which of its numbers nothing can be computed, or no losses can be listed."""
-        found = super().out_of_range()
-        if self.sigma != 0 and not LEAST * self.clip_norm <= self.sigma <= _LARGEST * self.clip_norm:
-            found.append(f"no epsilon is computed for sigma = {self.sigma!r} beside {self.clip_norm!r}")
-        return found
-
-
-@lru_cache(maxsize=32)
-def _least_of(
-    kind: type[ByLosses],
-    samples: int,
-    drawn: float,
-    rounds: int,
-    epsilon: float,
-    delta: float,
-    reserve: float = 0.0,
-) -> float:
-    if rounds > MOST_ROUNDS:
-        raise InputError(
-            f"{rounds} rounds are too many to be accounted for exactly; give at most --rounds {MOST_ROUNDS}"
-        )
-    start = min(kind.start(samples, drawn, rounds, epsilon, delta), _LARGEST)
-    return least_multiplier(
-        partial(kind.epsilon_by, 1.0, samples, drawn, rounds), epsilon, delta, reserve, start
-    )

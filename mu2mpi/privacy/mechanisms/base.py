@@ -3,23 +3,24 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import Options
 from mu2mpi.core.registry import find, names
-from mu2mpi.privacy.accounting.guarantee import Approximate, Budget, Gaussian, Grouped, Guarantee, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Grouped, Guarantee
 from mu2mpi.privacy.noise.grid import choose_resolution
-from mu2mpi.privacy.noise.sampler import EXACT, FINEST, RESERVE, Deviation, deviation, sum_of_rounded
+from mu2mpi.privacy.noise.sampler import EXACT, FINEST, Deviation, deviation, sum_of_rounded
+from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from mu2mpi.privacy.noise.correlation import Correlation
-    from mu2mpi.privacy.noise.source import Draw
+    from mu2mpi.privacy.noise.source import NoiseSource
 
 SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max  # of the numbers above 0, and of the finite ones
 NONSENSE = "no guarantee is below 0 or no number, so its code has to be mended"
@@ -38,6 +39,7 @@ class Mechanism(ABC):
 
     kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]  # what the user calls it
+    options: ClassVar[type[Options]] = Options
     protects: ClassVar[str] = "all releases"  # all that leaves the machines or the server, or less
     spends: ClassVar[str] = "rho"  # or "epsilon": to which of a budget noise is scaled
     shows_messages: ClassVar[bool] = True  # or the guarantee is for the output alone
@@ -53,7 +55,7 @@ class Mechanism(ABC):
     }
     """The smallest and the largest of each number with which anything can be computed."""
 
-    clip_norm: float  # this is as in `Messages`, and so is what follows the resolution
+    clip_norm: float  # this is as in `Release`, and so is what follows the resolution
     sigma: float  # standard deviation of each coordinate of the noise that hides a sample in a sum
     resolution: float  # spacing of the grid on which messages lie
     rounds: int
@@ -64,18 +66,18 @@ class Mechanism(ABC):
     parts: int = 1
 
     @classmethod
-    def accounts_for(cls, messages: Messages) -> bool:
+    def accounts_for(cls, release: Release) -> bool:
         """Return whether its account holds: by default of samples in one, or from one on in all."""
-        return messages.chance == "" and messages.touched in (1, messages.rounds)
+        return release.chance == "" and release.touched in (1, release.rounds)
 
     @classmethod
     @abstractmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+    def calibrate(cls, budget: Budget, release: Release) -> Self:
         """Return the mechanism with the least noise that keeps to a budget; InputError says why none does."""
 
     @abstractmethod
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
-        """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Messages`."""
+        """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Release`."""
 
     def group(self, samples: int, is_apart: bool, draws: int = 1) -> Guarantee:
         """Return what is revealed of several samples of a machine; apart, no two enter in the same round."""
@@ -83,24 +85,24 @@ class Mechanism(ABC):
         return Grouped(one, samples) if one.rho is None else Gaussian(samples * one.rho, one.drawn)
 
     @classmethod
-    def of(cls, messages: Messages, sigma: float, smallest: float | None = None, **own: Any) -> Self:
+    def of(cls, release: Release, sigma: float, smallest: float | None = None, **own: Any) -> Self:
         """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
         if not math.isfinite(sigma):
             raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
-        smallest = (smallest or sigma) / math.sqrt(messages.parts)
-        resolution = choose_resolution(messages, sigma, smallest=smallest)
-        return cls(sigma=sigma, resolution=resolution, **cls.sizes(messages), **own)
+        smallest = (smallest or sigma) / math.sqrt(release.parts)
+        resolution = choose_resolution(release, sigma, smallest=smallest)
+        return cls(sigma=sigma, resolution=resolution, **cls.sizes(release), **own)
 
     @staticmethod
-    def own(messages: Messages) -> dict[str, Any]:
+    def own(release: Release) -> dict[str, Any]:
         """Return what it states of messages beside what all mechanisms do."""
         return {}
 
     @staticmethod
-    def sizes(messages: Messages) -> dict[str, Any]:
+    def sizes(release: Release) -> dict[str, Any]:
         """Return what every mechanism states of the messages that it hides."""
         names = ("clip_norm", "rounds", "machines", "parameters", "samples", "drawn", "parts")
-        return {name: getattr(messages, name) for name in names}
+        return {name: getattr(release, name) for name in names}
 
     def having(self, sigma: float, resolution: float) -> Self:
         """Return the mechanism with more noise than it needs, or as much, on another grid."""
@@ -123,11 +125,36 @@ class Mechanism(ABC):
         """How the noise of a round follows from that of the rounds before; None if it does not."""
         return None
 
-    def make_draw(
-        self, key: "NDArray[np.uint32]", who: tuple[int, int, int], variances: float
-    ) -> "Draw | None":
-        """Return what draws noise that is not Gaussian, as of `mu2mpi.privacy.noise.source.make_draw`."""
-        return None
+    def noise_source(
+        self,
+        key: "NDArray[np.uint32]",
+        who: tuple[int, int, int],
+        variances: float,
+        size: int,
+        finest: float = math.inf,
+    ) -> "NoiseSource":
+        """Return the noise source of some machines, or of the server.
+
+        Parameters
+        ----------
+        key : ndarray of uint32, shape (8,)
+            Noise key.
+        who : tuple of int
+            Kind, first machine and number of machines, as in `mu2mpi.privacy.noise.stream.add_noise`.
+        variances : float
+            Variance of the noise, in units of sigma^2.
+        size : int
+            Padded number of coordinates.
+        finest : float
+            Grid units per standard deviation beyond which correlated noise is spread, if below its own.
+        """
+        from mu2mpi.privacy.noise.source import correlated_source, fresh_source
+
+        factor = math.sqrt(variances)
+        if (correlation := self.correlation) is not None:
+            unit = factor * self.sigma / self.resolution
+            return correlated_source(correlation, key, who, unit, min(finest, self.finest), size)
+        return fresh_source(key, who, lambda t: self.sigma_of(t) / self.resolution * factor)
 
     @property
     def is_noisy(self) -> bool:
@@ -183,7 +210,7 @@ class Mechanism(ABC):
 
     @property
     def price(self) -> str:
-        """What machines would have to send, if that is more than their messages."""
+        """What machines would have to send, if that is more than their release."""
         return ""
 
     def attributes(self) -> dict[str, Any]:
@@ -224,9 +251,9 @@ class Mechanism(ABC):
         return []
 
 
-def calibrated(kind: type[Mechanism], budget: Budget, messages: Messages) -> Mechanism:
+def calibrated(kind: type[Mechanism], budget: Budget, release: Release) -> Mechanism:
     """Return a mechanism that keeps to a budget; or InputError, also if by its own account it does not."""
-    mechanism = kind.calibrate(budget, messages)
+    mechanism = kind.calibrate(budget, release)
     for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
         if rho is not None and not rho >= 0:
             raise InputError(f"mechanism = {kind.name} states rho = {rho:g} as its guarantee; {NONSENSE}")
@@ -242,42 +269,23 @@ def agree(claimed: float | None, computed: float | None) -> bool:
     return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
 
 
-class Subsampled(Mechanism):
-    """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta."""
+def per_machine_noise_source(
+    mechanisms: Sequence[Mechanism | None],
+    key: "NDArray[np.uint32]",
+    first: int,
+    participants: Any,
+    is_cumulative: bool,
+    size: int,
+) -> "NoiseSource":
+    """Return the noise source of consecutive machines, each with its own mechanism; None never draws."""
+    import numpy as np
 
-    spends = "epsilon"
-    account: ClassVar[str]  # how it is known what they reveal
-    # Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums
-    least_sigma: ClassVar[Callable[..., float]]
-    epsilon_by: ClassVar[Callable[..., float]]  # of (C, n, K, T, sigma, delta), with exact noise
+    from mu2mpi.privacy.noise.source import CorrelatedDraws, MemberDraws
+    from mu2mpi.privacy.noise.stream import MACHINE
 
-    @classmethod
-    def accounts_for(cls, messages: Messages) -> bool:
-        """Return whether samples are drawn in the way that the name says."""
-        return messages.chance == cls.name
-
-    @classmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
-        """Return the mechanism with the noise that its account asks for."""
-        if math.isinf(budget.rho):
-            return cls.of(messages, 0.0)
-        sizes = messages.clip_norm, messages.samples, messages.drawn, messages.rounds
-        return cls.of(messages, cls.least_sigma(*sizes, budget.epsilon, budget.delta, RESERVE))
-
-    def epsilon(self, rounds: int, delta: float) -> float:
-        """Return the epsilon of so many rounds with exact noise."""
-        return self.epsilon_by(self.clip_norm, self.samples, self.drawn, rounds, self.sigma, delta)
-
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
-        """Return the epsilons of all messages, or of the first."""
-        number = self.rounds if rounds is None else rounds
-        if number == 0:
-            return Gaussian(0.0)
-        curve = partial(self.epsilon, number) if self.is_noisy else lambda delta: math.inf
-        return Approximate(curve, self.deviation(number, draws))
-
-    @property
-    def words(self) -> str:
-        """How it is known what is revealed, and what is drawn."""
-        drawn = f"{self.drawn:.6g} of its {self.samples:,} samples"
-        return f"by {self.account}. A machine draws {drawn} in each round, in secret."
+    units = np.array([m.sigma / m.resolution if m else 0.0 for m in mechanisms])
+    finests = np.array([m.finest if m else 1.0 for m in mechanisms])
+    correlation = next((m.correlation for m in mechanisms if m is not None), None)
+    if correlation is not None:
+        return CorrelatedDraws(correlation, key, MACHINE, first, units, finests, size, participants)
+    return MemberDraws(key, first, units, finests, size, participants, is_cumulative)

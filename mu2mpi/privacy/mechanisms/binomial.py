@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.guarantee import Budget, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import agree
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 from mu2mpi.privacy.noise.grid import choose_resolution
-from mu2mpi.privacy.noise.sampler import EXACT, RAREST, Deviation
+from mu2mpi.privacy.noise.sampler import EXACT, FARTHEST, FEWEST_COINS, RAREST, Deviation
+from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.privacy.noise.source import Draw
+    from mu2mpi.privacy.noise.source import NoiseSource
 
 # Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more
 # than integers of 64 bits have room for
 _NOISY_BITS, _MOST_BITS = 8, 27
-FEWEST_COINS = 2**16  # with fewer, their number of heads is no normal
-# Farther out, in standard deviations, is nothing but a share of e^-642 of all draws that there can be
-FARTHEST = 38.0
 
 
 def unit_rho(flips: float) -> float:
@@ -61,28 +59,28 @@ class BinomialReleases(GaussianReleases):
     summed: int
 
     @classmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+    def calibrate(cls, budget: Budget, release: Release) -> Self:
         """Return the mechanism with the fewest coins that keep to a budget."""
-        own = {"rho": budget.rho, "touched": messages.touched, **cls.own(messages)}
-        moved = 2 * messages.clip_norm * math.sqrt(messages.touched)
+        own = {"rho": budget.rho, "touched": release.touched, **cls.own(release)}
+        moved = 2 * release.clip_norm * math.sqrt(release.touched)
         about = moved / budget.rho
         if not 0 < about < math.inf:
-            return cls.of(messages, about, coins=0, **own)
-        resolution = choose_resolution(messages, about, noisy_bits=_NOISY_BITS)
-        everyones = about * math.sqrt(messages.machines / messages.parts)
+            return cls.of(release, about, coins=0, **own)
+        resolution = choose_resolution(release, about, noisy_bits=_NOISY_BITS)
+        everyones = about * math.sqrt(release.machines / release.parts)
         resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - _MOST_BITS))
         if about / resolution < 2.0**_NOISY_BITS:
             raise InputError(
                 "so many machines have no grid for binomial noise; give fewer, or fewer colluders"
             )
-        coins = 2 * math.ceil(fewest_coins(budget.rho * resolution / moved) / (2 * messages.parts))
-        sigma = math.sqrt(messages.parts * coins) / 2 * resolution
-        return cls(sigma=sigma, resolution=resolution, coins=coins, **cls.sizes(messages), **own)
+        coins = 2 * math.ceil(fewest_coins(budget.rho * resolution / moved) / (2 * release.parts))
+        sigma = math.sqrt(release.parts * coins) / 2 * resolution
+        return cls(sigma=sigma, resolution=resolution, coins=coins, **cls.sizes(release), **own)
 
     @staticmethod
-    def own(messages: Messages) -> dict[str, Any]:
+    def own(release: Release) -> dict[str, Any]:
         """Return what it states of messages beside what all mechanisms do."""
-        return {"summed": messages.summed}
+        return {"summed": release.summed}
 
     def _rho_of(self, squares: int) -> float:
         """Return the rho, as asked for, of messages that a sample moves by 2 C if squares add up."""
@@ -97,14 +95,19 @@ class BinomialReleases(GaussianReleases):
         """Return what is left out: draws are exact, but for one that is too far out to be drawn."""
         return Deviation(0.0, 0.0, math.exp(-RAREST)) if self.is_noisy else EXACT
 
-    def make_draw(
-        self, key: "NDArray[np.uint32]", who: tuple[int, int, int], variances: float
-    ) -> "Draw | None":
-        """Return what draws the coins of some machines at once, or of those that hide a sample."""
+    def noise_source(
+        self,
+        key: "NDArray[np.uint32]",
+        who: tuple[int, int, int],
+        variances: float,
+        size: int,
+        finest: float = math.inf,
+    ) -> "NoiseSource":
+        """Return the source of the coins of some machines together, or of those that hide a sample."""
         from mu2mpi.privacy.noise.binomial import BinomialDraws
 
         if not self.coins:
-            return None
+            return super().noise_source(key, who, variances, size, finest)
         return BinomialDraws(key, who, round(variances * self.parts) * self.coins, self.parameters)
 
     @property

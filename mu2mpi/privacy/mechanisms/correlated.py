@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import Field, field_validator
+
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism
 from mu2mpi.privacy.noise.grid import choose_resolution
 from mu2mpi.privacy.noise.sampler import COARSEST, FINEST
+from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.correlation import Correlation
@@ -23,15 +27,42 @@ if TYPE_CHECKING:
 # Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall. So they
 # are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
 LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
-_POWER, BUFFERS = 0.75, 4  # by default: on digits and synthetic data as good as any
+_POWER, _BUFFERS = 0.75, 4  # by default: on digits and synthetic data as good as any
 _MOST_ROUNDS = 10**6  # to choose a learning rate, noise is followed through all of them
 _ARITHMETIC = 2.0**-14  # share of rho for errors of floating-point numbers in buffers
 _SPREAD = 4.0  # by what noise that is summed up over rounds, or a buffer, may exceed what a power says of it
 
 
-def strategy_of(power: float | None, buffers: int | None) -> tuple[float, int]:
-    """Return power and number of buffers, by default where the user left them open."""
-    return _POWER if power is None else power, buffers or BUFFERS
+class CorrelatedOptions(Options):
+    """Strategy by which noise is correlated over rounds, so that it cancels in their sum."""
+
+    noise_correlation: float | None = Field(
+        None,
+        ge=0,
+        le=HIGHEST,
+        description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
+        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not "
+        "(docs/background/methods.md)",
+    )
+    noise_buffers: int | None = Field(
+        None,
+        ge=FEWEST_BUFFERS,
+        le=MOST_BUFFERS,
+        description=f"exponentials that stand for it, each an array of each machine [default: {_BUFFERS}]",
+    )
+
+    @field_validator("noise_correlation")
+    @classmethod
+    def _check_power(cls, value: float | None) -> float | None:
+        if value and value < LOWEST:
+            raise ValueError(f"should be 0, or {LOWEST:g} to {HIGHEST:g}")
+        return value
+
+    @property
+    def strategy(self) -> tuple[float, int]:
+        """Power and number of buffers, by default where the user left them open."""
+        power = self.noise_correlation
+        return _POWER if power is None else power, self.noise_buffers or _BUFFERS
 
 
 def check_rounds(rounds: int) -> None:
@@ -46,6 +77,7 @@ class CorrelatedNoise(Mechanism):
     """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column."""
 
     name = "correlated"
+    options = CorrelatedOptions
     stays = True
     noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
     ranges = Mechanism.ranges | {"rounds": (1, _MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
@@ -57,33 +89,33 @@ class CorrelatedNoise(Mechanism):
     lasts: bool
 
     @classmethod
-    def accounts_for(cls, messages: Messages) -> bool:
+    def accounts_for(cls, release: Release) -> bool:
         """Return whether each sample is in one element of the stream alone."""
-        return messages.chance == "" and (messages.lasts or messages.touched == 1) and not messages.is_hidden
+        return release.chance == "" and (release.lasts or release.touched == 1) and not release.is_hidden
 
     @classmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+    def calibrate(cls, budget: Budget, release: Release) -> Self:
         """Return the mechanism with the least noise, or InputError if there are too many rounds."""
-        own = cls.own(messages)
-        whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(messages), **own)
-        check_rounds(messages.rounds)
+        own = cls.own(release)
+        whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(release), **own)
+        check_rounds(release.rounds)
         if math.isfinite(budget.rho) and whole._arithmetic > _ARITHMETIC * budget.rho:
             raise InputError(
-                f"rounding errors of correlated noise would matter in {messages.rounds} rounds of "
-                f"{messages.parameters} parameters; give fewer rounds, or a larger rho"
+                f"rounding errors of correlated noise would matter in {release.rounds} rounds of "
+                f"{release.parameters} parameters; give fewer rounds, or a larger rho"
             )
-        sigma = 2 * messages.clip_norm * whole.correlation.sensitivity * (1 + _ARITHMETIC) / budget.rho
+        sigma = 2 * release.clip_norm * whole.correlation.sensitivity * (1 + _ARITHMETIC) / budget.rho
         if not math.isfinite(sigma):
-            return cls.of(messages, sigma)
-        smallest = sigma / math.sqrt(messages.parts)
-        resolution = choose_resolution(messages, sigma * whole._largest, smallest=smallest)
-        return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(messages), **own)
+            return cls.of(release, sigma)
+        smallest = sigma / math.sqrt(release.parts)
+        resolution = choose_resolution(release, sigma * whole._largest, smallest=smallest)
+        return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(release), **own)
 
     @staticmethod
-    def own(messages: Messages) -> dict[str, Any]:
+    def own(release: Release) -> dict[str, Any]:
         """Return what it states of messages beside what all mechanisms do."""
-        power, buffers = strategy_of(messages.power, messages.buffers)
-        return {"power": power, "buffers": buffers, "lasts": messages.lasts}
+        power, buffers = release.options.strategy
+        return {"power": power, "buffers": buffers, "lasts": release.lasts}
 
     @cached_property
     def correlation(self) -> "Correlation":

@@ -6,8 +6,9 @@ from typing import Self
 
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.gaussian import Releases, rho_of
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.release import Release
 
 
 @register
@@ -29,15 +30,15 @@ class GaussianReleases(Mechanism):
     touched: int
 
     @classmethod
-    def accounts_for(cls, messages: Messages) -> bool:
+    def accounts_for(cls, release: Release) -> bool:
         """Return whether no sample can be in one message several times."""
-        return messages.chance != "replacement"
+        return release.chance != "replacement"
 
     @classmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+    def calibrate(cls, budget: Budget, release: Release) -> Self:
         """Return the mechanism with the noise of Theorems 5.2 and 6.2."""
-        sigma = 2 * messages.clip_norm * math.sqrt(messages.touched) / budget.rho
-        return cls.of(messages, sigma, rho=budget.rho, touched=messages.touched)
+        sigma = 2 * release.clip_norm * math.sqrt(release.touched) / budget.rho
+        return cls.of(release, sigma, rho=budget.rho, touched=release.touched)
 
     def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
         """Return the rho of all messages, or of the first, for the sample of which they tell most."""

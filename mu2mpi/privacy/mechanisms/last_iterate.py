@@ -9,19 +9,21 @@ with more others: Feldman, Koren and Talwar, "Private stochastic convex optimiza
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Messages
+from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.base import LARGEST, SMALLEST, Concern, Mechanism, agree
 from mu2mpi.privacy.noise.grid import choose_resolution, clipping_bound
+from mu2mpi.privacy.release import Release
 
-Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Counts = NDArray[np.int64]
 
 # Share of rho for errors of floating-point numbers, to which `mu2mpi.methods.snowball_sgd` holds them
 ARITHMETIC = 2.0**-12
@@ -34,12 +36,14 @@ ABOVE = 2.0**-18  # by what share gradients may pass G: features may pass 1 by a
 
 
 @lru_cache(maxsize=8)
-def halving_steps(steps: int) -> Array:
+def halving_steps(steps: int) -> "Array":
     """Return learning rates in units of the first, shape (N,), with which the last iterate of SGD is good.
 
     2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step, too: Jain, Nagaraj and
     Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
     """
+    import numpy as np
+
     # After the last halving ceil(N / 2^i) stays 1, which is the last step.
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
     lengths = np.append(left[:-1] - left[1:], 1)
@@ -48,22 +52,25 @@ def halving_steps(steps: int) -> Array:
     return rates
 
 
-def growing_batches(steps: int, growth: float) -> Counts:
+def growing_batches(steps: int, growth: float) -> "Counts":
     """Return each step's batch: growth * eta_t / sqrt(sum of eta_s^2 over s >= t), rounded up, at least 1."""
+    import numpy as np
+
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
     return np.clip(wanted, 1.0, _LARGEST_BATCH).astype(np.int64)
 
 
-def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.0) -> Array:
+def last_iterate_rho(moves: "Array", deviations: "Array", slacks: "Array | float" = 0.0) -> "Array":
     """Return for each step the rho of the last iterate, as it protects the samples of that step; shape (N,).
 
     Another sample moves the iterate by at most `moves`, beside noise of `deviations` in each coordinate, and
     a step takes two iterates by at most `slacks` farther apart than exact steps do. They are brought together
     by the noise of this step and all that follow.
     """
+    import numpy as np
 
-    def from_here_on(squares: Array) -> Array:
+    def from_here_on(squares: "Array") -> "Array":
         return np.sqrt(np.cumsum(squares[::-1])[::-1])
 
     if not np.all(deviations > 0):
@@ -71,14 +78,18 @@ def last_iterate_rho(moves: Array, deviations: Array, slacks: Array | float = 0.
     return moves / from_here_on(deviations**2) + from_here_on((slacks / deviations) ** 2)
 
 
-def rounding_slack(scales: Array, samples: Counts, resolution: float, d: int) -> Array:
+def rounding_slack(scales: "Array", samples: "Counts", resolution: float, d: int) -> "Array":
     """Return how much farther apart than exact steps the grid lets each step of a run take two iterates."""
+    import numpy as np
+
     slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
     return resolution * math.sqrt(d) * slack
 
 
-def hidden_rho(batches: Counts, machines: int, C: float, noise: float, resolution: float, d: int) -> Array:
+def hidden_rho(
+    batches: "Counts", machines: int, C: float, noise: float, resolution: float, d: int
+) -> "Array":
     """Return `last_iterate_rho` of a run for this noise of an average gradient, of norm at most C."""
     eta, samples = halving_steps(len(batches)), machines * batches
     scales = eta / samples
@@ -133,21 +144,21 @@ class LastIterate(Mechanism):
     growth: float
 
     @classmethod
-    def accounts_for(cls, messages: Messages) -> bool:
+    def accounts_for(cls, release: Release) -> bool:
         """Return whether iterates before the last are hidden."""
-        return messages.is_hidden
+        return release.is_hidden
 
     @classmethod
-    def calibrate(cls, budget: Budget, messages: Messages) -> Self:
+    def calibrate(cls, budget: Budget, release: Release) -> Self:
         """Return the mechanism with the least noise."""
-        T, M, d, C = messages.rounds, messages.machines, messages.parameters, messages.clip_norm
+        T, M, d, C = release.rounds, release.machines, release.parameters, release.clip_norm
         check_steps(T)
         growth = growth_of(M, d, budget.rho)
-        whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, growth=growth, **cls.sizes(messages))
+        whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, growth=growth, **cls.sizes(release))
         # What rounding costs follows from the grid, and the grid from about how much noise there is.
-        most, G = int(whole.batches.max()), messages.gradient_norm
+        most, G = int(whole.batches.max()), release.gradient_norm
         about = M * most * (whole._largest_rho(1.0, 0.0) / budget.rho)
-        resolution = choose_resolution(replace(messages, summed=most, draws=1), about, noisy_bits=40)
+        resolution = choose_resolution(replace(release, summed=most, draws=1), about, noisy_bits=40)
         # Where C exceeds G, gradients that are rounded keep to it without being clipped.
         if C > G and clipping_bound(C, resolution, d) < G * (1 + ABOVE):
             raise InputError("the grid of messages is too coarse for so many machines; use fewer")
@@ -155,7 +166,7 @@ class LastIterate(Mechanism):
         return replace(whole, sigma=sigma, resolution=resolution)
 
     @cached_property
-    def batches(self) -> Counts:
+    def batches(self) -> "Counts":
         """How many samples each machine uses in each step, shape (T - 1,)."""
         return growing_batches(max(1, self.rounds - 1), self.growth)
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.pld import ByLosses, interval, losses_library
+from mu2mpi.privacy.accounting.pld import interval, losses_library
+from mu2mpi.privacy.mechanisms._subsampled import ByLosses
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.mechanisms.base import Subsampled
+from mu2mpi.privacy.mechanisms._subsampled import Subsampled
 
 
 def check_epsilon(epsilon: float, delta: float) -> None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline, kernel, scratch
-from mu2mpi.privacy.mechanisms.binomial import FARTHEST, FEWEST_COINS
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
+from mu2mpi.privacy.noise.sampler import FARTHEST, FEWEST_COINS
 from mu2mpi.privacy.noise.stream import CHUNK
 
 Integers = NDArray[np.int64]

@@ -3,7 +3,7 @@
 import math
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.accounting.guarantee import Messages
+from mu2mpi.privacy.release import Release
 
 # No draw of noise is larger, in standard deviations: u is at least 2^-1087 in Box and Muller's transform
 MAX_NORMAL = 39.0
@@ -16,7 +16,7 @@ _FEWEST_BITS, _NOISELESS_BITS = 12, 40
 
 
 def choose_resolution(
-    messages: Messages, sigma: float, noisy_bits: int = _FEWEST_BITS, smallest: float | None = None
+    release: Release, sigma: float, noisy_bits: int = _FEWEST_BITS, smallest: float | None = None
 ) -> float:
     """Return the spacing g of the grid: a power of two, no finer than it must be; InputError if none will do.
 
@@ -24,36 +24,36 @@ def choose_resolution(
     noise, or noise, of which so many bits at least are above it; and coarser where a number, or the sum of
     all messages, could leave its integers. `sigma` is that of each draw, `smallest` that of any round.
     """
-    C = messages.clip_norm
-    scale = (smallest or sigma) if sigma > 0 else min(C, messages.gradient_norm)
+    C = release.clip_norm
+    scale = (smallest or sigma) if sigma > 0 else min(C, release.gradient_norm)
     bits = noisy_bits if sigma > 0 else _NOISELESS_BITS
-    wanted = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(messages.parameters))
-    exponent = max(math.floor(math.log2(wanted)), _least_exponent(messages, sigma))
+    wanted = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(release.parameters))
+    exponent = max(math.floor(math.log2(wanted)), _least_exponent(release, sigma))
     if exponent > math.floor(math.log2(scale)) - min(_FEWEST_BITS, noisy_bits):
-        raise _no_room(messages)
+        raise _no_room(release)
     return float(2.0**exponent)
 
 
-def check_room(messages: Messages, sigma: float, resolution: float) -> None:
-    """Raise InputError if a grid is too fine for the largest messages."""
-    if math.log2(resolution) < _least_exponent(messages, sigma):
-        raise _no_room(messages)
+def check_room(release: Release, sigma: float, resolution: float) -> None:
+    """Raise InputError if a grid is too fine for the largest release."""
+    if math.log2(resolution) < _least_exponent(release, sigma):
+        raise _no_room(release)
 
 
-def _least_exponent(messages: Messages, sigma: float) -> float:
+def _least_exponent(release: Release, sigma: float) -> float:
     """Return the exponent of the finest grid on which all messages and their sum are 64-bit integers."""
-    machines, terms, C = messages.machines, messages.summed, messages.clip_norm
+    machines, terms, C = release.machines, release.summed, release.clip_norm
     # A message holds these increments and one draw of noise; each is rounded by at most half a unit.
     largest = machines * (terms * C + MAX_NORMAL * sigma)
     room = LARGEST_SUM - machines * (terms + 1.0)
     needed = math.ceil(math.log2(largest / room)) if room > 0 else math.inf
-    drawn = MAX_NORMAL * math.sqrt(messages.draws) * sigma
+    drawn = MAX_NORMAL * math.sqrt(release.draws) * sigma
     return max(float(needed), math.ceil(math.log2(max(C, drawn))) - _LARGEST_UNITS_BITS)
 
 
-def _no_room(messages: Messages) -> InputError:
+def _no_room(release: Release) -> InputError:
     return InputError(
-        f"the messages of {messages.machines} machines, sums of {messages.summed} increments each, do not "
+        f"the messages of {release.machines} machines, sums of {release.summed} increments each, do not "
         "fit into 64-bit integers on a grid that is fine enough; use fewer machines or rounds, a smaller "
         "diameter, or a smaller rho (or rho = inf)"
     )

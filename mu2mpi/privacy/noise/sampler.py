@@ -27,6 +27,9 @@ RESERVE, _SMALL = 2.0**-9, 0.01
 # Of u below 2^-980 = e^-679 nothing is known, nor in any of 10^16 pairs with a probability of e^-642:
 # where something that rare counts, no epsilon is stated
 RAREST = 640.0
+# Binomial noise: with fewer coins their number of heads is not normal; farther out, in standard deviations,
+# lies a share of e^-642 of all draws.
+FEWEST_COINS, FARTHEST = 2**16, 38.0
 
 
 class Deviation(NamedTuple):

@@ -5,20 +5,17 @@ in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers)
 Buffers hold sums of these integers over d_t, so that nothing is rounded before it is hidden.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.kernels import SHIFT, aligned_zeros, inline, kernel, round_to_integer, scratch
-from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise.box_muller import normal_pair
 from mu2mpi.privacy.noise.correlation import Array, Correlation
 from mu2mpi.privacy.noise.stream import (
     CHUNK,
-    MACHINE,
     PAIRS,
     add_draws,
     add_noise,
@@ -28,8 +25,8 @@ from mu2mpi.privacy.noise.stream import (
 
 Integers = NDArray[np.int64]
 
-# Sets an array to a message, both as of `padded_zeros`, plus the noise of a round, from 1
-Draw = Callable[[Integers, Integers, int], None]
+# Callable(out, message, t): out = message + noise of round t, from 1; both arrays as of `padded_zeros`
+NoiseSource = Callable[[Integers, Integers, int], None]
 
 
 @inline
@@ -134,31 +131,29 @@ class CorrelatedDraws:
         add_correlated(noised, message, *self._sums, *draws, *deviations, of.norms, of.weights, of.decays)
 
 
-def make_draw(
-    mechanism: Mechanism,
-    key: NDArray[np.uint32],
-    who: tuple[int, int, int],
-    variances: float,
-    size: int,
-    finest: float = math.inf,
-) -> Draw:
-    """Return what draws noise: of whom, from which machine on and of how many, as in `add_noise`.
-
-    The variance is in units of the mechanism's, the size padded; `finest` is for correlated noise.
-    """
-    if (own := mechanism.make_draw(key, who, variances)) is not None:
-        return own
-    factor = math.sqrt(variances)
-    if (correlation := mechanism.correlation) is not None:
-        kind, first, count = who
-        units = np.full(count, factor * mechanism.sigma / mechanism.resolution)
-        finests = np.full(count, min(finest, mechanism.finest))
-        return CorrelatedDraws(correlation, key, kind, first, units, finests, size)
+def fresh_source(
+    key: NDArray[np.uint32], who: tuple[int, int, int], scale: Callable[[int], float]
+) -> NoiseSource:
+    """Return a source of fresh Gaussian noise, with a standard deviation of ``scale(t)`` grid units."""
 
     def draw(noised: Integers, message: Integers, t: int) -> None:
-        add_noise(noised, message, key, *who, t, mechanism.sigma_of(t) / mechanism.resolution * factor)
+        add_noise(noised, message, key, *who, t, scale(t))
 
     return draw
+
+
+def correlated_source(
+    correlation: Correlation,
+    key: NDArray[np.uint32],
+    who: tuple[int, int, int],
+    unit: float,
+    finest: float,
+    size: int,
+) -> NoiseSource:
+    """Return a source of correlated noise, the same for all of its machines, for `size` coordinates."""
+    kind, first, count = who
+    units, finests = np.full(count, unit), np.full(count, finest)
+    return CorrelatedDraws(correlation, key, kind, first, units, finests, size)
 
 
 class MemberDraws:
@@ -202,20 +197,3 @@ class MemberDraws:
     def _add(self, there: Integers, numbers: Integers, sign: int) -> None:
         draws = there + self._first, numbers, self._units[there], self._finests[there]
         add_draws(self._noise, self._key, *draws, sign)
-
-
-def make_member_draw(
-    kinds: Sequence[Mechanism | None],
-    key: NDArray[np.uint32],
-    first: int,
-    register: Any,
-    lasts: bool,
-    size: int,
-) -> Draw:
-    """Return what draws the noise of consecutive machines, each by its own mechanism; None never draws."""
-    there = [kind for kind in kinds if kind is not None]
-    units = np.array([kind.sigma / kind.resolution if kind else 0.0 for kind in kinds])
-    finests = np.array([kind.finest if kind else 1.0 for kind in kinds])
-    if there and (correlation := there[0].correlation) is not None:
-        return CorrelatedDraws(correlation, key, MACHINE, first, units, finests, size, register)
-    return MemberDraws(key, first, units, finests, size, register, lasts)
