@@ -12,7 +12,8 @@ from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import default, find
 from mu2mpi.core.suggestions import did_you_mean
-from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
+from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.federation.servers.base import Server, trust_mode
 from mu2mpi.losses.practical import Facts
 from mu2mpi.methods.base import Method
@@ -93,14 +94,14 @@ class Experiment(BaseModel):
     machines: int | None = _whole("number of machines M [default: one a rank]")
     participation: str | None = Field(
         None,
-        description="who takes part in which round: all, uniform:m, bernoulli:p, by-size (a round for each "
-        "sample) or trace:FILE (docs/guides/federations.md) [default: all]",
+        description="participation schedule of the machines (docs/guides/federations.md) [default: all]",
+        json_schema_extra={"forms": "participation"},
     )
     participation_seed: int | None = _whole(
         "public seed of who takes part when [default: the seed, or 0]", 0, 63
     )
     objective: Literal["machines", "samples"] | None = Field(
-        None, description="mean over machines, or over all samples [default: machines, samples if by-size]"
+        None, description="mean over machines or over samples [default: as the participation schedule says]"
     )
     budgets: str | None = Field(
         None, description="file with the rho or epsilon of each machine or owner [default: all have the same]"

@@ -122,7 +122,7 @@ def values_in(*parts: BaseModel) -> dict[str, Any]:
 def choices(field: FieldInfo) -> tuple[str, ...] | None:
     """Return the values that an option may have, or None if they are not a short list of names."""
     extra = field.json_schema_extra
-    if isinstance(extra, dict):
+    if isinstance(extra, dict) and "kind" in extra:
         return tuple(names(str(extra["kind"])))
     kinds = (field.annotation, *get_args(field.annotation))
     literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)

@@ -21,12 +21,15 @@ _FOLDERS = {
     "methods": "mu2mpi.methods",
     "mechanisms": "mu2mpi.privacy.mechanisms",
     "servers": "mu2mpi.federation.servers",
+    "participation": "mu2mpi.federation.participation",
+    "presets": "mu2mpi.methods.presets",
+    "metrics": "mu2mpi.losses.metrics",
 }
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # packages whose classes are no extensions
 
 Thing = TypeVar("Thing")
 
-_CLASSES = ("mechanisms", "servers")  # kinds of which runs make objects of their own
+_CLASSES = ("mechanisms", "servers", "participation")  # kinds of which runs make objects of their own
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
 

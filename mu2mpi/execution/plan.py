@@ -25,7 +25,7 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
-from mu2mpi.federation.participation import check_size
+from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.practical import Facts
 
@@ -73,7 +73,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     square = float(source.dimension) if source.square is None else source.square
     cohort = None
     if machines_differ(experiment):
-        check_size(machines, experiment.rounds or 1)
+        check_machine_rounds(machines, experiment.rounds or 1)
         known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
         cohort = cohort_of(experiment, *(known or (np.full(machines, samples), None)))
     facts = Facts(source.classes, square, machines * samples)
@@ -86,10 +86,10 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     method = experiment.chosen_method
     task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
     sizes = method.sizes(task, experiment.rounds)
-    if sizes.most is None and experiment.participation == "by-size":
+    if sizes.most is None and cohort is not None and cohort.participation.needs_fresh_samples:
         raise InputError(
-            "participation = by-size is for methods that take a fresh sample a round, and method = "
-            f"{method.name} does not; choose another --participation"
+            f"participation = {experiment.participation} is for methods that take a fresh sample a round, "
+            f"and method = {method.name} does not; choose another --participation"
         )
     if most is not None:
         check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)

@@ -158,7 +158,7 @@ class Method(ABC):
         if task.most is not None:
             task.cohort.check_samples(rounds)
         most = int(task.cohort.samples.max())
-        return Sizes(rounds, Fresh(task.cohort.attendance(rounds).most), most=most)
+        return Sizes(rounds, Fresh(task.cohort.attendance(rounds).max_count), most=most)
 
     def increment_bound(self, task: Task) -> float:
         """Return the norm that what one sample adds to a message never passes (Lemma 4.2)."""

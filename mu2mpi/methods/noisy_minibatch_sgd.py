@@ -52,7 +52,7 @@ class NoisyMinibatchSgd(Method):
             check_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or theorem_rounds(task, self.clip_norm(task))
         if is_noisy:
-            attended = rounds if task.cohort is None else task.cohort.attendance(rounds).most
+            attended = rounds if task.cohort is None else task.cohort.attendance(rounds).max_count
             wanted = fewest_drawn(task.samples, attended, budget.epsilon, budget.delta)
         batch = task.options.batch or wanted
         check_batch(batch, max(task.samples, wanted), "a machine")
