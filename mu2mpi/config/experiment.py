@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from mu2mpi.config.options import choices, explained, option_fields, options_for, preset_method, values_in
+from mu2mpi.config.options import explained, option_fields, options_for, preset_method, values_in
 from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import registered
 from mu2mpi.core.registry import default, find
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
 from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.federation.servers.base import Server, trust_mode
-from mu2mpi.losses.practical import Facts
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
@@ -156,11 +156,8 @@ class Experiment(BaseModel):
     @field_validator("loss", "method", "mechanism", "server")
     @classmethod
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
-        known = choices(cls.model_fields[str(info.field_name)]) or ()
-        if value is not None and value not in known:
-            meant = did_you_mean(value, known) or "; what is not among these is not installed here"
-            raise ValueError(f"should be {', '.join(known)}{meant}")
-        return value
+        extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
+        return registered(extra["kind"], value)
 
     @field_validator("epsilon", "rho")
     @classmethod
@@ -299,9 +296,12 @@ class Experiment(BaseModel):
         by_rho = find("mechanisms", self.chosen_mechanism).spends == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
-    def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
-        """Return the settings that a preset chooses, as they are where nothing else is given."""
-        return self.chosen_method.preset(self, self.options, facts)
+    def by_preset(self, facts: PublicFacts | None = None) -> dict[str, Any]:
+        """Return the settings that the preset, if any, chooses where the user gives none."""
+        if self.preset is None:
+            return {}
+        chosen: dict[str, Any] = find("presets", self.preset).settings(self.chosen_method, self, facts)
+        return chosen
 
     @property
     def scaling(self) -> str:

@@ -121,7 +121,7 @@ def _built_in(kind: str) -> dict[str, str]:
     """Return the modules of what is built in by its name."""
     package = importlib.import_module(_FOLDERS[kind])
     modules = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
-    return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m not in ("base", "practical")}
+    return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m != "base"}
 
 
 @cache

@@ -20,6 +20,7 @@ from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
 from mu2mpi.core.registry import find
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
@@ -27,7 +28,6 @@ from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.losses.practical import Facts
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Plan:
     experiment: Experiment  # with M, T, the method's sizes and what its preset chooses filled in
     source: Source
     partition: str  # how the samples are dealt to the machines, such as "iid"
-    facts: Facts  # what presets may use of the data
+    facts: PublicFacts  # what presets may use of the data
     schedule: Schedule
     input_files: dict[str, str] = field(default_factory=dict)  # digests of other files, as of `input_files`
 
@@ -76,7 +76,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         check_machine_rounds(machines, experiment.rounds or 1)
         known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
         cohort = cohort_of(experiment, *(known or (np.full(machines, samples), None)))
-    facts = Facts(source.classes, square, machines * samples)
+    facts = PublicFacts(source.classes, square, machines * samples)
     if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
         shared, effective = cohort.averaging(rounds, experiment.trust.hides_sums, experiment.rho)
