@@ -11,7 +11,6 @@ class Accuracy(Metric):
     """Share of samples that are classified correctly."""
 
     name = long_name = "accuracy"
-    title = "accuracy"
     unit = "%"
     labels = "classes"
 

@@ -11,7 +11,7 @@ class BalancedAccuracy(Metric):
     """Mean over classes of the share of each that is classified correctly."""
 
     name = "balanced-accuracy"
-    long_name = title = "balanced accuracy"
+    long_name = "balanced accuracy"
     unit = "%"
     labels = "classes"
 

@@ -75,10 +75,14 @@ class Metric(ABC):
     kind: ClassVar[str] = "metrics"
     name: ClassVar[str]
     long_name: ClassVar[str]  # in `mu2mpi show`
-    title: ClassVar[str]  # in tables
+    title: ClassVar[str]  # in tables, by default the same
     unit: ClassVar[Literal["1", "%", "label"]] = "1"  # %: a share, shown in per cent; label: unit of labels
     labels: ClassVar[Literal["classes", "numbers"]]
     higher_is_better: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "title"):
+            cls.title = cls.long_name
 
     @abstractmethod
     def value(self, predictions: Any) -> float:

@@ -11,7 +11,7 @@ class Mae(Metric):
     """Mean absolute error, in the labels' own units."""
 
     name = "mae"
-    long_name = title = "MAE"
+    long_name = "MAE"
     unit = "label"
     labels = "numbers"
     higher_is_better = False

@@ -11,7 +11,7 @@ class Rmse(Metric):
     """Root mean squared error, in the labels' own units."""
 
     name = "rmse"
-    long_name = title = "RMSE"
+    long_name = "RMSE"
     unit = "label"
     labels = "numbers"
     higher_is_better = False
