@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.program import parser_of
 from mu2mpi.config.options import choices, option_fields, own_options, takes_boolean
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import find, names as known_names
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -117,8 +117,9 @@ def _values(field: FieldInfo) -> str:
 def _summaries(field: FieldInfo) -> dict[str, str]:
     """Return a few words about each thing that an option chooses, where it has some."""
     extra = field.json_schema_extra
-    kind = str(extra["kind"]) if isinstance(extra, dict) else ""
-    told = {name: getattr(find(kind, name), "summary", "") for name in choices(field) or ()} if kind else {}
+    kind = str(extra.get("kind", extra.get("forms"))) if isinstance(extra, dict) else ""
+    things = {name: find(kind, name) for name in known_names(kind)} if kind else {}
+    told = {getattr(thing, "form", name): getattr(thing, "summary", "") for name, thing in things.items()}
     return {name: words for name, words in told.items() if words}
 
 

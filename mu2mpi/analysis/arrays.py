@@ -20,7 +20,7 @@ from mu2mpi.analysis.settings import (
     varying,
     without_repeats,
 )
-from mu2mpi.analysis.show import METRICS
+from mu2mpi.analysis.show import metric_words
 from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
@@ -149,9 +149,8 @@ def _following(index: Any, settings: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 def _described(name: str, unit: str) -> dict[str, str]:
     """Return long name and units of a measurement of the output."""
-    words, _ = METRICS.get(name, (name.replace("_", " "), ""))
     is_loss = name.endswith("_loss") or name == "excess_loss_bound"
-    return described(words, "s" if name.endswith("_seconds") else unit if is_loss else "1")
+    return described(metric_words(name), "s" if name.endswith("_seconds") else unit if is_loss else "1")
 
 
 def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset":

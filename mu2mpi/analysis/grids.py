@@ -10,18 +10,12 @@ from mu2mpi.analysis.cells import PLACES, Section
 from mu2mpi.analysis.formats import Entry
 from mu2mpi.analysis.settings import PRIVACY, SHARE, Key
 from mu2mpi.analysis.words import MISSING, Words
+from mu2mpi.losses.metrics.base import metrics
 
-# Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else
+# Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else; those
+# of metrics follow from what these declare
 _MEASURES: dict[str, tuple[str, int | None, int]] = {
     "test_loss": ("loss", 4, -1),
-    "test_accuracy": ("accuracy %", 1, 1),
-    "accuracy": ("accuracy %", 1, 1),
-    "balanced_accuracy": ("balanced accuracy %", 1, 1),
-    "test_r2": ("R²", 4, 1),
-    "r2": ("R²", 4, 1),
-    "auc": ("AUC", 4, 1),
-    "rmse": ("RMSE", None, -1),
-    "mae": ("MAE", None, -1),
     "excess_loss": ("excess loss", None, -1),
     "elapsed_seconds": ("elapsed seconds", None, -1),
     "gradient_evaluations": ("gradient evaluations", None, -1),
@@ -77,9 +71,17 @@ class Scale(NamedTuple):
         return f"{self.factor * number:,.{self.decimals}f}"
 
 
+def _measure(name: str) -> tuple[str, int | None, int] | None:
+    """Return the entry of a measurement in `_MEASURES`, or that of a metric; None for another number."""
+    if name in _MEASURES or (metric := metrics().get(name.removeprefix("test_"))) is None:
+        return _MEASURES.get(name)
+    decimals = {"%": 1, "1": 4, "label": None}[metric.unit]
+    return metric.title + " %" * (metric.unit == "%"), decimals, 1 if metric.higher_is_better else -1
+
+
 def scale_of(name: str, means: Iterable[float]) -> Scale:
     """Choose how the numbers of a value are written: all with as many decimals."""
-    label, decimals, _ = _MEASURES.get(name, (name.replace("_", " "), None, 0))
+    label, decimals, _ = _measure(name) or (name.replace("_", " "), None, 0)
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if decimals is not None or not means:
         return Scale(label, 100 if label.endswith("%") else 1, decimals or 0)
@@ -155,7 +157,8 @@ def _leaders(
     best: set[tuple[str, Key, Key]] = set()
     led, close, single, places = 0, 0, 0, section.layout.places
     given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
-    for name in scales.keys() & _MEASURES:
+    signs = {name: measure[2] for name in scales if (measure := _measure(name)) is not None}
+    for name, sign in signs.items():
         values = {key: cell.values[name] for key, cell in section.cells.items()}
         sets: dict[Key, list[tuple[Key, Key]]] = {}
         for (row, column), cell in section.cells.items():
@@ -163,7 +166,7 @@ def _leaders(
                 key = tuple(v for n, v in zip(places, row + column, strict=True) if n in given)
                 sets.setdefault((*key, name == "excess_loss" and cell.diameters), []).append((row, column))
         for keys in (keys for keys in sets.values() if len(keys) > 1):
-            first, second = sorted(keys, key=lambda key: -_MEASURES[name][2] * values[key].mean)[:2]
+            first, second = sorted(keys, key=lambda key: -sign * values[key].mean)[:2]
             written = scales[name].text(values[first].mean)
             best |= {(name, *key) for key in keys if scales[name].text(values[key].mean) == written}
             errors = [values[k].deviation / math.sqrt(section.cells[k].seeds) for k in (first, second)]

@@ -193,7 +193,7 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
         sampling, members = schedule.sampling, schedule.members
         there = members.of >= 0
         kinds = [members.kinds[k] for k in members.of[there].tolist()]
-        rounds = members.attendance.attended[there].tolist()
+        rounds = members.attendance.counts[there].tolist()
     # Where chance decides, any of those may be used from which samples are drawn.
     used = [sampling.owned if sampling.chance else sampling.used(n) for n in rounds]
     held = [Held(kind, min(n, person.samples or n)) for kind, n in zip(kinds, used, strict=True)]

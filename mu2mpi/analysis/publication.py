@@ -11,6 +11,7 @@ from mu2mpi.analysis.show import in_brief
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.schema import Schema
+from mu2mpi.federation.participation.base import schedule_of
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import SCORES, Result
@@ -83,8 +84,9 @@ def _published(result: Result, with_test_results: bool) -> Result:
         return {n: Path(v).name for n, v in named.items() if isinstance(v, str)}
 
     files, schema = files_of(result.experiment), result.schema
-    if (participation := result.experiment.participation or "").startswith("trace:"):
-        files["participation"] = f"trace:{Path(participation.removeprefix('trace:')).name}"
+    schedule, value = schedule_of(result.experiment.participation)
+    for file in schedule.input_files(value):
+        files["participation"] = f"{schedule.name}:{value.replace(file, Path(file).name)}"
     return replace(
         result,
         experiment=result.experiment.having(**files),

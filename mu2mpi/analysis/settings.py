@@ -13,8 +13,8 @@ from mu2mpi.config.options import method_options, option_fields, values_in
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find
 from mu2mpi.core.suggestions import or_else
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.servers.base import TENTH
-from mu2mpi.losses.practical import Facts
 from mu2mpi.results.reader import Summary
 
 # Settings that may differ within a cell: the seed, and what changes nothing in the model
@@ -55,7 +55,7 @@ def own_settings(run: Summary) -> dict[str, Any]:
 
 
 @cache
-def _own_settings(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
+def _own_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
     settings, follows = canonical(experiment), following(experiment, facts)
     if experiment.epsilon is not None:
         follows["rho"] = settings["rho"]

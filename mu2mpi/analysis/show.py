@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.core.registry import find, names
+from mu2mpi.losses.metrics.base import metrics
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
@@ -38,14 +39,7 @@ _HISTORY: Columns = {
     "seconds": ("elapsed_seconds", "{:.2f}".format),
 }
 
-METRICS = {
-    "auc": ("area under the ROC", "{:.4f}"),
-    "rmse": ("RMSE (in the label's units)", "{:.6g}"),
-    "mae": ("MAE (in the label's units)", "{:.6g}"),
-    "r2": ("R2", "{:.4f}"),
-    "accuracy": ("accuracy", "{:.1%}"),
-    "balanced_accuracy": ("balanced accuracy", "{:.1%}"),
-}
+_METRIC_FORMATS = {"%": "{:.1%}", "1": "{:.4f}", "label": "{:.6g}"}
 
 TEST_SHARE = (
     "Test loss and scores were computed without noise on a share of the data file: nothing protects the "
@@ -214,10 +208,18 @@ def _experiment(result: Result) -> str:
     unit = " nats" * (result.unit == "nat")
     facts.append(("final test loss", _text(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
+    known = metrics()
     for name, value in measures.items():
-        words, style = METRICS.get(name, (name, "{:.4g}"))
-        facts.append((f"final test {words}", _text(value, style.format)))
+        style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
+        facts.append((f"final test {metric_words(name)}", _text(value, style.format)))
     return _pairs(facts)
+
+
+def metric_words(name: str) -> str:
+    """Return the long name of a metric of a result file, with its unit; its name if it is not known here."""
+    if (metric := metrics().get(name)) is None:
+        return name.replace("_", " ")
+    return metric.long_name + " (in the label's units)" * (metric.unit == "label")
 
 
 def _by_class(result: Result) -> str:

@@ -131,7 +131,7 @@ class Canaries:
         every = range(1, schedule.rounds + 1)
         present = np.ones((len(every), count), bool)
         if members is not None:
-            present = members.attendance.present(every, range(count))
+            present = members.attendance.participates(every, range(count))
         self.there: list[NDArray[np.int64]] = [np.flatnonzero(of_one) + 1 for of_one in present.T]
         # Noise that is correlated tells of a sample also in rounds after its own.
         self.stays = schedule.estimator.lasts or schedule.mechanism.correlation is not None

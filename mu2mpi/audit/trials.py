@@ -21,7 +21,7 @@ from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import find
 from mu2mpi.execution.plan import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
-from mu2mpi.federation.participation import check_size
+from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.noise.stream import derive_key, root_key
@@ -113,7 +113,7 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> Schedule:
     samples, own = method.worst_case(machines, rounds, options)
     cohort = None
     if machines_differ(experiment):
-        check_size(machines, rounds)
+        check_machine_rounds(machines, rounds)
         # Nobody needs more samples than rounds.
         cohort = cohort_of(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, of one feature and a bias.
@@ -145,7 +145,7 @@ def _check_size(schedule: Schedule, trials: int) -> None:
             "give a larger rho or fewer rounds"
         )
     members, is_central = schedule.members, schedule.trust.is_central
-    if members is not None and is_central and not members.attendance.until(schedule.rounds - 1).any():
+    if members is not None and is_central and not members.attendance.counts_until(schedule.rounds - 1).any():
         raise InputError("nobody is there before the last round, whose messages a trusted server never uses")
 
 

@@ -48,9 +48,11 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
     """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
     field = option_fields()[name]
     text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
-    # Of these, a few words come without slow imports.
-    if isinstance(extra, dict) and (kind := str(extra["kind"])) in ("methods", "servers"):
-        told = {thing: find(kind, thing).summary for thing in names(kind)}
+    kind = str(extra.get("kind", extra.get("forms"))) if isinstance(extra, dict) else ""
+    # Losses and mechanisms have no summaries, as their modules are slow to import.
+    if kind in ("methods", "servers", "presets", "participation"):
+        things = {thing: find(kind, thing) for thing in names(kind)}
+        told = {getattr(thing, "form", called): thing.summary for called, thing in things.items()}
         text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
     if field.default is not None:
         default = f"{field.default:g}" if isinstance(field.default, float) else field.default

@@ -8,7 +8,6 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from mu2mpi.config.options import (
-    choices,
     explained,
     implied_mechanism,
     option_fields,
@@ -19,11 +18,12 @@ from mu2mpi.config.options import (
 )
 from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import registered
 from mu2mpi.core.registry import default, find
-from mu2mpi.core.suggestions import did_you_mean
-from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
+from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
+from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.federation.servers.base import Server, trust_mode
-from mu2mpi.losses.practical import Facts
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
@@ -103,14 +103,14 @@ class Experiment(BaseModel):
     machines: int | None = _whole("number of machines M [default: one a rank]")
     participation: str | None = Field(
         None,
-        description="who takes part in which round: all, uniform:m, bernoulli:p, by-size (a round for each "
-        "sample) or trace:FILE (docs/guides/federations.md) [default: all]",
+        description="participation schedule of the machines (docs/guides/federations.md) [default: all]",
+        json_schema_extra={"forms": "participation"},
     )
     participation_seed: int | None = _whole(
         "public seed of who takes part when [default: the seed, or 0]", 0, 63
     )
     objective: Literal["machines", "samples"] | None = Field(
-        None, description="mean over machines, or over all samples [default: machines, samples if by-size]"
+        None, description="mean over machines or over samples [default: as the participation schedule says]"
     )
     budgets: str | None = Field(
         None, description="file with the rho or epsilon of each machine or owner [default: all have the same]"
@@ -165,11 +165,8 @@ class Experiment(BaseModel):
     @field_validator("loss", "method", "mechanism", "server")
     @classmethod
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
-        known = choices(cls.model_fields[str(info.field_name)]) or ()
-        if value is not None and value not in known:
-            meant = did_you_mean(value, known) or "; what is not among these is not installed here"
-            raise ValueError(f"should be {', '.join(known)}{meant}")
-        return value
+        extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
+        return registered(extra["kind"], value)
 
     @field_validator("epsilon", "rho")
     @classmethod
@@ -318,9 +315,12 @@ class Experiment(BaseModel):
         by_rho = find("mechanisms", self.chosen_mechanism).spends == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
-    def by_preset(self, facts: Facts | None = None) -> dict[str, Any]:
-        """Return the settings that a preset chooses, as they are where nothing else is given."""
-        return self.chosen_method.preset(self, self.options, facts)
+    def by_preset(self, facts: PublicFacts | None = None) -> dict[str, Any]:
+        """Return the settings that the preset, if any, chooses where the user gives none."""
+        if self.preset is None:
+            return {}
+        chosen: dict[str, Any] = find("presets", self.preset).settings(self.chosen_method, self, facts)
+        return chosen
 
     @property
     def scaling(self) -> str:

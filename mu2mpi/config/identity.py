@@ -6,7 +6,7 @@ from typing import Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.registry import find
-from mu2mpi.losses.practical import Facts
+from mu2mpi.data.facts import PublicFacts
 
 
 def sent(experiment: Experiment) -> Experiment:
@@ -26,14 +26,14 @@ def simulated(experiment: Experiment) -> str:
     return experiment.noise or ("unmasked" if experiment.masks == "none" else "protocol")
 
 
-def following(experiment: Experiment, facts: Facts | None) -> dict[str, Any]:
+def following(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
     """Return the settings that a preset or the server chooses where nothing else is given."""
     usual = type(experiment.server_options)()
     by_server = {**usual.model_dump(), **experiment.trust.complete(usual, experiment.machines or 1)}
     return {**experiment.by_preset(facts), **by_server}
 
 
-def filled(experiment: Experiment, facts: Facts | None = None, **sizes: Any) -> Experiment:
+def filled(experiment: Experiment, facts: PublicFacts | None = None, **sizes: Any) -> Experiment:
     """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly."""
     sized = experiment.having(**sizes)
     return sized.having(**{k: v for k, v in sized.by_preset(facts).items() if k not in sized.given})

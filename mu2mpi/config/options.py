@@ -76,23 +76,29 @@ def _merged(parts: Mapping[str, FieldInfo]) -> FieldInfo:
         helps.setdefault(f"{field.description}{default}", []).append(owner)
     text = "; ".join(f"{', '.join(owners)}: {words}" for words, owners in helps.items())
     kinds: Iterable[Any] = (field.annotation for field in parts.values())
-    title = next(iter(parts.values())).description
-    return FieldInfo(annotation=reduce(or_, kinds), default=None, description=text, title=title)
+    first = next(iter(parts.values()))
+    return FieldInfo(
+        annotation=reduce(or_, kinds),
+        default=None,
+        description=text,
+        title=first.description,
+        json_schema_extra=first.json_schema_extra,
+    )
 
 
 def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the method that a preset takes if none is named; refuse booleans where none belong."""
+    """Return the method that a preset prefers if none is named; refuse booleans where none belong."""
     fields = option_fields()
     for name in fields.keys() & settings.keys():
         if isinstance(settings[name], bool) and not takes_boolean(fields[name]):
             raise InputError(f"{name} = {settings[name]} should be a number or a name, not a boolean")
     given = {name for name, value in settings.items() if value is not None}
     # Which method is best where machines differ is another question.
-    if "preset" not in given or given & {"method", "mechanism", *OF_MACHINES}:
+    if settings.get("preset") not in names("presets") or given & {"method", "mechanism", *OF_MACHINES}:
         return {}
-    of_methods = own_options("method")
-    best = next(name for name in names("methods") if find("methods", name).is_practical)
-    return {"method": best} if all(best in of_methods[name] for name in given & of_methods.keys()) else {}
+    of_methods, best = own_options("method"), find("presets", settings["preset"]).method
+    takes_all = all(best in of_methods[name] for name in given & of_methods.keys())
+    return {"method": best} if best is not None and takes_all else {}
 
 
 def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
@@ -131,7 +137,7 @@ def values_in(*parts: BaseModel) -> dict[str, Any]:
 def choices(field: FieldInfo) -> tuple[str, ...] | None:
     """Return the values that an option may have, or None if they are not a short list of names."""
     extra = field.json_schema_extra
-    if isinstance(extra, dict):
+    if isinstance(extra, dict) and "kind" in extra:
         return tuple(names(str(extra["kind"])))
     kinds = (field.annotation, *get_args(field.annotation))
     literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)

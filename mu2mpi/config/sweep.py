@@ -10,7 +10,7 @@ from typing import Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import default, find, names
 from mu2mpi.core.suggestions import did_you_mean
 
 MOST_RUNS = 100_000
@@ -89,7 +89,7 @@ class Sweep:
         experiments = []
         for combination in _combinations(settings, at):
             if self.compares and "preset" in find("methods", combination["method"]).presets:
-                combination = {"preset": "practical", **combination}
+                combination = {"preset": default("presets"), **combination}
             try:
                 experiments.append(Experiment.make(combination, where))
             except InputError as error:

@@ -1,7 +1,6 @@
 """From what the user said to what the method is to do, and to what machines are that differ."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,9 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, find
-from mu2mpi.data.machine_files import file_digest, read_budgets, read_trace
+from mu2mpi.data.machine_files import file_digest, read_budgets
 from mu2mpi.federation.cohort import Cohort
-from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
+from mu2mpi.federation.participation.base import Federation, schedule_of
 from mu2mpi.federation.schedule import Task
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.model.scaling import Scaling
@@ -78,7 +77,8 @@ def cohort_of(
 ) -> Cohort:
     """Return the machines of an experiment that differ or are away; `known` stands for files."""
     names = owners or tuple(map(str, range(len(samples))))
-    objective = experiment.objective or ("samples" if experiment.participation == "by-size" else "machines")
+    schedule, value = schedule_of(experiment.participation)
+    objective = experiment.objective or schedule.default_objective
     stated: dict[int, tuple[str, float]] = {}
     if experiment.budgets is not None:
         path = Path(experiment.budgets).expanduser()
@@ -90,42 +90,23 @@ def cohort_of(
         else Budget(affordable_rho(value, delta), value, delta)
         for i, (kind, value) in stated.items()
     }
-    participation = _participation(experiment, samples, names, known)
-    return Cohort(participation, samples, objective == "samples", budgets, owners)
+    seed = experiment.participation_seed
+    seed = (experiment.seed or 0) if seed is None else seed
+    federation = Federation(samples, names, seed, None if known is None else known.present)
+    return Cohort(schedule.build(value, federation), samples, objective == "samples", budgets, owners)
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:
-    """Return digests, by name, of the budgets and the trace, and of the modules of extensions."""
-    trace = (experiment.participation or "").removeprefix("trace:")
-    named = [experiment.budgets, trace if trace != experiment.participation else None]
+    """Digests, by name, of the files of budgets and participation, and of the modules of extensions."""
+    schedule, value = schedule_of(experiment.participation)
+    named = (experiment.budgets, *schedule.input_files(value))
     extensions = extension_files(
         ("losses", experiment.loss),
         ("methods", experiment.method),
         ("mechanisms", experiment.chosen_mechanism),
         ("servers", experiment.server),
+        ("participation", schedule.name),
     )
     files = {f"the file {name}": Path(name).expanduser() for name in named if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
     return {name: file_digest(path) for name, path in files.items()}
-
-
-def _participation(
-    experiment: Experiment, samples: NDArray[np.int64], names: Sequence[str], known: Accounts | None
-) -> Participation:
-    kind, _, value = (experiment.participation or "all").partition(":")
-    machines, seed = len(samples), experiment.participation_seed
-    seed = (experiment.seed or 0) if seed is None else seed
-    match kind:
-        case "uniform":
-            if (number := int(value)) > machines:
-                raise InputError(f"participation = uniform:{number} is more than the {machines} machines")
-            return Uniform(machines, number, seed)
-        case "bernoulli":
-            return Bernoulli(machines, float(value), seed)
-        case "by-size":
-            return BySize(samples, seed)
-        case "trace" if known is not None and known.present is not None:
-            return Trace(known.present)
-        case "trace":
-            return Trace(read_trace(Path(value).expanduser(), names))
-    return Everybody(machines)

@@ -2,8 +2,20 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from mu2mpi.core.registry import names
+from mu2mpi.core.suggestions import did_you_mean
+
 
 class Options(BaseModel):
     """Options that a thing has beside those of every experiment; each with a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def registered(kind: str, name: str | None) -> str | None:
+    """Return a name that an option may have, None or one of its kind; ValueError for another."""
+    known = names(kind)
+    if name is not None and name not in known:
+        meant = did_you_mean(name, known) or "; what is not among these is not installed here"
+        raise ValueError(f"should be {', '.join(known)}{meant}")
+    return name

@@ -21,12 +21,15 @@ _FOLDERS = {
     "methods": "mu2mpi.methods",
     "mechanisms": "mu2mpi.privacy.mechanisms",
     "servers": "mu2mpi.federation.servers",
+    "participation": "mu2mpi.federation.participation",
+    "presets": "mu2mpi.methods.presets",
+    "metrics": "mu2mpi.losses.metrics",
 }
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # packages whose classes are no extensions
 
 Thing = TypeVar("Thing")
 
-_CLASSES = ("mechanisms", "servers")  # kinds of which runs make objects of their own
+_CLASSES = ("mechanisms", "servers", "participation")  # kinds of which runs make objects of their own
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
 
@@ -119,7 +122,7 @@ def _built_in(kind: str) -> dict[str, str]:
     package = importlib.import_module(_FOLDERS[kind])
     found = pkgutil.iter_modules(package.__path__)
     modules = (m.name for m in found if not m.ispkg and not m.name.startswith("_"))
-    return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m not in ("base", "practical")}
+    return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m != "base"}
 
 
 @cache

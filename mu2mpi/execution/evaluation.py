@@ -13,6 +13,8 @@ from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.measurements import evaluation_cost, run_cost
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Problem
+from mu2mpi.losses.metrics.base import ClassPredictions, NumberPredictions, measured
+from mu2mpi.losses.metrics.r2 import R2, explained_share
 from mu2mpi.losses.model.linear import all_margins, sum_losses
 from mu2mpi.losses.model.minimum import TOLERANCE
 from mu2mpi.losses.model.scaling import Scaling, with_bias
@@ -26,7 +28,6 @@ Array = NDArray[np.float64]
 # Measures of an output by name, and its confusion matrix
 Measures = tuple[dict[str, float], NDArray[np.int64] | None]
 MOST_CONFUSED = 1000  # Classes whose confusion matrix is worth its size in a file
-ROUNDING = 1e-12  # Variance of numbers in [-1, 1] that may be nothing but rounding errors
 PLAIN = Scaling()
 
 PER_GRADIENT_PASS = 4.0  # What a pass that computes gradients takes, in evaluations
@@ -134,7 +135,8 @@ class Evaluator:
                 outputs = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
                 margins, labels = outputs
                 confusion = confusion_of(self._problem, self._source.classes, margins, labels)
-                found = metrics_of(self._problem, self._source, margins, labels), confusion
+                predictions = of_samples(self._problem, self._source, margins, labels)
+                found = measured(self._problem.labels, predictions), confusion
         shared: Measures = self._communicator.share(found)
         return shared
 
@@ -173,16 +175,18 @@ class ExactEvaluator:
             return None
         loss, _ = self._problem.expected(x, self._z, self._weights, self._population.values)
         margins = all_margins(x, self._z)
-        if self._problem.labels == "numbers":
-            return loss, metrics_over(self._problem, self._population, margins, self._weights)["r2"]
-        return loss, float(np.sum(self._weights[np.arange(len(margins)), self._problem.best(margins)]))
+        predictions = of_population(self._problem, self._population, margins, self._weights)
+        if isinstance(predictions, NumberPredictions):
+            return loss, R2().value(predictions)
+        return loss, float(np.sum(predictions.correct))
 
     def metrics(self, x: Array) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank. There are no counts."""
         found: Measures = {}, None
         if self._communicator.rank == 0:
             margins = all_margins(x, self._z)
-            found = metrics_over(self._problem, self._population, margins, self._weights), None
+            predictions = of_population(self._problem, self._population, margins, self._weights)
+            found = measured(self._problem.labels, predictions), None
         shared: Measures = self._communicator.share(found)
         return shared
 
@@ -193,20 +197,6 @@ class ExactEvaluator:
             found = self._problem.expected(x, self._z, self._weights, self._population.values)
         loss, gradient = self._communicator.share(found)
         return loss, gradient
-
-
-def explained_share(mean_squared_error: float, variance: float) -> float:
-    """Return R^2: what share of a variance predictions explain; NaN if there is none to explain."""
-    return 1 - mean_squared_error / variance if variance > ROUNDING else math.nan
-
-
-def metrics_of(problem: Problem, source: Source, margins: Array, labels: Labels) -> dict[str, float]:
-    """Return what `metrics_over` does, of samples that count alike."""
-    if problem.labels == "numbers":
-        return metrics_over(problem, source, margins, np.ones((len(labels), 1)), labels[:, np.newaxis])
-    weights = np.zeros((len(labels), source.classes))
-    weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
-    return metrics_over(problem, source, margins, weights)
 
 
 def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels) -> NDArray[np.int64] | None:
@@ -220,45 +210,28 @@ def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels)
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
-def metrics_over(
-    problem: Problem, source: Source, margins: Array, weights: Array, numbers: Labels | None = None
-) -> dict[str, float]:
-    """Return measures by name of samples, each with a weight for each of K labels: weights of shape (n, K).
-
-    Of classes they are accuracy, its mean over classes, and the area under the ROC, of more classes its mean
-    over them; those that do not occur do not count. Of numbers, they are the root mean squared error and the
-    mean error, in the label's own units, and R^2; the labels are `numbers`, or those of a population.
-    """
+def of_samples(
+    problem: Problem, source: Source, margins: Array, labels: Labels
+) -> ClassPredictions | NumberPredictions:
+    """Return the predictions of samples with equal weights, by their margins of shape (n, rows)."""
     if problem.labels == "numbers":
-        targets = (source.values if numbers is None else numbers).astype(np.float64)
-        low, high = source.label_range or (-1.0, 1.0)
-        half = (high - low) / 2
-        errors = problem.predictions(margins)[:, np.newaxis] - targets
-        total = float(np.sum(weights))
-        mean_squared = float(np.sum(weights * errors**2)) / total
-        mean = float(np.sum(weights * targets)) / total
-        return {
-            "rmse": half * math.sqrt(mean_squared),
-            "mae": half * float(np.sum(weights * np.abs(errors))) / total,
-            "r2": explained_share(mean_squared, float(np.sum(weights * (targets - mean) ** 2)) / total),
-        }
-    best, scores = problem.best(margins), problem.scores(margins)
-    right, of_class = weights[np.arange(len(weights)), best], weights.sum(axis=0)
-    there = np.flatnonzero(of_class)
-    found = np.bincount(best, right, len(of_class))
-    areas = [math.nan]
-    if len(there) > 1:
-        areas = [_area(scores[:, k], weights[:, k], weights.sum(axis=1) - weights[:, k]) for k in there]
-    return {
-        "accuracy": float(np.sum(right) / np.sum(of_class)),
-        "balanced_accuracy": float(np.mean(found[there] / of_class[there])),
-        "auc": float(np.mean(areas)),
-    }
+        return of_population(
+            problem, source, margins, np.ones((len(labels), 1)), labels[:, np.newaxis].astype(np.float64)
+        )
+    weights = np.zeros((len(labels), source.classes))
+    weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
+    return of_population(problem, source, margins, weights)
 
 
-def _area(scores: Array, positive: Array, negative: Array) -> float:
-    """Return the probability that a positive sample has a larger score than a negative one; a tie is half."""
-    _, group = np.unique(scores, return_inverse=True)
-    positives, negatives = np.bincount(group, positive), np.bincount(group, negative)
-    below = np.cumsum(negatives) - negatives
-    return float(np.sum(positives * (below + negatives / 2)) / (positives.sum() * negatives.sum()))
+def of_population(
+    problem: Problem, source: Source, margins: Array, weights: Array, labels: Array | None = None
+) -> ClassPredictions | NumberPredictions:
+    """Return the predictions of samples with weights of shape (n, K), one for each of K labels.
+
+    Numbers as labels are those of a population by default.
+    """
+    if problem.labels == "classes":
+        return ClassPredictions(problem.best(margins), problem.scores(margins), weights)
+    low, high = source.label_range or (-1.0, 1.0)
+    labels = source.values.astype(np.float64) if labels is None else labels
+    return NumberPredictions(problem.predictions(margins), labels, weights, (high - low) / 2)

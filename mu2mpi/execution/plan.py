@@ -20,14 +20,14 @@ from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
 from mu2mpi.core.registry import find
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
-from mu2mpi.federation.participation import check_size
+from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.schedule import Schedule
-from mu2mpi.losses.practical import Facts
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Plan:
     experiment: Experiment  # with M, T, the method's sizes and what its preset chooses filled in
     source: Source
     partition: str  # how the samples are dealt to the machines, such as "iid"
-    facts: Facts  # what presets may use of the data
+    facts: PublicFacts  # what presets may use of the data
     schedule: Schedule
     input_files: dict[str, str] = field(default_factory=dict)  # digests of other files, as of `input_files`
 
@@ -73,10 +73,10 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     square = float(source.dimension) if source.square is None else source.square
     cohort = None
     if machines_differ(experiment):
-        check_size(machines, experiment.rounds or 1)
+        check_machine_rounds(machines, experiment.rounds or 1)
         known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
         cohort = cohort_of(experiment, *(known or (np.full(machines, samples), None)))
-    facts = Facts(source.classes, square, machines * samples)
+    facts = PublicFacts(source.classes, square, machines * samples)
     if cohort is not None and experiment.preset is not None:
         rounds = experiment.rounds or cohort.longest
         shared, effective = cohort.averaging(rounds, experiment.trust.hides_sums, experiment.rho)
@@ -86,10 +86,10 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     method = experiment.chosen_method
     task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
     sizes = method.sizes(task, experiment.rounds)
-    if sizes.most is None and experiment.participation == "by-size":
+    if sizes.most is None and cohort is not None and cohort.participation.needs_fresh_samples:
         raise InputError(
-            "participation = by-size is for methods that take a fresh sample a round, and method = "
-            f"{method.name} does not; choose another --participation"
+            f"participation = {experiment.participation} is for methods that take a fresh sample a round, "
+            f"and method = {method.name} does not; choose another --participation"
         )
     if most is not None:
         check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.federation.participation import Attendance, Integers, Participation
+from mu2mpi.federation.participants import Integers, RunParticipation, longest_run
+from mu2mpi.federation.participation.base import Participation
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.accounting.machines import Accounts, Floats
 from mu2mpi.privacy.mechanisms.base import SMALLEST, Mechanism, calibrated
@@ -35,25 +36,25 @@ class Cohort:
     @cached_property
     def longest(self) -> int:
         """In how many rounds nobody uses more than its samples, one a round."""
-        if rounds := self.participation.longest(self.samples):
+        if rounds := longest_run(self.participation, self.samples):
             return rounds
         raise InputError("a machine without samples is there in the first round; give other --participation")
 
     @cached_property
-    def _attendances(self) -> dict[int, Attendance]:
+    def _attendances(self) -> dict[int, RunParticipation]:
         return {}
 
-    def attendance(self, rounds: int) -> Attendance:
+    def attendance(self, rounds: int) -> RunParticipation:
         """Return who takes part in each of so many rounds; InputError if nobody ever does."""
         if rounds not in self._attendances:
-            self._attendances[rounds] = Attendance(self.participation, rounds)
-        if self._attendances[rounds].most == 0:
+            self._attendances[rounds] = RunParticipation(self.participation, rounds)
+        if self._attendances[rounds].max_count == 0:
             raise InputError("no machine ever takes part; give other --participation, or more --rounds")
         return self._attendances[rounds]
 
     def check_samples(self, rounds: int) -> None:
         """Raise InputError if in so many rounds a machine would need more samples than it has."""
-        attended = self.attendance(rounds).attended
+        attended = self.attendance(rounds).counts
         if (poor := np.flatnonzero(attended > self.samples)).size:
             who = self.owners[poor[0]] if self.owners else poor[0]
             raise InputError(
@@ -61,30 +62,30 @@ class Cohort:
                 f"each, and has {self.samples[poor[0]]}; give at most --rounds {self.longest}"
             )
 
-    def weights(self, attendance: Attendance) -> Floats:
+    def weights(self, attendance: RunParticipation) -> Floats:
         """Return message weights: part in the objective over expected rounds, scaled to at most 1."""
         parts = self.samples.astype(np.float64) if self.by_samples else np.ones(len(self.samples))
-        expected = self.participation.expected(attendance.attended, attendance.rounds)
+        expected = self.participation.expected_counts(attendance.counts, attendance.rounds)
         found = np.divide(parts, expected, out=np.zeros_like(parts), where=expected > 0)
         weights: Floats = found / found.max()
         return weights
 
-    def averages(self, attendance: Attendance, weights: Floats) -> tuple[float, float]:
+    def averages(self, attendance: RunParticipation, weights: Floats) -> tuple[float, float]:
         """Return `total` and `effective` of `Members`."""
         rounds = attendance.rounds
-        part = self.participation.expected(attendance.attended, rounds) / rounds
+        part = self.participation.expected_counts(attendance.counts, rounds) / rounds
         total = float(np.sum(weights * part))
-        return total, total**2 / float(np.sum(weights**2 * attendance.attended / rounds))
+        return total, total**2 / float(np.sum(weights**2 * attendance.counts / rounds))
 
     def averaging(self, rounds: int, hides_sums: bool, rho: float) -> tuple[float, float]:
-        """Return `shared` and `effective` of `Facts`, for messages that are sums of increments."""
+        """Return `shared` and `effective` of `PublicFacts`, for messages that are sums of increments."""
         attendance = self.attendance(rounds)
-        weights, attended = self.weights(attendance), attendance.attended
+        weights, attended = self.weights(attendance), attendance.counts
         total, effective = self.averages(attendance, weights)
         drawn = weights * [
             rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
         ]
-        square = np.sum(drawn**2 * attended * attendance.squares) / rounds**2
+        square = np.sum(drawn**2 * attended * attendance.squared_gaps) / rounds**2
         noise = drawn[attended > 0].max() if hides_sums else math.sqrt(square)
         return total / float(noise), effective
 
@@ -95,7 +96,7 @@ class Members:
 
     cohort: Cohort
     budget: Budget  # of machines without one of their own
-    attendance: Attendance
+    attendance: RunParticipation
     weights: Floats  # by what increments are multiplied, at most 1
     kinds: tuple[Mechanism, ...]  # what hides messages, among those that differ,
     of: Integers  # and which of them each machine has; -1 for one that is never there
@@ -123,7 +124,7 @@ class Members:
         """Digest of what decides the messages: participation, weights, and the noise of every machine."""
         noise = [(kind.sigma, kind.clip_norm, kind.resolution) for kind in self.kinds]
         found = hashlib.sha256(repr(noise).encode())
-        for array in (self.of, self.weights, self.attendance.attended):
+        for array in (self.of, self.weights, self.attendance.counts):
             found.update(array.tobytes())
         return found.hexdigest()
 
@@ -140,7 +141,7 @@ class Members:
         small = self.attendance.rounds * len(self.of) <= 10**7
         return Accounts(
             samples=self.cohort.samples,
-            rounds=self.attendance.attended,
+            rounds=self.attendance.counts,
             weight=self.weights,
             clip_norm=self.clipping(),
             sigma=self.per_machine(lambda kind: kind.sigma),
@@ -148,7 +149,9 @@ class Members:
             rho=self.per_machine(lambda kind: math.nan if (rho := kind.stated_rho) is None else rho),
             epsilon=self.per_machine(lambda kind: kind.guarantee().epsilon(delta)),
             owners=self.cohort.owners,
-            present=self.attendance.present(self.attendance.every, range(len(self.of))) if small else None,
+            present=self.attendance.participates(self.attendance.all_rounds, range(len(self.of)))
+            if small
+            else None,
         )
 
     def per_machine(self, value: Callable[[Mechanism], float], absent: float = 0.0) -> Floats:
@@ -174,14 +177,14 @@ class Members:
 
     def summed(self, t: int, count: Callable[[int], float]) -> float:
         """Return the sum over machines of a function of how many of the first t rounds each was in."""
-        numbers, machines = np.unique(self.attendance.until(t), return_counts=True)
+        numbers, machines = np.unique(self.attendance.counts_until(t), return_counts=True)
         return math.fsum(m * count(k) for k, m in zip(numbers.tolist(), machines.tolist(), strict=True))
 
     def rho_spent(self, rounds: int) -> float:
         """Return what the first rounds tell at most of any one sample; NaN where no rho describes that."""
         there = self.of >= 0
         most = np.zeros(len(self.kinds), np.int64)
-        np.maximum.at(most, self.of[there], self.attendance.until(rounds)[there])
+        np.maximum.at(most, self.of[there], self.attendance.counts_until(rounds)[there])
         counts = np.where(self.stays & (most > 0), rounds, most).tolist()
         return float(np.max([kind.rho_spent(n) for kind, n in zip(self.kinds, counts, strict=True)]))
 
@@ -207,9 +210,9 @@ def members_of(
             "are alike and all there; leave out participation, objective and budgets, or --mechanism"
         )
     attendance = cohort.attendance(rounds)
-    attended, weights = attendance.attended, cohort.weights(attendance)
+    attended, weights = attendance.counts, cohort.weights(attendance)
     stays = is_trusted and (lasts or kind.stays)
-    counts = attended if kind.by_machine and not stays else np.where(attended > 0, attendance.most, 0)
+    counts = attended if kind.by_machine and not stays else np.where(attended > 0, attendance.max_count, 0)
     labels: dict[tuple[int, float, Budget], int] = {}
     of = np.full(len(counts), -1)
     for i in np.flatnonzero(counts).tolist():
@@ -221,12 +224,12 @@ def members_of(
         scaled = {name: weight * getattr(whole, name) for name in ("clip_norm", "gradient_norm")}
         kinds.append(calibrated(kind, budget, replace(whole, **scaled)))
     resolution = min(one.resolution for one in kinds)
-    whole = messages_of(attendance.most)
+    whole = messages_of(attendance.max_count)
     check_room(whole, max(one.largest_noise for one in kinds), resolution)
     sigma = max(one.sigma for one in kinds)
     kinds = [one.having(sigma if is_trusted else one.sigma, resolution) for one in kinds]
     drawn = np.array([*(one.fresh_sigma for one in kinds), 0.0])[of]
-    persists = attendance.squares if lasts else attended
+    persists = attendance.squared_gaps if lasts else attended
     total, effective = cohort.averages(attendance, weights)
     square = float(drawn.max()) ** 2 if is_trusted else float(np.sum(drawn**2 * persists)) / rounds
     return Members(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, classes_of
-from mu2mpi.federation.participation import Roll
+from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.sampling import users
 from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.model.linear import BATCH
@@ -104,9 +104,11 @@ class Machines:
             if schedule.members is None:
                 self._draw = schedule.mechanism.noise_source(key, who, variances, self.flat_q.size)
             else:
-                roll = Roll(schedule.members.attendance, hosted)
+                participants = RoundParticipants(schedule.members.attendance, hosted)
                 kinds, size = schedule.members.of_machines(hosted), self.flat_q.size
-                self._draw = per_machine_noise_source(kinds, key, hosted.start, roll, self._lasts, size)
+                self._draw = per_machine_noise_source(
+                    kinds, key, hosted.start, participants, self._lasts, size
+                )
 
     def read(self, t: int) -> HostedSamples:
         """Have the samples of round t at hand, and return them with those that were read with them."""

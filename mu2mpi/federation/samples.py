@@ -11,7 +11,7 @@ from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.machine import HostedSamples, Supply
-from mu2mpi.federation.participation import Attendance, rounds_at_once
+from mu2mpi.federation.participants import RunParticipation, rounds_per_chunk
 from mu2mpi.federation.sampling import Sampling, Taken, users
 from mu2mpi.federation.schedule import Schedule
 
@@ -61,14 +61,19 @@ def make_supply(
 
 
 def _attended(
-    attendance: Attendance, sampling: Sampling, key: bytes, machines: range, later: range, at_once: float
+    attendance: RunParticipation,
+    sampling: Sampling,
+    key: bytes,
+    machines: range,
+    later: range,
+    at_once: float,
 ) -> Taken:
     """Return the k-th samples of machines at their k-th round, for rounds that use `at_once` of each."""
-    some = later[: rounds_at_once(attendance.machines)]
-    present = attendance.present(some, machines)
+    some = later[: rounds_per_chunk(attendance.machines)]
+    present = attendance.participates(some, machines)
     drawn = np.cumsum(present.sum(axis=1)) * sampling.size(1)
     present = present[: max(1, int(np.searchsorted(drawn, at_once * len(machines), side="right")))]
-    before = attendance.until(later.start - 1)
+    before = attendance.counts_until(later.start - 1)
     sizes, places, rounds = np.zeros(present.shape, np.int64), [], []
     for column, machine in enumerate(machines):
         there, first = np.flatnonzero(present[:, column]), int(before[machine]) + 1

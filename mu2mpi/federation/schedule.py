@@ -89,7 +89,7 @@ class Task(Setting):
     def there(self) -> float:
         """Which share of the machines takes part in a round, on average."""
         attendance = None if self.members is None else self.members.attendance
-        return float(attendance.attended.mean()) / attendance.rounds if attendance else 1.0
+        return float(attendance.counts.mean()) / attendance.rounds if attendance else 1.0
 
     def noise_of(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the standard deviation of a draw, and by what the average over machines has less of it."""

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.kernels import specialised, why_not_compiled
 from mu2mpi.losses.model.linear import all_margins, loss, residual, sum_outer_products
-from mu2mpi.losses.practical import Practical
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int32] | Array  # classes from 0 on, or numbers in [-1, 1]
@@ -26,6 +25,14 @@ class Constants(NamedTuple):
 
     G: float
     L: float
+
+
+class Practical(NamedTuple):
+    """Constants of a loss for the practical preset, for samples of norm 1 (docs/guides/practical.md)."""
+
+    clip: float | None = None  # clipping norm of gradients; by default half of G where no margin exceeds 1
+    noise: float = 1.5  # noise std that margins may accumulate
+    reach: float = 100.0  # largest margin in the ball
 
 
 class Problem(ABC):

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import Facts, choices, rounded
 from mu2mpi.methods.base import Method, PresetOptions, batch_field
+from mu2mpi.methods.presets.practical import PracticalPreset, rounded
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ class AcceleratedSrgd(Method):
     estimator, query = CORRECTED_MOMENTUM, AVERAGE
     chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
-    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
         """Return the settings of the practical mode: as few steps as are at most 1 / (2 L) long."""
-        M, chosen = asked.machines or 1, choices(asked, facts)
+        M, chosen = asked.machines or 1, preset.choices(asked, facts)
         n, longest = facts.samples // M, 0.5 / chosen.nearby
         path = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip)
         fewest = math.ceil(min(n, math.sqrt(path * n / longest)))
-        K = options.batch or n // (asked.rounds or fewest) or 1
+        K = asked.batch or n // (asked.rounds or fewest) or 1
         T = asked.rounds or max(1, n // K)
         return {
             "clip_norm": chosen.clip_norm,

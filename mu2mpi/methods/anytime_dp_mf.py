@@ -4,11 +4,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import Choices, Facts, rounds_of_one_pass
 from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.presets.practical import Choices, rounds_of_one_pass
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions, check_rounds
 
@@ -34,7 +35,7 @@ class AnytimeDpMf(Method):
         """Return 3: on their way iterates have several times the noise of the last."""
         return 3.0
 
-    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return what gives w_T the noise that weights may gather, or without noise the path of mu^2-SGD."""
         from mu2mpi.privacy.noise.correlation import Correlation
 

@@ -7,16 +7,17 @@ import math
 from abc import ABC
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import Options
+from mu2mpi.core.options import Options, registered
 from mu2mpi.core.registry import find
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
-from mu2mpi.losses.practical import Choices, Facts, choices, normalize, rounded
+from mu2mpi.methods.presets.practical import Choices, PracticalPreset, rounded
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.release import Release
 
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 
 
 class PresetOptions(Options):
-    """Whether settings are those of the practical preset."""
+    """Preset of an experiment."""
 
-    preset: Literal["practical"] | None = Field(
+    preset: str | None = Field(
         None,
-        description="practical chooses from public facts alone what is not given: the method (dp-gd), "
-        "normalize, clip-norm, diameter and eta-scale, and rounds, batch, tail, momentum and mechanism of "
-        "methods with a choice "
-        "[default: the settings of theory]",
+        description="settings chosen from public facts where none are given [default: those of theory]",
+        json_schema_extra={"kind": "presets"},
     )
+
+    @field_validator("preset")
+    @classmethod
+    def _check_preset(cls, value: str | None) -> str | None:
+        return registered("presets", value)
 
 
 def batch_field(description: str) -> Any:
@@ -59,14 +63,13 @@ class Method(ABC):
     summary: ClassVar[str] = ""  # a few words for its place in the help
     options: ClassVar[type[Options]] = Options
     presets: ClassVar[tuple[str, ...]] = ()  # options that choose other settings, and mean nothing else
-    # What the preset chooses beside `normalize`: None where it takes facts
+    # Settings of the practical preset beside `normalize`: None where they depend on facts
     chooses: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
     estimator: Estimator  # what machines send
     query: Query  # where they take gradients
     mechanism: ClassVar[str] = "gaussian"  # what hides what they send, unless the user names another
     takes_mean: ClassVar[bool] = False  # whether the output is the mean of all query points, or the last
-    is_default: ClassVar[bool] = False  # whether who names none gets it,
-    is_practical: ClassVar[bool] = False  # or does with a preset
+    is_default: ClassVar[bool] = False  # whether who names none gets it
     is_switched: ClassVar[bool] = False  # whether mu2-sgd's switches of estimator and query make it
     takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets,
     preset_knows_absence: ClassVar[bool] = False  # also with a preset
@@ -88,24 +91,17 @@ class Method(ABC):
         """Return how many samples of a machine an audit needs, None for those used, and options left open."""
         return None, {}
 
-    def preset(self, asked: Any, options: Any, facts: Facts | None) -> dict[str, Any]:
-        """Return what the preset chooses of other settings; without facts of the data, `chooses`."""
-        if getattr(options, "preset", None) is None:
-            return {}
-        chosen = self.chooses if facts is None else self.practical(asked, options, facts)
-        return {**self.chooses, **chosen, "normalize": normalize(asked)}
-
-    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
-        """Return the settings of the practical mode: beyond the theorems, from public facts alone."""
-        chosen = choices(asked, facts, self.widening(asked))
-        eta_scale = rounded(self.practical_scale(asked, options, facts, chosen))
+    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
+        """Return the settings of the practical preset: beyond the theorems, from public facts alone."""
+        chosen = preset.choices(asked, facts, self.widening(asked))
+        eta_scale = rounded(self.practical_scale(asked, asked.options, facts, chosen))
         return {"clip_norm": chosen.clip_norm, "diameter": chosen.diameter, "eta_scale": eta_scale}
 
     def widening(self, asked: Any) -> float:
         """Return how many times wider than those of others the ball of the practical mode is."""
         return 1.0
 
-    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return the learning rate of the practical mode, in units of `largest_rate`."""
         raise NotImplementedError
 
@@ -126,7 +122,7 @@ class Method(ABC):
         if task.most is not None:
             task.cohort.check_samples(rounds)
         most = int(task.cohort.samples.max())
-        return Sizes(rounds, Fresh(task.cohort.attendance(rounds).most), most=most)
+        return Sizes(rounds, Fresh(task.cohort.attendance(rounds).max_count), most=most)
 
     def increment_bound(self, task: Task) -> float:
         """Return the norm that what one sample adds to a message never passes (Lemma 4.2)."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from mu2mpi.core.registry import find, register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import Facts, descent
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class DpGd(Method):
     name, title = "dp-gd", "DP-GD"
     summary = "gradients of all samples in each round, or of passes over them"
     options = DpGdOptions
-    is_practical = takes_absence = True
+    takes_absence = True
     estimator, query = GRADIENT, ITERATE
     chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 
@@ -44,17 +45,19 @@ class DpGd(Method):
         """Return two samples in each round, or so few that the first of a batch soon comes again."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
-    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
         """Return the settings of the practical mode, with a momentum so that a tenth of the rounds does.
 
         The noise of the average gradients of T rounds adds up to that of one with sqrt(n K) samples of
         each.
         """
         n = facts.samples / (asked.machines or 1)
-        K = min(n, options.batch or n)
-        momentum = 0.9 if options.momentum is None else options.momentum
+        K = min(n, asked.batch or n)
+        momentum = 0.9 if asked.momentum is None else asked.momentum
         hidden, rounds = math.sqrt(n * K) * shared_by(asked), (20, round(400 * n / K))
-        chosen = descent(asked, facts, hidden=hidden, rounds=rounds, tail=0.25, times=1 / (1 - momentum))
+        chosen = preset.descent(
+            asked, facts, hidden=hidden, rounds=rounds, tail=0.25, times=1 / (1 - momentum)
+        )
         return {**chosen, "momentum": momentum}
 
     def mean_from(self, rounds: int, options: Any) -> int | None:

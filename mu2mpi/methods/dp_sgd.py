@@ -5,10 +5,11 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.losses.practical import Facts, descent
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.accounting.pld import MOST_ROUNDS
 
 
@@ -45,11 +46,11 @@ class DpSgd(Method):
         """Return a sample each, of which a third is drawn: which others are hides one as noise does."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
-    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
         """Return the settings of the practical mode: noise is for the sum over all samples."""
-        batch = options.batch or usual_batch(facts.samples)
+        batch = asked.batch or usual_batch(facts.samples)
         rounds = 100, min(20_000, most_rounds(facts.samples, batch))
-        return descent(asked, facts, hidden=facts.samples, rounds=rounds, tail=0.5)
+        return preset.descent(asked, facts, hidden=facts.samples, rounds=rounds, tail=0.5)
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:
         """Return 20 passes, with a hundredth of all samples in each batch."""

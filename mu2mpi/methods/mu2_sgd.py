@@ -7,11 +7,12 @@ from pydantic import Field
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import Choices, Facts, longest_at_averages
 from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.presets.practical import Choices, longest_at_averages
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
@@ -49,7 +50,7 @@ class Mu2Sgd(Method):
                 return method
         raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
 
-    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise: that of w_T, eta sigma sqrt(T), is the same in all runs with a loss.
 
         It is the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with that noise for D / sqrt(d).

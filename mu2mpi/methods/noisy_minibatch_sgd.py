@@ -4,11 +4,12 @@ import math
 from typing import Any
 
 from mu2mpi.core.registry import register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import Facts, descent
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
@@ -34,10 +35,10 @@ class NoisyMinibatchSgd(Method):
     chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
     chooses |= {"mechanism": "replacement-exact"}
 
-    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
         """Return the settings of the practical mode; batches are at most a tenth of a machine's samples."""
         n = facts.samples // (asked.machines or 1)
-        chosen = descent(asked, facts, hidden=n * shared_by(asked), rounds=(100, 4000), tail=0.5)
+        chosen = preset.descent(asked, facts, hidden=n * shared_by(asked), rounds=(100, 4000), tail=0.5)
         share = asked.rho / (2 * math.sqrt(asked.rounds or chosen["rounds"]))
         return {**chosen, "batch": math.ceil(n * min(share, 0.1))}
 
@@ -52,7 +53,7 @@ class NoisyMinibatchSgd(Method):
             check_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or theorem_rounds(task, self.clip_norm(task))
         if is_noisy:
-            attended = rounds if task.cohort is None else task.cohort.attendance(rounds).most
+            attended = rounds if task.cohort is None else task.cohort.attendance(rounds).max_count
             wanted = fewest_drawn(task.samples, attended, budget.epsilon, budget.delta)
         batch = task.options.batch or wanted
         check_batch(batch, max(task.samples, wanted), "a machine")

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from mu2mpi.core.registry import register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
 
 
 @register
@@ -20,7 +21,7 @@ class ParallelSgd(Method):
     is_switched = takes_absence = True
     takes_mean = True
 
-    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise: eta sigma sqrt(T), of which the mean of all has a third in the square."""
         spread = math.sqrt(rounds_of_one_pass(asked, facts) / 3)
         eta = gathered(asked, chosen, shared_by(asked)) / spread

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
-from mu2mpi.losses.practical import Facts, choices
 from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.release import Release
 
@@ -65,10 +66,10 @@ class SnowballSgd(Method):
                 "are measured; give --evaluations 1, or leave it out"
             )
 
-    def practical(self, asked: Any, options: Any, facts: Facts) -> dict[str, Any]:
+    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
         """Return the ball of the practical mode: with margins of 1 where gradients grow with it."""
         reach = find("losses", asked.loss).practical.reach
-        wide, narrow = choices(asked, facts), choices(asked, facts, 1 / reach)
+        wide, narrow = preset.choices(asked, facts), preset.choices(asked, facts, 1 / reach)
         return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
 
     def sizes(self, task: Task, rounds: int | None) -> Sizes:

@@ -4,11 +4,12 @@ import math
 from typing import Any
 
 from mu2mpi.core.registry import find, register
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
 from mu2mpi.federation.schedule import Sizes, Task
 from mu2mpi.federation.servers.base import shared_by
-from mu2mpi.losses.practical import STEP, Choices, Facts, gathered, rounds_of_one_pass
 from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 
@@ -35,7 +36,7 @@ class Storm(Method):
         own = find("losses", asked.loss).practical
         return float(min(1 / 8, 8.0 * own.noise / own.reach))
 
-    def practical_scale(self, asked: Any, options: Any, facts: Facts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise: of sqrt(3/2) / T from T / 2 on, weights gather 1/20 of what they may."""
         T = rounds_of_one_pass(asked, facts)
         by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))

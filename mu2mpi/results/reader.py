@@ -27,7 +27,7 @@ from mu2mpi.core.hdf5 import (
     shape_in,
     text_in,
 )
-from mu2mpi.losses.practical import Facts
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
@@ -56,7 +56,7 @@ class Summary:
         ``cores`` (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of
         all machines, ``elapsed_seconds``, seconds by phase as the mean over ranks, such as ``noise_seconds``,
         and the `metrics` of a `Result`. Times alone depend on private data beyond what is released.
-    facts : Facts or None
+    facts : PublicFacts or None
         What a preset could use of the data.
     """
 
@@ -67,7 +67,7 @@ class Summary:
     test_accuracy: float
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
-    facts: Facts | None = None
+    facts: PublicFacts | None = None
     version: str = ""
 
     @property
@@ -284,14 +284,14 @@ def _accounts(file: h5py.File) -> Accounts | None:
     return Accounts(**columns, owners=owners, present=None if present is None else present.astype(bool))
 
 
-def _facts(file: h5py.File) -> Facts | None:
+def _facts(file: h5py.File) -> PublicFacts | None:
     """Return what is public of the data, if it is there."""
     model = open_group(file, "model")
-    there = [name for name in Facts._fields if h5py.h5a.exists(model, name.encode())]
+    there = [name for name in PublicFacts._fields if h5py.h5a.exists(model, name.encode())]
     if "square" not in there:
         return None
     classes, square, samples, *averages = (number_in(model, name) for name in there)
-    return Facts(int(classes), square, int(samples), *averages)
+    return PublicFacts(int(classes), square, int(samples), *averages)
 
 
 def _metrics(file: h5py.File) -> dict[str, float]:

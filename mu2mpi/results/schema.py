@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.losses.practical import Facts
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
 
@@ -177,7 +177,7 @@ class Result:
         Names of the features, if any, and the TOML schema of the columns that they were made of.
     scale : float
         What takes a stored feature into [-1, 1].
-    facts : Facts or None
+    facts : PublicFacts or None
         What is public of the data, and presets may use.
     unit : str
         That of losses: ``nat``, or ``1`` for those that are no likelihoods.
@@ -203,7 +203,7 @@ class Result:
     feature_names: tuple[str, ...] | None = None
     columns: str | None = None
     scale: float = 1.0
-    facts: Facts | None = None
+    facts: PublicFacts | None = None
     unit: str = "nat"
     accounts: Accounts | None = None
     confusion: Integers | None = None

@@ -11,7 +11,7 @@ from mu2mpi.analysis.differences import compare, p_value
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.losses.practical import Facts
+from mu2mpi.data.facts import PublicFacts
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -62,7 +62,7 @@ def test_copies_are_the_same_to_the_bit(folder):
 
 def test_what_a_preset_chose_has_its_value_and_says_so(folder):
     (run,) = runs_of(folder, server="trusted", rho=4.0, machines=10, seed=1)
-    facts = Facts(10, 64.0, 1430)
+    facts = PublicFacts(10, 64.0, 1430)
     sides = []
     for asked in ({"rho": 0.5}, {"preset": "practical", "epsilon": 2.0}):
         made = filled(Experiment(data="digits", server="trusted", machines=10, seed=1, **asked), facts)

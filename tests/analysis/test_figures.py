@@ -19,8 +19,8 @@ from mu2mpi.analysis.settings import chosen, varying
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.stopwatch import PHASES
-from mu2mpi.losses.practical import Facts
 from mu2mpi.results.reader import Summary, read_result, read_summary
 from mu2mpi.results.schema import History
 
@@ -312,7 +312,7 @@ def test_comparison_has_slopes_of_several_sizes_alone():
 
 def completed(run):
     """Return a summary as of a file, which holds what a preset chose."""
-    facts = Facts(3, 1.0, run.experiment.samples)
+    facts = PublicFacts(3, 1.0, run.experiment.samples)
     return replace(run, experiment=run.experiment.having(**run.experiment.by_preset(facts)), facts=facts)
 
 

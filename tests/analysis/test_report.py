@@ -18,8 +18,8 @@ import mu2mpi
 from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_all
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.data.facts import PublicFacts
 from mu2mpi.execution.job import run
-from mu2mpi.losses.practical import Facts
 from mu2mpi.results.reader import Summary, read_result
 
 
@@ -134,7 +134,7 @@ def test_runs_without_noise_have_no_guarantee(runs):
 
 def test_what_was_run_tells_what_follows_in_some_runs(runs):
     base = {"data": "digits", "machines": 2, "server": "trusted", "seed": 1}
-    facts, preset = Facts(10, 64.0, 1436), Experiment(**base, method="dp-gd", preset="practical")
+    facts, preset = PublicFacts(10, 64.0, 1436), Experiment(**base, method="dp-gd", preset="practical")
     choice = preset.by_preset(facts)
     pair = [
         replace(runs[0], experiment=Experiment(**base, rounds=718)),

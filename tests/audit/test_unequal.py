@@ -13,7 +13,7 @@ from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.audit.runs import view
 from mu2mpi.federation.cohort import Members
 from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.participation import Roll
+from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise.source import MemberDraws
@@ -78,7 +78,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
             continue
         experiment, canaries = canaries_of(case, server=server, **named(way, files), **method)
         schedule = canaries.schedule
-        present = schedule.members.attendance.present(range(1, 7), range(4))
+        present = schedule.members.attendance.participates(range(1, 7), range(4))
         last = 6 if server == "untrusted" else 5
         assert present[canaries.rounds - 1, canaries.machines].all()
         if method.get("method") != "dp-gd":
@@ -153,7 +153,11 @@ def changed_sigma(change):
 
 def changed_calls(change):
     """Let machines draw at the times, with the numbers, that `change` makes of t and both."""
-    return patched(Roll, "call", lambda call: lambda self, t: change(self, t, *call(self, t)))
+    return patched(
+        RoundParticipants,
+        "participants",
+        lambda participants: lambda self, t: change(self, t, *participants(self, t)),
+    )
 
 
 def changed_draws(change):

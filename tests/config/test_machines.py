@@ -66,7 +66,7 @@ def test_what_does_not_go_together_is_refused(settings, name):
         ({"participation": "uniform:4"}, "3 machines"),
         ({"participation": "uniform:3", "rounds": 5}, "--rounds 4"),
         ({"participation": "by-size", "rounds": 10}, None),
-        ({"participation": "by-size", "rounds": 2**32 - 1}, "too many"),
+        ({"participation": "by-size", "rounds": 2**32 - 1}, "machine-rounds"),
         ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "no machine"),
         ({"budgets": "{}/nobody.toml"}, "budget of z"),
         ({"participation": "trace:{}/trace.csv", "rounds": 3}, "--rounds 2"),
@@ -118,7 +118,7 @@ def test_machines_that_were_never_drawn_do_not_make_steps_longer(tmp_path):
     """One of ten in each of two rounds: its message is that of one, whoever else was drawn."""
     source = owned_source(1, [9] * 10, 3, 2)
     members = resolve(Experiment(participation="uniform:1", rounds=2, seed=1), source, 1).schedule.members
-    assert members.attendance.attended.sum() == 2
+    assert members.attendance.counts.sum() == 2
     assert members.total == pytest.approx(1.0)
     assert members.effective == pytest.approx(1.0)
 

@@ -14,7 +14,8 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
-from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, metrics_of, metrics_over
+from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, of_population, of_samples
+from mu2mpi.losses.metrics.base import measured
 
 OF_CLASSES, OF_NUMBERS = ("softmax", "logistic", "smoothed-hinge"), ("squared", "huber", "poisson")
 seeds = st.integers(0, 2**31)
@@ -37,7 +38,7 @@ def test_measures_of_classes(loss, n, classes, seed):
     labels = rng.integers(0, rng.integers(1, classes + 1), n).astype(np.int32)
     margins = np.rint(4 * rng.standard_normal((n, problem.rows(classes)))) / 4
     source = source_of(problem, Samples(np.zeros((n, 1)), labels), classes)
-    found = metrics_of(problem, source, margins, labels)
+    found = measured(problem.labels, of_samples(problem, source, margins, labels))
     best, scores = problem.best(margins), problem.scores(margins)
     there = np.unique(labels)
     assert found["accuracy"] == pytest.approx(known.accuracy_score(labels, best))
@@ -62,7 +63,8 @@ def test_measures_of_numbers_are_in_their_own_units(loss, n, seed):
     labels = random_labels(rng, problem, n, 2)
     labels[:2] = -0.5, 0.5
     margins = rng.standard_normal((n, 1))
-    found = metrics_of(problem, source_of(problem, Samples(np.zeros((n, 1)), labels)), margins, labels)
+    source = source_of(problem, Samples(np.zeros((n, 1)), labels))
+    found = measured(problem.labels, of_samples(problem, source, margins, labels))
     truth, predicted = 4 * labels + 4, 4 * problem.predictions(margins) + 4
     assert found["rmse"] == pytest.approx(known.root_mean_squared_error(truth, predicted))
     assert found["mae"] == pytest.approx(known.mean_absolute_error(truth, predicted))
@@ -75,7 +77,7 @@ def test_nothing_is_explained_of_numbers_that_are_all_the_same(value, n):
     """Nor is it told how badly: their variance is nothing but rounding."""
     problem, labels = find("losses", "squared"), np.full(n, value)
     source = source_of(problem, Samples(np.zeros((n, 1)), labels))
-    assert math.isnan(metrics_of(problem, source, np.zeros((n, 1)), labels)["r2"])
+    assert math.isnan(measured("numbers", of_samples(problem, source, np.zeros((n, 1)), labels))["r2"])
     assert math.isnan(Evaluator(source, Communicator(), problem).measure(np.zeros((1, 2)))[1])
 
 
@@ -111,7 +113,8 @@ def test_on_a_population_they_are_those_of_samples_with_weights(loss):
         known.roc_auc_score(labels == k, scores[:, k], **with_weights) for k in range(population.classes)
     ]
     assert found["auc"] == pytest.approx(np.mean(areas))
-    assert metrics_over(problem, population, margins, weights) == pytest.approx(found)
+    predictions = of_population(problem, population, margins, weights)
+    assert measured(problem.labels, predictions) == pytest.approx(found)
 
 
 class Part(Communicator):

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.federation import participation as module
+from mu2mpi.federation import participants as module
 from mu2mpi.federation.cohort import Cohort
-from mu2mpi.federation.participation import Attendance, Bernoulli, BySize, Everybody, Roll, Trace, Uniform
+from mu2mpi.federation.participants import RoundParticipants, RunParticipation, longest_run
+from mu2mpi.federation.participation.all import All
+from mu2mpi.federation.participation.bernoulli import Bernoulli
+from mu2mpi.federation.participation.by_size import BySize
+from mu2mpi.federation.participation.trace import Trace
+from mu2mpi.federation.participation.uniform import Uniform
 
 seeds = st.integers(0, 2**63 - 1)
 
@@ -23,7 +28,7 @@ def participations(draw):
     samples = np.array(draw(st.lists(st.integers(1, 12), min_size=machines, max_size=machines)))
     seen = np.random.default_rng(seed).random((rounds, machines)) < draw(st.sampled_from([0.1, 0.5, 1.0]))
     kinds = [
-        Everybody(machines),
+        All(machines),
         Uniform(machines, draw(st.integers(1, machines)), seed),
         Bernoulli(machines, draw(st.sampled_from([1e-3, 0.3, 0.9, 1.0])), seed),
         BySize(samples, seed),
@@ -34,7 +39,7 @@ def participations(draw):
 
 def dense(participation, rounds, of=None):
     """Return who is there in the first rounds, each looked at by itself."""
-    rows = [participation.present(range(t, t + 1), of or rounds)[0] for t in range(1, rounds + 1)]
+    rows = [participation.participates(range(t, t + 1), of or rounds)[0] for t in range(1, rounds + 1)]
     return np.array(rows).reshape(rounds, participation.machines)
 
 
@@ -55,44 +60,44 @@ def test_counts_are_those_of_the_dense_matrix_however_they_are_looked_at(drawn, 
     participation, _, rounds = drawn
     present = dense(participation, rounds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "AT_ONCE", at_once)
-        patch.setattr(module, "MOST_COUNTS", kept)
-        attendance = Attendance(participation, rounds)
-        np.testing.assert_array_equal(attendance.attended, present.sum(axis=0))
-        np.testing.assert_array_equal(attendance.squares, [squared_gaps(column) for column in present.T])
-        assert attendance.most == present.sum(axis=0).max()
+        patch.setattr(module, "CHUNK_CELLS", at_once)
+        patch.setattr(module, "MAX_STORED_COUNTS", kept)
+        attendance = RunParticipation(participation, rounds)
+        np.testing.assert_array_equal(attendance.counts, present.sum(axis=0))
+        np.testing.assert_array_equal(attendance.squared_gaps, [squared_gaps(column) for column in present.T])
+        assert attendance.max_count == present.sum(axis=0).max()
         first = data.draw(st.integers(0, participation.machines))
         some = range(first, data.draw(st.integers(first, participation.machines)))
-        np.testing.assert_array_equal(attendance.present(attendance.every, some), present[:, some])
-        roll = Roll(attendance, some)
+        np.testing.assert_array_equal(attendance.participates(attendance.all_rounds, some), present[:, some])
+        roll = RoundParticipants(attendance, some)
         order = data.draw(st.permutations(range(1, rounds + 1)) | st.just(range(1, rounds + 1)))
         for t in order:
-            np.testing.assert_array_equal(attendance.until(t), present[:t].sum(axis=0))
-            there, numbers = roll.call(t)
+            np.testing.assert_array_equal(attendance.counts_until(t), present[:t].sum(axis=0))
+            there, numbers = roll.participants(t)
             np.testing.assert_array_equal(there, np.flatnonzero(present[t - 1, some]))
             np.testing.assert_array_equal(numbers, present[:t, some].sum(axis=0)[there])
-            np.testing.assert_array_equal(roll.until(t - 1), present[: t - 1, some].sum(axis=0))
-    assert np.all(attendance.until(0) == 0)
+            np.testing.assert_array_equal(roll.counts_until(t - 1), present[: t - 1, some].sum(axis=0))
+    assert np.all(attendance.counts_until(0) == 0)
 
 
 @given(participations(), st.sampled_from([1, 5, 1 << 20]), max_examples=40)
 def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_once):
     participation, samples, _ = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "AT_ONCE", at_once * participation.machines)
+        patch.setattr(module, "CHUNK_CELLS", at_once * participation.machines)
         if isinstance(participation, Bernoulli) and participation.probability < 0.1:
-            patch.setattr(module, "MOST", 2000)
-            with pytest.raises(InputError, match="too many to know who is there when"):
-                participation.longest(np.full_like(samples, 500))
+            patch.setattr(module, "MAX_CELLS", 2000)
+            with pytest.raises(InputError, match="machine-rounds"):
+                longest_run(participation, np.full_like(samples, 500))
             return
-        longest = participation.longest(samples)
-    most = participation.most_rounds()
+        longest = longest_run(participation, samples)
+    most = participation.max_rounds
     counts = np.cumsum(dense(participation, min(longest + 1, most), most), axis=0)
     assert np.all(counts[:longest] <= samples)
     assert longest == most or np.any(counts[longest] > samples)
     if isinstance(participation, BySize):
         assert longest == samples.max()
-    if isinstance(participation, Everybody):
+    if isinstance(participation, All):
         assert longest == samples.min()
 
 
@@ -120,7 +125,7 @@ def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
 def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
     """Counts of machines, of pairs, and of who is there in two rounds that follow each other: 1e-5 each."""
     rounds, M, m = 20_000, 7, 3
-    present = Uniform(M, m, 2024).present(range(1, rounds + 1), rounds).astype(int)
+    present = Uniform(M, m, 2024).participates(range(1, rounds + 1), rounds).astype(int)
     share, pair = m / M, m * (m - 1) / (M * (M - 1))
     for i in range(M):
         assert stats.binomtest(present[:, i].sum(), rounds, share).pvalue > 1e-5
@@ -133,13 +138,13 @@ def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
 def test_weighted_messages_estimate_the_objective_on_average(drawn, by_samples):
     """Also those of the few rounds in which some machine happens never to be drawn."""
     participation, samples, rounds = drawn
-    attendance, cohort = Attendance(participation, rounds), Cohort(participation, samples, by_samples)
-    if attendance.most == 0:
+    attendance, cohort = RunParticipation(participation, rounds), Cohort(participation, samples, by_samples)
+    if attendance.max_count == 0:
         with pytest.raises(InputError, match="no machine ever takes part"):
             cohort.attendance(rounds)
         return
     weights = cohort.weights(attendance)
-    expected = participation.expected(attendance.attended, rounds)
+    expected = participation.expected_counts(attendance.counts, rounds)
     wanted = np.where(expected > 0, samples if by_samples else 1.0, 0.0)
     found = weights * expected
     np.testing.assert_allclose(found * wanted.sum(), wanted * found.sum(), rtol=1e-12)

@@ -24,7 +24,7 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.data.options import LEAST, MOST, OPTIONS
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.participation import MOST_MACHINES
+from mu2mpi.federation.participants import MAX_MACHINES
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.reader import read_result
 
@@ -137,7 +137,7 @@ def is_slow(experiment):
     return (
         (
             machines_differ(experiment)
-            and (experiment.machines or 1) <= MOST_MACHINES
+            and (experiment.machines or 1) <= MAX_MACHINES
             and max(everything, 10**4, experiment.rounds or 0) * (experiment.machines or 1) > 10**6
         )
         or (

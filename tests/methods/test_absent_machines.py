@@ -139,7 +139,7 @@ def expected_of(kind, present):
 
 def reference_of(experiment, source, schedule, rho, kind, by_samples):
     """Return what the reference needs: samples in the order of their use, and normals."""
-    present = schedule.members.attendance.present(schedule.members.attendance.every, range(M))
+    present = schedule.members.attendance.participates(schedule.members.attendance.all_rounds, range(M))
     root = root_key(experiment.seed)
     plan = resolve(experiment, source, 1)
     rows = partition_rows(

@@ -64,10 +64,10 @@ def test_steps_of_storm_by_hand():
 
 
 def _diameter(method, loss):
-    from mu2mpi.losses.practical import Facts
+    from mu2mpi.data.facts import PublicFacts
 
     asked = Experiment(method=method, preset="practical", loss=loss, normalize="unit", **ASKED)
-    return asked.by_preset(Facts(2, 5.0, 400))["diameter"]
+    return asked.by_preset(PublicFacts(2, 5.0, 400))["diameter"]
 
 
 def test_the_ball_of_snowball_sgd_is_narrow_where_gradients_grow_with_it():

@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.federation.participation import Attendance, Roll, Trace
+from mu2mpi.federation.participants import RoundParticipants, RunParticipation
+from mu2mpi.federation.participation.trace import Trace
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
 from mu2mpi.privacy.mechanisms.correlated import (
@@ -207,7 +208,7 @@ def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
     assert mechanism.fresh_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
     present = rng.random((T, machines)) < 0.4
-    register = Roll(Attendance(Trace(present), T), range(machines))
+    register = RoundParticipants(RunParticipation(Trace(present), T), range(machines))
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     draw = per_machine_noise_source([mechanism] * machines, KEY, 7, register, True, flat.size)
     scale, counts, total = mechanism.sigma / mechanism.resolution, np.zeros(machines, int), np.zeros(d)

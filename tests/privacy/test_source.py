@@ -7,7 +7,10 @@ import pytest
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.federation.participation import Attendance, Bernoulli, Everybody, Roll, Uniform
+from mu2mpi.federation.participants import RoundParticipants, RunParticipation
+from mu2mpi.federation.participation.all import All
+from mu2mpi.federation.participation.bernoulli import Bernoulli
+from mu2mpi.federation.participation.uniform import Uniform
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.sampler import FINEST
 from mu2mpi.privacy.noise.source import CorrelatedDraws, MemberDraws
@@ -86,7 +89,7 @@ class Sums:
 
 
 def member_draws(participation, rounds, units, lasts, finest=FINEST):
-    roll = Roll(Attendance(participation, rounds), range(FIRST, FIRST + len(units)))
+    roll = RoundParticipants(RunParticipation(participation, rounds), range(FIRST, FIRST + len(units)))
     return MemberDraws(KEY, FIRST, units, np.full(len(units), finest), SIZE, roll, lasts)
 
 
@@ -100,7 +103,7 @@ def sent(draw, rounds):
     return np.array(found)
 
 
-participations = st.sampled_from([Uniform(9, 4, 5), Bernoulli(9, 0.3, 6), Uniform(9, 9, 7), Everybody(9)])
+participations = st.sampled_from([Uniform(9, 4, 5), Bernoulli(9, 0.3, 6), Uniform(9, 9, 7), All(9)])
 
 
 @pytest.mark.parametrize("lasts", [True, False])
@@ -108,7 +111,7 @@ participations = st.sampled_from([Uniform(9, 4, 5), Bernoulli(9, 0.3, 6), Unifor
 def test_of_each_machine_the_server_holds_one_draw(lasts, participation, units, data):
     """That of the k-th time that it was there; and a run that goes on, anywhere, sends the same again."""
     rounds, units = 14, np.array(units)
-    present = participation.present(range(1, rounds + 1), rounds)[:, FIRST : FIRST + len(units)]
+    present = participation.participates(range(1, rounds + 1), rounds)[:, FIRST : FIRST + len(units)]
     expected = Sums(present, units)
     noise = sent(member_draws(participation, rounds, units, lasts), range(1, rounds + 1))
     for t in range(1, rounds + 1):
@@ -129,16 +132,16 @@ def test_of_each_machine_the_server_holds_one_draw(lasts, participation, units, 
 def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units):
     """The strategy times the noise of a machine's own messages gives its fresh draws, and none is skipped."""
     participation, rounds, units = Bernoulli(7, 0.4, 11), 9, np.array(units)
-    attendance, hosted = Attendance(participation, rounds), range(FIRST, FIRST + 3)
-    present = attendance.present(attendance.every, hosted)
+    attendance, hosted = RunParticipation(participation, rounds), range(FIRST, FIRST + 3)
+    present = attendance.participates(attendance.all_rounds, hosted)
     assert not present.all()
 
     def draws(machines=hosted):
         of = units[machines.start - FIRST : machines.stop - FIRST]
         whose = KEY, MACHINE, machines.start, of, np.full(len(of), FINEST), SIZE
-        return CorrelatedDraws(correlation, *whose, Roll(attendance, machines))
+        return CorrelatedDraws(correlation, *whose, RoundParticipants(attendance, machines))
 
-    noise = sent(draws(), attendance.every)
+    noise = sent(draws(), attendance.all_rounds)
     for start in (4, 9):
         np.testing.assert_array_equal(sent(draws(), range(start, rounds + 1)), noise[start - 1 :])
     # Of one machine alone, whose noise the others do not change.
@@ -146,7 +149,7 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
     total = np.zeros_like(noise)
     for i in range(3):
         own = draws(range(FIRST + i, FIRST + i + 1))
-        alone = sent(own, attendance.every)
+        alone = sent(own, attendance.all_rounds)
         total += alone
         there = np.flatnonzero(present[:, i])
         parts = np.diff(alone, axis=0, prepend=0) if correlation.lasts else alone

@@ -7,6 +7,7 @@ from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
 from mu2mpi.analysis.settings import own_settings, varying_on_data
 from mu2mpi.core.errors import InputError
+from mu2mpi.federation.participation.base import schedule_of
 from mu2mpi.results.reader import Summary
 
 NEEDS = "test_loss"
@@ -37,10 +38,13 @@ def draw(runs: Sequence[Summary], page: Page) -> Sheet:
 
 def _share(run: Summary) -> float:
     """Return the expected share of the machines in a round."""
-    kind, _, value = (run.experiment.participation or "all").partition(":")
-    if kind not in ("all", "uniform", "bernoulli"):
-        raise InputError(f"{run.path} has participation = {kind}, which has no share; choose with --where")
-    return float(value or 1) / ((run.experiment.machines or 1) if kind == "uniform" else 1)
+    schedule, value = schedule_of(run.experiment.participation)
+    share = schedule.expected_share(value, run.experiment.machines or 1)
+    if share is None:
+        raise InputError(
+            f"{run.path} has participation = {schedule.name}, which has no share; choose with --where"
+        )
+    return share
 
 
 def _line_name(run: Summary) -> str:

@@ -102,9 +102,9 @@ class CorrelatedDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: Any = None,
+        participants: Any = None,
     ) -> None:
-        self._of, self._done, self._register = correlation, 0, register
+        self._of, self._done, self._participants = correlation, 0, participants
         self._units, self._finests = units, finests
         # Of a round in which all draw.
         self._everyone, self._numbers = np.arange(len(units)), np.empty(len(units), np.int64)
@@ -122,11 +122,11 @@ class CorrelatedDraws:
         self._done = t
 
     def _draw(self, noised: Integers, message: Integers, t: int) -> None:
-        if self._register is None:
+        if self._participants is None:
             self._numbers.fill(t)
             draws = self._everyone, self._numbers
         else:
-            draws = self._register.call(t)
+            draws = self._participants.participants(t)
         of, deviations = self._of, (self._units, self._finests)
         add_correlated(noised, message, *self._sums, *draws, *deviations, of.norms, of.weights, of.decays)
 
@@ -169,16 +169,16 @@ class MemberDraws:
         units: Array,
         finests: Array,
         size: int,
-        register: Any,
+        participants: Any,
         lasts: bool,
     ) -> None:
         self._key, self._first, self._units, self._finests = key, first, units, finests
-        self._register, self._lasts = register, lasts
+        self._participants, self._lasts = participants, lasts
         self._noise, self._done = aligned_zeros((size,), np.int64), 0
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise that is in what was sent by the end of round t."""
-        there, numbers = self._register.call(t)
+        there, numbers = self._participants.participants(t)
         if not self._lasts:
             self._noise[:] = 0
         elif t == self._done + 1:
@@ -187,7 +187,7 @@ class MemberDraws:
         else:
             # Rounds before were taken by another process, or are taken again.
             self._noise[:] = 0
-            numbers = self._register.until(t)
+            numbers = self._participants.counts_until(t)
             there = np.flatnonzero(numbers)
             numbers = numbers[there]
         self._add(there, numbers, 1)

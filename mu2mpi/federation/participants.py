@@ -1,0 +1,161 @@
+"""Participants of every round of a run, and their participation counts."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mu2mpi.core.errors import InputError
+from mu2mpi.federation.participation.base import Participation
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+CHUNK_CELLS = 1 << 20
+"""Machine-rounds generated per chunk."""
+MAX_CHUNK_ROUNDS = 1 << 12
+"""Largest number of rounds per chunk."""
+MAX_CELLS = 1 << 32
+"""Largest machines × rounds accepted (minutes of set-up)."""
+MIN_CELLS_PER_ROUND = 64
+"""Cells that a round counts for at least: its cost does not vanish with few machines."""
+MAX_MACHINES = 10**6
+"""Largest number of machines accepted: some lists have an entry per machine."""
+MAX_STORED_COUNTS = 1 << 24
+"""Cumulative counts kept in memory; those between them are computed again."""
+
+
+def rounds_per_chunk(machines: int) -> int:
+    """Return the number of rounds whose participation matrix is generated at once."""
+    return max(1, min(MAX_CHUNK_ROUNDS, CHUNK_CELLS // max(1, machines)))
+
+
+def check_machine_rounds(machines: int, rounds: int) -> None:
+    """Raise InputError if a participation schedule would take too long to generate."""
+    if machines > MAX_MACHINES or max(machines, MIN_CELLS_PER_ROUND) * rounds > MAX_CELLS:
+        raise InputError(
+            f"--participation and --budgets support at most {MAX_MACHINES:,} machines and {MAX_CELLS:,} "
+            f"machine-rounds, got {machines:,} machines in {rounds:,} rounds. Use fewer --machines or "
+            "--rounds."
+        )
+
+
+def longest_run(participation: Participation, samples: Integers) -> int:
+    """Largest number of rounds in which no machine takes part more often than it has samples.
+
+    Parameters
+    ----------
+    participation : Participation
+        The schedule.
+    samples : ndarray of int64, shape (machines,)
+        Number of samples of each machine.
+    """
+    done, counts = 0, np.zeros(participation.machines, np.int64)
+    chunk, max_rounds = rounds_per_chunk(participation.machines), participation.max_rounds
+    while done < max_rounds:
+        check_machine_rounds(participation.machines, done)
+        rounds = range(done + 1, min(done + chunk, max_rounds) + 1)
+        cumulative = counts + np.cumsum(participation.participates(rounds, max_rounds), axis=0)
+        suffices = np.all(cumulative <= samples, axis=1)
+        if not suffices.all():
+            return done + int(np.argmin(suffices))
+        done, counts = rounds[-1], cumulative[-1]
+    return done
+
+
+class RunParticipation:
+    """Participation of M machines in a run of T rounds.
+
+    Parameters
+    ----------
+    participation : Participation
+        The schedule.
+    rounds : int
+        Number of rounds T.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (machines,)
+        Number of rounds in which each machine takes part.
+    squared_gaps : ndarray of int64, shape (machines,)
+        Sum over a machine's rounds of the squared distance to its next one, or to T + 1 for the last.
+    """
+
+    def __init__(self, participation: Participation, rounds: int) -> None:
+        check_machine_rounds(participation.machines, rounds)
+        self.participation, self.rounds, self.machines = participation, rounds, participation.machines
+        chunk = rounds_per_chunk(self.machines)
+        self._stored_every = chunk * -(-rounds * self.machines // (chunk * MAX_STORED_COUNTS))
+        self._stored: list[Integers] = []
+        counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
+        for block, matrix in self._chunks(1, rounds):
+            if (block.start - 1) % self._stored_every == 0:
+                self._stored.append(counts)
+            counts = counts + matrix.sum(axis=0)
+            # Participations sorted by machine, and by round for each machine.
+            machine, row = np.nonzero(matrix.T)
+            t = row + block.start
+            is_first = np.diff(machine, prepend=-1) > 0
+            gaps = t - np.where(is_first, last[machine], np.roll(t, 1))
+            gaps[is_first & (last[machine] == 0)] = 0
+            np.add.at(self.squared_gaps, machine, gaps**2)
+            np.maximum.at(last, machine, t)
+        self.squared_gaps += np.where(last > 0, rounds + 1 - last, 0) ** 2
+        self.counts = counts
+        self._latest = rounds, counts
+
+    @property
+    def all_rounds(self) -> range:
+        """The rounds 1 to T."""
+        return range(1, self.rounds + 1)
+
+    @cached_property
+    def max_count(self) -> int:
+        """Number of rounds of the machine that takes part most often."""
+        return int(self.counts.max())
+
+    def _chunks(self, first: int, last: int) -> Iterator[tuple[range, Mask]]:
+        """Yield the rounds from first to last in chunks, with their participation matrices."""
+        chunk = rounds_per_chunk(self.machines)
+        for start in range(first, last + 1, chunk):
+            rounds = range(start, min(start + chunk, last + 1))
+            yield rounds, self.participation.participates(rounds, self.rounds)
+
+    def participates(self, rounds: range, machines: range) -> Mask:
+        """Participation matrix of some rounds and machines: shape (rounds, machines)."""
+        return self.participation.participates(rounds, self.rounds)[:, machines.start : machines.stop]
+
+    def counts_until(self, t: int) -> Integers:
+        """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
+        k = min(t // self._stored_every, len(self._stored) - 1)
+        known = [(k * self._stored_every, self._stored[k]), self._latest]
+        done, counts = max((entry for entry in known if entry[0] <= t), key=lambda entry: entry[0])
+        for _, matrix in self._chunks(done + 1, t):
+            counts = counts + matrix.sum(axis=0)
+        self._latest = t, counts
+        return counts
+
+
+class RoundParticipants:
+    """Participants of a round among the machines of one rank; a chunk of rounds is cached."""
+
+    def __init__(self, run: RunParticipation, machines: range) -> None:
+        self._run, self._machines = run, machines
+        self._rounds, self._counts = range(1, 1), np.zeros((1, len(machines)), np.int64)
+
+    def counts_until(self, t: int) -> Integers:
+        """Return the number of the first t rounds in which each of these machines takes part."""
+        return self._run.counts_until(t)[self._machines.start : self._machines.stop]
+
+    def participants(self, t: int) -> tuple[Integers, Integers]:
+        """Local indices of the machines taking part in round t, and each one's participation count."""
+        if t not in self._rounds:
+            before = self._counts[-1] if t == self._rounds.stop else self.counts_until(t - 1)
+            chunk = rounds_per_chunk(self._run.machines)
+            self._rounds = range(t, min(t + chunk, self._run.rounds + 1))
+            self._matrix = self._run.participates(self._rounds, self._machines)
+            self._counts = before + np.cumsum(self._matrix, axis=0)
+        row = t - self._rounds.start
+        indices = np.flatnonzero(self._matrix[row])
+        return indices, self._counts[row, indices]

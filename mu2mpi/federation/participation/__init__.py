@@ -1,0 +1,1 @@
+"""Participation schedules: one module each."""

@@ -1,0 +1,60 @@
+"""Independent participation of every machine with the same probability."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from mu2mpi.core.registry import register
+from mu2mpi.federation.participation.base import Federation, Participation, random_words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mu2mpi.federation.participation.base import Integers, Mask
+
+MIN_PROBABILITY = 1e-4
+"""Smallest probability accepted: with less, too many rounds have no participant."""
+
+
+@register
+@dataclass(frozen=True)
+class Bernoulli(Participation):
+    """Every machine in every round with probability p, independently of all others."""
+
+    name, form = "bernoulli", "bernoulli:p"
+    summary = "each machine with probability p"
+    machines: int
+    probability: float
+    seed: int
+
+    @classmethod
+    def check_value(cls, value: str) -> None:
+        """Raise ValueError unless the value is a probability that is not too small."""
+        if not (re.fullmatch(r"\d*\.?\d+(?:e-?\d)?", value) and MIN_PROBABILITY <= float(value) <= 1):
+            raise ValueError(
+                f"should be bernoulli:p with a probability of {MIN_PROBABILITY:g} to 1, such as bernoulli:0.2"
+            )
+
+    @classmethod
+    def expected_share(cls, value: str, machines: int) -> float:
+        """Return p."""
+        return float(value)
+
+    @classmethod
+    def build(cls, value: str, federation: Federation) -> Self:
+        """Build the schedule of a federation."""
+        return cls(federation.machines, float(value), federation.seed)
+
+    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+        """Participation matrix: where a uniform random number is less than p."""
+        from mu2mpi.data.streams import unit_uniforms
+
+        matrix: Mask = unit_uniforms(random_words(self.seed, rounds, self.machines)) < self.probability
+        return matrix
+
+    def expected_counts(self, counts: "Integers", rounds: int) -> "NDArray[np.float64]":
+        """Return T p for every machine."""
+        import numpy as np
+
+        return np.full(self.machines, rounds * self.probability)

@@ -1,0 +1,62 @@
+"""Participation as recorded in a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
+from mu2mpi.data.options import check_file_name
+from mu2mpi.federation.participation.base import Federation, Participation
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.participation.base import Mask
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Trace(Participation):
+    """Participation matrix of a file, shape (rounds, machines)."""
+
+    name, form = "trace", "trace:FILE"
+    summary = "as recorded in a file of rounds and machines"
+    matrix: "Mask"
+
+    @classmethod
+    def check_value(cls, value: str) -> None:
+        """Raise ValueError unless the value is the name of a file."""
+        if not value:
+            raise ValueError("should be trace:FILE with the name of a file, such as trace:seen.csv")
+        check_file_name(value)
+
+    @classmethod
+    def input_files(cls, value: str) -> tuple[str, ...]:
+        """Name of the file."""
+        return (value,)
+
+    @classmethod
+    def build(cls, value: str, federation: Federation) -> Self:
+        """Read the file, unless a result file holds its content."""
+        from mu2mpi.data.machine_files import read_trace
+
+        if federation.recorded is not None:
+            return cls(federation.recorded)
+        return cls(read_trace(Path(value).expanduser(), federation.names))
+
+    @property
+    def machines(self) -> int:  # type: ignore[override]
+        """Number of machines M."""
+        return int(self.matrix.shape[1])
+
+    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+        """Rows of the file's matrix; InputError for a run of more rounds than it has."""
+        if total_rounds > self.max_rounds:
+            raise InputError(
+                f"the trace has {self.max_rounds} rounds; give at most --rounds {self.max_rounds}"
+            )
+        return self.matrix[rounds.start - 1 : rounds.stop - 1]
+
+    @property
+    def max_rounds(self) -> int:
+        """Number of rounds in the file."""
+        return len(self.matrix)

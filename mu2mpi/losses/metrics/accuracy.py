@@ -1,0 +1,19 @@
+"""Accuracy."""
+
+import numpy as np
+
+from mu2mpi.core.registry import register
+from mu2mpi.losses.metrics.base import ClassPredictions, Metric
+
+
+@register
+class Accuracy(Metric):
+    """Share of samples that are classified correctly."""
+
+    name = long_name = "accuracy"
+    unit = "%"
+    labels = "classes"
+
+    def value(self, predictions: ClassPredictions) -> float:
+        """Return the weighted share of correct predictions."""
+        return float(np.sum(predictions.correct) / np.sum(predictions.class_weights))

@@ -1,0 +1,22 @@
+"""Mean absolute error."""
+
+import numpy as np
+
+from mu2mpi.core.registry import register
+from mu2mpi.losses.metrics.base import Metric, NumberPredictions
+
+
+@register
+class Mae(Metric):
+    """Mean absolute error, in the labels' own units."""
+
+    name = "mae"
+    long_name = "MAE"
+    unit = "label"
+    labels = "numbers"
+    higher_is_better = False
+
+    def value(self, predictions: NumberPredictions) -> float:
+        """Return the mean of absolute errors."""
+        errors = np.abs(predictions.errors)
+        return predictions.half_range * float(np.sum(predictions.weights * errors)) / predictions.total

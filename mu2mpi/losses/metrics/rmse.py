@@ -1,0 +1,21 @@
+"""Root mean squared error."""
+
+import math
+
+from mu2mpi.core.registry import register
+from mu2mpi.losses.metrics.base import Metric, NumberPredictions
+
+
+@register
+class Rmse(Metric):
+    """Root mean squared error, in the labels' own units."""
+
+    name = "rmse"
+    long_name = "RMSE"
+    unit = "label"
+    labels = "numbers"
+    higher_is_better = False
+
+    def value(self, predictions: NumberPredictions) -> float:
+        """Return the root of the mean of squared errors."""
+        return predictions.half_range * math.sqrt(predictions.mean(predictions.errors**2))
