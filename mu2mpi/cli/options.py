@@ -133,7 +133,7 @@ def experiment_of(arguments: Namespace) -> Experiment:
 def output_of(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
     """Return the result file of `run`."""
     machines = experiment.machines or ranks
-    return arguments.output or Path("runs") / result_name(experiment.having(machines=machines))
+    return arguments.output or Path("runs") / result_name(experiment.derived(machines=machines))
 
 
 def chosen_of(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:

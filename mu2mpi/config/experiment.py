@@ -241,11 +241,25 @@ class Experiment(BaseModel):
     def having(self, **changes: Any) -> Self:
         """Return the experiment with some settings changed, or unset where they are None; all are checked."""
         given = {name: getattr(self, name) for name in self.given}
+        if all(given.get(name) == value for name, value in changes.items()):
+            return self
         for name, other in (("rho", "epsilon"), ("epsilon", "rho")):
             if changes.get(name) is not None:
                 given.pop(other, None)
         settings = {**given, **changes}
         return type(self)(**{name: value for name, value in settings.items() if value is not None})
+
+    def derived(self, **values: Any) -> Self:
+        """Return a copy with values that follow from validated ones, unchecked; None is the default."""
+
+        def changed(part: BaseModel) -> dict[str, Any]:
+            fields = type(part).model_fields
+            known = {name: value for name, value in values.items() if name in fields}
+            return {name: fields[name].default if v is None else v for name, v in known.items()}
+
+        copy = super().model_copy(update=changed(self))
+        copy._parts = {kind: part.model_copy(update=changed(part)) for kind, part in self._parts.items()}
+        return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, of which changes are checked as those of `having` are."""

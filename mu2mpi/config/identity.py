@@ -18,7 +18,7 @@ def sent(experiment: Experiment) -> Experiment:
         changes |= {"rho": experiment.rho, "epsilon": None}
         # Budgets may be stated as epsilons, of which delta makes rhos.
         changes |= {"delta": None} if experiment.budgets is None else {}
-    return experiment.having(**changes)
+    return experiment.derived(**changes)
 
 
 def simulated(experiment: Experiment) -> str:
@@ -35,8 +35,10 @@ def following(experiment: Experiment, facts: PublicFacts | None) -> dict[str, An
 
 def filled(experiment: Experiment, facts: PublicFacts | None = None, **sizes: Any) -> Experiment:
     """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly."""
-    sized = experiment.having(**sizes)
-    return sized.having(**{k: v for k, v in sized.by_preset(facts).items() if k not in sized.given})
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    sized = experiment.derived(**sizes)
+    chosen = {name: value for name, value in sized.by_preset(facts).items() if name not in sized.given}
+    return experiment.having(**chosen, **sizes)
 
 
 def difference(one: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:

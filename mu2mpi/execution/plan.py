@@ -93,7 +93,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         )
     if most is not None:
         check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)
-    completed = experiment.having(rounds=sizes.rounds, **sizes.options)
+    completed = experiment.derived(rounds=sizes.rounds, **sizes.options)
     schedule = method.schedule(task, sizes)
     return Plan(completed, source, partition, facts, schedule, input_files(experiment))
 

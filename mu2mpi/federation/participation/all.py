@@ -1,13 +1,10 @@
 """Full participation."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Participation
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.participation.base import Mask
+from mu2mpi.federation.participation.base import Federation, Mask, Participation
 
 
 @register
@@ -30,7 +27,7 @@ class All(Participation):
         """Build the schedule of a federation."""
         return cls(federation.machines)
 
-    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix of ones."""
         import numpy as np
 

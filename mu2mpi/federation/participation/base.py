@@ -4,7 +4,7 @@ Schedules are imported to list and validate options: numpy waits until a run nee
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
 
 from mu2mpi.core.registry import default, find, names
 from mu2mpi.core.suggestions import did_you_mean
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Integers = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+Integers: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float64]"
+Mask: TypeAlias = "NDArray[np.bool_]"
 
 _STREAM = 0x70617274  # separates public random numbers of schedules from those of synthetic data
 
@@ -22,7 +23,7 @@ _STREAM = 0x70617274  # separates public random numbers of schedules from those 
 class Federation(NamedTuple):
     """Public facts about the machines, from which a schedule is built."""
 
-    sizes: "Integers"  # number of samples of each machine, shape (machines,)
+    sizes: Integers  # number of samples of each machine, shape (machines,)
     names: tuple[str, ...]  # owners of the samples, or indices of the machines
     seed: int  # public seed of random schedules
     recorded: "Mask | None" = None  # participation matrix of a result file, in place of input files
@@ -79,7 +80,7 @@ class Participation(ABC):
         """
 
     @abstractmethod
-    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix of some rounds, counted from 1, of a run of `total_rounds`.
 
         Returns
@@ -93,7 +94,7 @@ class Participation(ABC):
         """Largest number of rounds that the schedule allows."""
         return 2**32 - 1
 
-    def expected_counts(self, counts: "Integers", rounds: int) -> "NDArray[np.float64]":
+    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
         """Return the expected number of rounds of each machine; `counts` if nothing is drawn."""
         return counts.astype("float64")
 

@@ -2,16 +2,17 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Participation, random_words
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.participation.base import Integers, Mask
+from mu2mpi.federation.participation.base import (
+    Federation,
+    Floats,
+    Integers,
+    Mask,
+    Participation,
+    random_words,
+)
 
 MIN_PROBABILITY = 1e-4
 """Smallest probability accepted: with less, too many rounds have no participant."""
@@ -46,14 +47,14 @@ class Bernoulli(Participation):
         """Build the schedule of a federation."""
         return cls(federation.machines, float(value), federation.seed)
 
-    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix: where a uniform random number is less than p."""
         from mu2mpi.data.streams import unit_uniforms
 
         matrix: Mask = unit_uniforms(random_words(self.seed, rounds, self.machines)) < self.probability
         return matrix
 
-    def expected_counts(self, counts: "Integers", rounds: int) -> "NDArray[np.float64]":
+    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
         """Return T p for every machine."""
         import numpy as np
 

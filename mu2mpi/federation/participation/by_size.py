@@ -1,13 +1,10 @@
 """Participation in proportion to the number of samples."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Participation, random_words
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.participation.base import Integers, Mask
+from mu2mpi.federation.participation.base import Federation, Integers, Mask, Participation, random_words
 
 
 @register
@@ -23,7 +20,7 @@ class BySize(Participation):
     summary = "each machine once per sample"
     default_objective = "samples"
     needs_fresh_samples = True
-    sizes: "Integers"
+    sizes: Integers
     seed: int
 
     @classmethod
@@ -36,7 +33,7 @@ class BySize(Participation):
         """Number of machines M."""
         return len(self.sizes)
 
-    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Machines whose quota floor((t N_i + shift_i) / T) increases in round t."""
         import numpy as np
 

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.options import check_file_name
-from mu2mpi.federation.participation.base import Federation, Participation
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.participation.base import Mask
+from mu2mpi.federation.participation.base import Federation, Mask, Participation
 
 
 @register
@@ -20,7 +17,7 @@ class Trace(Participation):
 
     name, form = "trace", "trace:FILE"
     summary = "as recorded in a file of rounds and machines"
-    matrix: "Mask"
+    matrix: Mask
 
     @classmethod
     def check_value(cls, value: str) -> None:
@@ -48,7 +45,7 @@ class Trace(Participation):
         """Number of machines M."""
         return int(self.matrix.shape[1])
 
-    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Rows of the file's matrix; InputError for a run of more rounds than it has."""
         if total_rounds > self.max_rounds:
             raise InputError(

@@ -2,17 +2,18 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Participation, random_words
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.participation.base import Integers, Mask
+from mu2mpi.federation.participation.base import (
+    Federation,
+    Floats,
+    Integers,
+    Mask,
+    Participation,
+    random_words,
+)
 
 
 @register
@@ -47,7 +48,7 @@ class Uniform(Participation):
             )
         return cls(federation.machines, number, federation.seed)
 
-    def participates(self, rounds: range, total_rounds: int) -> "Mask":
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix with the m smallest random words of each round."""
         import numpy as np
 
@@ -57,7 +58,7 @@ class Uniform(Participation):
         np.put_along_axis(matrix, smallest, True, axis=1)
         return matrix
 
-    def expected_counts(self, counts: "Integers", rounds: int) -> "NDArray[np.float64]":
+    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
         """Return T m / M for every machine."""
         import numpy as np
 
