@@ -21,7 +21,7 @@ from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
-from mu2mpi.results.model.coefficients import schedule_of_result, task_of_result
+from mu2mpi.results.model.coefficients import constants_of_result, task_of_result
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import Result
 
@@ -97,16 +97,16 @@ def contradictions(result: Result) -> list[str]:
     rounds, found, theirs = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
-            schedule = schedule_of_result(result)
-            members: Any = schedule.members
-            rounds, spent = schedule.mechanism.rounds, schedule.rho_spent
-            used = round(schedule.summed(schedule.rounds, schedule.sampling.used))
-            theirs = asdict(members.main) | {"S": schedule.S}
+            constants = constants_of_result(result)
+            members: Any = constants.task.per_machine
+            rounds, spent = constants.mechanism.rounds, constants.rho_spent
+            used = round(constants.sum_over_machines(constants.rounds, constants.sampling.used))
+            theirs = asdict(members.main) | {"S": constants.S}
             differences = result.accounts.differences(members.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
             task, method, used = task_of_result(result), experiment.chosen_method, mechanism.samples_used
-            asked = method.release(task, method.sizes(task, rounds))
+            asked = method.release(task, method.sampling(task, rounds))
             if mechanism.accounts_for(asked):
                 theirs = {name: getattr(asked, name) for name in (*mechanism.sizes(asked), "touched")}
                 theirs |= mechanism.own(asked) | {"S": method.increment_bound(task)}
@@ -185,15 +185,15 @@ def _no_end(rounds: int | None) -> str:
 def guarantee_of(result: Result, person: Person) -> Guarantee:
     """Return what the releases of a run whose claims hold reveal of such a person at most."""
     privacy, T = result.privacy, result.experiment.rounds or 0
-    schedule = None if result.accounts is None else schedule_of_result(result)
-    if schedule is None or schedule.members is None:
-        sampling = result.experiment.chosen_method.sizes(task_of_result(result), T).sampling
+    constants = None if result.accounts is None else constants_of_result(result)
+    if constants is None or constants.task.per_machine is None:
+        sampling = result.experiment.chosen_method.sampling(task_of_result(result), T)
         kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
     else:
-        sampling, members = schedule.sampling, schedule.members
-        there = members.of >= 0
-        kinds = [members.kinds[k] for k in members.of[there].tolist()]
-        rounds = members.attendance.counts[there].tolist()
+        sampling, members = constants.sampling, constants.task.per_machine
+        there = members.mechanism_index >= 0
+        kinds = [members.mechanisms[k] for k in members.mechanism_index[there].tolist()]
+        rounds = members.participation.counts[there].tolist()
     # Where chance decides, any of those may be used from which samples are drawn.
     used = [sampling.owned if sampling.chance else sampling.used(n) for n in rounds]
     held = [Held(kind, min(n, person.samples or n)) for kind, n in zip(kinds, used, strict=True)]

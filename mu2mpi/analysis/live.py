@@ -42,7 +42,7 @@ class LiveFigure(Observer):
         self.figure = Figure(figsize=(7, 2.8), layout="constrained")
         self.figure.suptitle(f"{start.name}: {start.experiment.data}, {start.experiment.server} server")
         for panel in self.figure.subplots(1, 2):
-            panel.set(xscale="log", xlim=(0.9, 1.1 * start.schedule.rounds), xlabel="round t")
+            panel.set(xscale="log", xlim=(0.9, 1.1 * start.constants.rounds), xlabel="round t")
             panel.plot([], [], marker=".")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:

@@ -14,7 +14,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.data.facts import PublicFacts
-from mu2mpi.federation.servers.base import TENTH
+from mu2mpi.federation.trust import TENTH
 from mu2mpi.results.reader import Summary
 
 # Settings that may differ within a cell: the seed, and what changes nothing in the model

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
 
@@ -37,7 +37,7 @@ class View:
     """What attacks may use."""
 
     experiment: Experiment
-    schedule: Schedule  # constants of the audited runs
+    constants: RunConstants  # constants of the audited runs
     root: bytes  # secret of 32 bytes from which all keys follow
     risk: float  # largest probability with which one attack complains about faultless code
     runs: tuple[Runs, ...] = ()  # of each worst case
@@ -51,7 +51,7 @@ class View:
 class Attack(ABC):
     """An attack beyond those on worst cases."""
 
-    def applies(self, schedule: Schedule) -> bool:
+    def applies(self, constants: RunConstants) -> bool:
         """Whether there is something to attack."""
         return True
 

@@ -14,9 +14,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Labels, Samples, Source, Which
 from mu2mpi.execution.plan import resolve
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
@@ -45,16 +45,16 @@ class Numbered(Source):
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
 
 
-def real_schedule(pixels: int = PIXELS, **settings: Any) -> Schedule:
+def real_schedule(pixels: int = PIXELS, **settings: Any) -> RunConstants:
     """Constants of a run with messages of ten classes and so many features, by default of a long one."""
     experiment = Experiment.make({"machines": 10, "rounds": 60_000, "rho": 4.0, **settings})
     samples = (experiment.machines or 1) * (experiment.rounds or 1)
-    return resolve(experiment, Numbered(samples, CLASSES, pixels), 1).schedule
+    return resolve(experiment, Numbered(samples, CLASSES, pixels), 1).constants
 
 
-def blank_supply(schedule: Schedule) -> Supply:
+def blank_supply(constants: RunConstants) -> Supply:
     """Supply of the same sample for any round: what the noise hides is known to the adversary."""
-    features, sizes = np.ones((1, schedule.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
+    features, sizes = np.ones((1, constants.task.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
     return partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
 
 
@@ -78,17 +78,17 @@ class WorstCase:
         row = FAR * np.array([1.0, -0.5]) * (-1) ** t
         return np.array([-row, row])[-rows:]
 
-    def reach(self, schedule: Schedule, t: int) -> float:
+    def reach(self, constants: RunConstants, t: int) -> float:
         """Return how far apart increments of both kinds lie in round t, in units of twice the norm."""
-        C = unweighted_norm(schedule)
-        z = schedule.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
-        x, x_previous = (self.query_point(k, schedule.rows) * self.chosen for k in (t, t - 1))
+        C = unweighted_norm(constants)
+        z = constants.task.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
+        x, x_previous = (self.query_point(k, constants.task.rows) * self.chosen for k in (t, t - 1))
         ends = []
         for kind, sample in enumerate(z):
-            labels = labels_of(np.full(2, self.label(t) ^ kind, np.int32), schedule)
+            labels = labels_of(np.full(2, self.label(t) ^ kind, np.int32), constants)
             margins = np.array([x @ sample, x_previous @ sample])
-            c, c_previous = schedule.problem.losses_and_residuals(margins, labels)[1]
-            if schedule.estimator.lasts:
+            c, c_previous = constants.task.problem.losses_and_residuals(margins, labels)[1]
+            if constants.estimator.lasts:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
             ends.append(np.outer(c, sample) * min(1.0, C / norm))
@@ -102,16 +102,16 @@ CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)
 UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
 
 
-def unweighted_norm(schedule: Schedule) -> float:
+def unweighted_norm(constants: RunConstants) -> float:
     """Return the norm to which increments are clipped before they get the weight of their machine."""
     # The largest weight is 1.
-    members = schedule.members
-    return schedule.mechanism.clip_norm if members is None else float(members.clipping().max())
+    members = constants.task.per_machine
+    return constants.mechanism.clip_norm if members is None else float(members.clip_norms().max())
 
 
-def labels_of(classes: NDArray[np.int32], schedule: Schedule) -> Labels:
+def labels_of(classes: NDArray[np.int32], constants: RunConstants) -> Labels:
     """Return labels of samples of two classes as the loss takes them: numbers are the ends of their range."""
-    return classes if schedule.problem.labels == "classes" else 2 * classes.astype(np.float64) - 1
+    return classes if constants.task.problem.labels == "classes" else 2 * classes.astype(np.float64) - 1
 
 
 class Canaries:
@@ -121,20 +121,20 @@ class Canaries:
     that depend on it. With random sampling there is one, and rounds mean nothing.
     """
 
-    def __init__(self, schedule: Schedule, case: WorstCase, dealing: bytes) -> None:
-        self.schedule, self.case = schedule, case
-        count, sampling, members = schedule.machines, schedule.sampling, schedule.members
+    def __init__(self, constants: RunConstants, case: WorstCase, dealing: bytes) -> None:
+        self.constants, self.case = constants, case
+        count, sampling, members = constants.task.machines, constants.sampling, constants.task.per_machine
         samples = count * sampling.owned
         # These read the numbers of samples; every run reads the same unless they are drawn.
-        self._reader = partial(make_supply, Numbered(samples, samples), schedule, dealing, partition="iid")
+        self._reader = partial(make_supply, Numbered(samples, samples), constants, dealing, partition="iid")
         self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted, sampling_key=bytes(32))))
-        every = range(1, schedule.rounds + 1)
+        every = range(1, constants.rounds + 1)
         present = np.ones((len(every), count), bool)
         if members is not None:
-            present = members.attendance.participates(every, range(count))
+            present = members.participation.participates(every, range(count))
         self.there: list[NDArray[np.int64]] = [np.flatnonzero(of_one) + 1 for of_one in present.T]
         # Noise that is correlated tells of a sample also in rounds after its own.
-        self.stays = schedule.estimator.lasts or schedule.mechanism.correlation is not None
+        self.stays = constants.estimator.lasts or constants.mechanism.correlation is not None
         if sampling.chance:
             weights = np.ones(count) if members is None else members.weights
             telling = weights * np.sqrt([len(rounds) for rounds in self.there])
@@ -156,9 +156,9 @@ class Canaries:
 
     def _of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
         """Return the round of each canary of a machine, whose it is, its number there, and its messages."""
-        sampling, is_central = self.schedule.sampling, self.schedule.trust.is_central
+        sampling, is_central = self.constants.sampling, self.constants.task.trust.is_central
         # What the machines of a central server send in the last round goes nowhere.
-        last = self.schedule.rounds - is_central
+        last = self.constants.rounds - is_central
         there = [t for t in self.there[machine].tolist() if t <= last]
         taken = sampling.take(bytes(32), range(1), range(1, len(there) + 1))
         used_in = np.repeat(there, taken.sizes[:, 0])
@@ -171,15 +171,15 @@ class Canaries:
 
     def mechanism(self, machine: int) -> Mechanism:
         """Return what hides the messages of a machine, or if it sends none, those of another."""
-        members = self.schedule.members
-        own = None if members is None else members.of_machines(range(machine, machine + 1))[0]
-        return own or self.schedule.mechanism
+        members = self.constants.task.per_machine
+        own = None if members is None else members.mechanisms_of(range(machine, machine + 1))[0]
+        return own or self.constants.mechanism
 
     def claims(self, budget: Budget) -> list[Budget]:
         """Return what is claimed of each canary: by default a budget, or what its machine states if less."""
-        members, found = self.schedule.members, []
+        members, found = self.constants.task.per_machine, []
         for machine in self.machines.tolist():
-            own = budget if members is None else members.cohort.budgets.get(machine, budget)
+            own = budget if members is None else members.unequal.budgets.get(machine, budget)
             mechanism, epsilon = self.mechanism(machine), own.epsilon
             rho = math.inf if (stated := mechanism.stated_rho) is None else stated
             if members is not None and (math.isinf(epsilon) or rho < own.rho * (1 - 1e-9)):
@@ -196,22 +196,22 @@ class Canaries:
         labels[self._rows] ^= kinds
         if self.case.chosen:
             features[self._rows, 0] = ~kinds
-        is_drawn = self.schedule.sampling.chance
+        is_drawn = self.constants.sampling.chance
         read = self._reader(hosted, sampling_key=sampling) if is_drawn else self._fixed_reader(hosted)
 
         def supply(t: int) -> HostedSamples:
             numbered = read(t)
             rows = numbered.labels
-            return replace(numbered, labels=labels_of(labels[rows], self.schedule), features=features[rows])
+            return replace(numbered, labels=labels_of(labels[rows], self.constants), features=features[rows])
 
         return supply
 
     def draws(self, hosted: range, sampling: bytes) -> NDArray[np.int64]:
         """Return how often each sample of some machines is drawn: shape (rounds, machines, samples)."""
         read = self._reader(hosted, sampling_key=sampling)
-        shape = self.schedule.rounds, len(hosted), self.schedule.sampling.owned
+        shape = self.constants.rounds, len(hosted), self.constants.sampling.owned
         counts, t = np.zeros(shape, np.int64), 1
-        while t <= self.schedule.rounds:
+        while t <= self.constants.rounds:
             samples = read(t)
             sizes = samples.sizes.ravel()
             cells = (t - 1) * len(hosted) + np.repeat(np.arange(sizes.size), sizes)

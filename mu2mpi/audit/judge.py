@@ -82,7 +82,7 @@ def judge(runs: Runs, budget: Budget, risk: float) -> Judgement:
     scores, learnt_scores = _scores(runs, taught)
     claims = canaries.claims(budget)
     counted = canaries.case.words, *_by_counting(learnt_scores, kinds, taught, claims, COUNTING * risk)
-    if canaries.schedule.sampling.chance:
+    if canaries.constants.sampling.chance:
         return Judgement(*counted)
     names, groups = _groups(canaries)
     # Each group has two ends, and each canary one more for what was learnt.
@@ -95,7 +95,7 @@ def judge(runs: Runs, budget: Budget, risk: float) -> Judgement:
     of_one = map(Reading, names[-len(canaries) :], learnt, claims)
     return Judgement(
         *counted,
-        overall=readings[0] if canaries.schedule.mechanism.shows_messages else None,
+        overall=readings[0] if canaries.constants.mechanism.shows_messages else None,
         most=max(readings, key=lambda reading: reading.share.low),
         least=min(readings, key=lambda reading: reading.share.high),
         learnt=max(of_one, key=lambda reading: reading.share.low),
@@ -108,7 +108,7 @@ def _scores(runs: Runs, taught: int) -> tuple[Array, Array]:
     told, learnt = np.empty(kinds.shape), np.empty(kinds.shape)
     both = [np.vstack(arrays) for arrays in zip(runs.seen, runs.differences, strict=True)]
     for machine in np.unique(canaries.machines):
-        watched = view(canaries.schedule, both, machine)
+        watched = view(canaries.constants, both, machine)
         numbers, moves = np.split(watched, [len(kinds)])
         rest = numbers - kinds @ moves
         rest -= rest.mean(axis=0)
@@ -133,13 +133,13 @@ def _by_counting(
 
 def _shares(canaries: Canaries) -> Array:
     """Return the share of rho that faithful runs reach for each canary; for hidden iterates just 1."""
-    schedule = canaries.schedule
-    if not schedule.mechanism.shows_messages:
+    constants = canaries.constants
+    if not constants.mechanism.shows_messages:
         return np.ones(len(canaries))
-    reach, found = partial(canaries.case.reach, schedule), []
+    reach, found = partial(canaries.case.reach, constants), []
     for machine, messages in zip(canaries.machines.tolist(), canaries.messages, strict=True):
         share, numbers = canaries.mechanism(machine).share, messages
-        if not schedule.trust.is_central:
+        if not constants.task.trust.is_central:
             # Its account numbers the rounds in which it is there.
             numbers = (np.searchsorted(canaries.there[machine], messages) + 1).tolist()
         if canaries.stays:
@@ -155,7 +155,7 @@ def _groups(canaries: Canaries) -> tuple[list[str], Array]:
     machines, rounds = canaries.machines.tolist(), canaries.rounds.tolist()
     alone = [f"machine {i}, round {t}" for i, t in zip(machines, rounds, strict=True)]
     named = dict(zip(alone, np.eye(len(machines)), strict=True))
-    if canaries.schedule.mechanism.shows_messages:
+    if canaries.constants.mechanism.shows_messages:
         together = {"all samples": np.ones(len(machines))}
         together |= {f"machine {i}": canaries.machines == i for i in sorted(set(machines))}
         together |= {f"round {t}": canaries.rounds == t for t in sorted(set(rounds))}

@@ -9,8 +9,7 @@ import numpy as np
 from mu2mpi.audit.canaries import Canaries, Integers, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.federation.iterates import Iterates, LazyIterates
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.losses.base import Array
@@ -19,7 +18,7 @@ from mu2mpi.privacy.noise.stream import derive_key, key_words
 
 
 def play(
-    schedule: Schedule,
+    constants: RunConstants,
     canaries: Canaries,
     hosted: range,
     kinds: Kinds,
@@ -32,41 +31,39 @@ def play(
     All that is drawn follows from the 32 bytes of the key; the audit may choose the query points.
     """
     supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
-    machines, server = machines_and_server(schedule, hosted, supply, communicator, key_words(key))
-    for t in range(1, schedule.rounds + 1):
+    machines, server = machines_and_server(constants, hosted, supply, communicator, key_words(key))
+    for t in range(1, constants.rounds + 1):
         if canaries.case.chosen:
-            server.iterates.x[...] = canaries.case.query_point(t, schedule.rows)
-            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, schedule.rows)
+            server.iterates.x[...] = canaries.case.query_point(t, constants.task.rows)
+            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, constants.task.rows)
         server.round(t, machines, Stopwatch())
         if unmasked is not None and server.unmasked is not None:
             unmasked.append(server.unmasked.copy())
     return server.iterates.output.ravel()
 
 
-def tells_sums(schedule: Schedule) -> bool:
+def tells_sums(constants: RunConstants) -> bool:
     """Whether what is seen gives away sums with the noise that hides them, and no more."""
-    iterates = type(schedule.make_iterates(schedule))
-    # In the ball, where runs of an audit stay, lazy steps are plain ones.
-    is_plain = iterates.step is Iterates.step and iterates.move in (Iterates.move, LazyIterates.move)
-    of_server = is_plain and schedule.variances == 1
-    return schedule.mechanism.shows_messages and (of_server or not schedule.trust.is_central)
+    # Runs of an audit stay in the ball.
+    of_server = constants.has_plain_step and constants.task.variances == 1
+    return constants.mechanism.shows_messages and (of_server or not constants.task.trust.is_central)
 
 
-def hides_parts(schedule: Schedule) -> bool:
+def hides_parts(constants: RunConstants) -> bool:
     """Whether single messages are hidden, by masks or else, so that their noise need not."""
-    return schedule.trust.hides_sums and not schedule.trust.is_central
+    return constants.task.trust.hides_sums and not constants.task.trust.is_central
 
 
-def noiseless(schedule: Schedule) -> Schedule:
+def noiseless(constants: RunConstants) -> RunConstants:
     """Return the same constants without noise, but on the grid of messages with noise."""
-    quiet = replace(schedule, mechanism=replace(schedule.mechanism, sigma=0.0))
-    if (members := schedule.members) is not None:
-        kinds = tuple(replace(kind, sigma=0.0) for kind in members.kinds)
-        quiet = replace(quiet, members=replace(members, kinds=kinds))
+    quiet = replace(constants, mechanism=replace(constants.mechanism, sigma=0.0))
+    if (members := constants.task.per_machine) is not None:
+        mechanisms = tuple(replace(mechanism, sigma=0.0) for mechanism in members.mechanisms)
+        quiet = quiet.with_task(per_machine=replace(members, mechanisms=mechanisms))
     return quiet
 
 
-def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> list[Array]:
+def see(constants: RunConstants, canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> list[Array]:
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
     Of each rank an array of shape (runs, numbers) is returned: what it sends, or if the server is central
@@ -74,15 +71,15 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
     that protects nothing else the output. Messages are whitened and measured in standard deviations of the
     noise.
     """
-    hides, is_central = not schedule.mechanism.shows_messages, schedule.trust.is_central
-    with_masks = hides_parts(schedule)
+    hides, is_central = not constants.mechanism.shows_messages, constants.task.trust.is_central
+    with_masks = hides_parts(constants)
 
     def watch(rank: RecordedRank) -> Any:
         rows = list[Any]()
         for of_run, key in zip(kinds, keys, strict=True):
             unmasked: list[Integers] = []
             rank.forget()
-            output = play(schedule, canaries, range(rank.rank, rank.rank + 1), of_run, rank, key, unmasked)
+            output = play(constants, canaries, range(rank.rank, rank.rank + 1), of_run, rank, key, unmasked)
             arrays: list[Any]
             if hides:
                 arrays = [output] if rank.rank == 0 else []
@@ -91,14 +88,14 @@ def see(schedule: Schedule, canaries: Canaries, kinds: Kinds, keys: Sequence[byt
             rows.append(np.concatenate(list(map(np.ravel, arrays))) if arrays else np.empty(0))
         return np.array(rows)
 
-    seen: list[Any] = on_ranks(schedule.machines, watch)
+    seen: list[Any] = on_ranks(constants.task.machines, watch)
     if hides:
         return seen
     if is_central:
-        return [np.empty((len(keys), 0)), *(_sums(schedule, canaries, of_rank) for of_rank in seen[1:])]
+        return [np.empty((len(keys), 0)), *(_sums(constants, canaries, of_rank) for of_rank in seen[1:])]
     if with_masks:
-        seen = _sums_of_others(np.array(seen), schedule.machines - schedule.parts)
-    unit = schedule.mechanism.resolution
+        seen = _sums_of_others(np.array(seen), constants.task.machines - constants.task.parts)
+    unit = constants.mechanism.resolution
     return [_of_machine(canaries, machine, of_rank * unit) for machine, of_rank in enumerate(seen)]
 
 
@@ -116,8 +113,8 @@ def _sums_of_others(both: Integers, colluders: int) -> list[Integers]:
 def _of_machine(canaries: Canaries, machine: int, sent: Array) -> Array:
     """Return what a machine sends, in deviations of its own noise; while it is away, what is new in that."""
     mechanism, there = canaries.mechanism(machine), canaries.there[machine] - 1
-    by_round = sent.reshape(len(sent), -1, canaries.schedule.d)
-    lasting = canaries.schedule.estimator.lasts * by_round[:, :-1]
+    by_round = sent.reshape(len(sent), -1, canaries.constants.task.d)
+    lasting = canaries.constants.estimator.lasts * by_round[:, :-1]
     new = np.concatenate([by_round[:, :1], by_round[:, 1:] - lasting], axis=1) / mechanism.sigma
     new[:, there] = _in_deviations(mechanism, by_round[:, there])
     return new.reshape(sent.shape)
@@ -132,32 +129,32 @@ def _in_deviations(mechanism: Mechanism, by_round: Array) -> Array:
     return white
 
 
-def _sums(schedule: Schedule, canaries: Canaries, iterates: Array) -> Array:
+def _sums(constants: RunConstants, canaries: Canaries, iterates: Array) -> Array:
     """Return the sums from which a central server made x_2, x_3, ..., x_T, followed by what else came."""
-    runs, d, steps = len(iterates), schedule.d, schedule.rounds - 1
+    runs, d, steps = len(iterates), constants.task.d, constants.rounds - 1
     stated, rest = np.split(iterates, [steps * d], axis=1)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
-    case, mechanism, sums = canaries.case, canaries.schedule.mechanism, []
+    case, mechanism, sums = canaries.case, canaries.constants.mechanism, []
     for t, x_next in enumerate(np.split(stated, steps, axis=1), 1):
         if case.chosen:
-            x = np.broadcast_to(case.query_point(t, schedule.rows).ravel(), x.shape)
-        weight = schedule.query.averaging_weight(t + 1)
+            x = np.broadcast_to(case.query_point(t, constants.task.rows).ravel(), x.shape)
+        weight = constants.query.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
-        step = schedule.rate(t) / (schedule.total * schedule.sampling.size(t))
+        step = constants.step_size(t) / (constants.total_weight * constants.sampling.size(t))
         sums.append((w - w_next) / step)
         w, x = w_next, x_next
-    last = mechanism.resolution / mechanism.sigma_of(schedule.rounds)
+    last = mechanism.resolution / mechanism.sigma_of(constants.rounds)
     white = _in_deviations(mechanism, np.stack(sums, axis=1)).reshape(runs, -1)
     return np.hstack([white, rest * last])
 
 
-def view(schedule: Schedule, seen: list[Array], machine: int) -> Array:
+def view(constants: RunConstants, seen: list[Array], machine: int) -> Array:
     """Return what the adversary of a machine's samples sees, shape (runs, numbers).
 
     With a central server that is what every other machine receives, once, and else what any machine sends.
     """
-    if hides_parts(schedule):
+    if hides_parts(constants):
         return seen[machine]
-    is_central = schedule.trust.is_central and schedule.mechanism.shows_messages
+    is_central = constants.task.trust.is_central and constants.mechanism.shows_messages
     views = [of_rank for rank, of_rank in enumerate(seen) if not (is_central and rank in (0, machine))]
     return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])

@@ -14,15 +14,15 @@ from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Report, judge
 from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task import cohort_of, input_files, task_of
+from mu2mpi.config.task import input_files, task_of, unequal_machines_of
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import find
 from mu2mpi.execution.plan import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
-from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.noise.stream import derive_key, root_key
 
@@ -71,30 +71,30 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Re
     check_settings([experiment], communicator)
     with communicator.together():
         files = input_files(experiment)
-        schedule = schedule_of(experiment, CLIPPED)
-        _check_size(schedule, trials)
-        cases = {CLIPPED: schedule}
+        constants = schedule_of(experiment, CLIPPED)
+        _check_size(constants, trials)
+        cases = {CLIPPED: constants}
         # Where samples are in many roles, or iterates hidden, increments have to be the same everywhere.
-        is_once = schedule.sampling.touches(schedule.rounds) == 1
-        if is_once and schedule.mechanism.shows_messages and math.isfinite(schedule.S):
+        is_once = constants.sampling.touches(constants.rounds) == 1
+        if is_once and constants.mechanism.shows_messages and math.isfinite(constants.S):
             cases[UNCLIPPED] = schedule_of(experiment, UNCLIPPED)
     check_agreement(files, communicator)
     start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), schedule))
-    attacks = [attack for attack in all_attacks() if attack.applies(schedule)]
+    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), constants))
+    attacks = [attack for attack in all_attacks() if attack.applies(constants)]
     # Shared by all attacks on the servers of the paper, which may be audited together.
     risk = (1 - CONFIDENCE) / (len(OF_PAPER) * (len(cases) + len(attacks)))
     runs = [_runs_of(of_case, case, trials, root, communicator) for case, of_case in cases.items()]
     found: Any = None
     if communicator.rank == 0:
-        view = View(experiment, schedule, root, risk, tuple(filter(None, runs)))
+        view = View(experiment, constants, root, risk, tuple(filter(None, runs)))
         judgements = [judge(of_case, view.budget, risk) for of_case in view.runs]
         found = judgements, [attack.run(view) for attack in attacks]
-    words, reaches = _words(experiment, schedule), tells_sums(schedule)
+    words, reaches = _words(experiment, constants), tells_sums(constants)
     return Report(words, reaches, experiment, trials, *communicator.share(found))
 
 
-def schedule_of(experiment: Experiment, case: WorstCase) -> Schedule:
+def schedule_of(experiment: Experiment, case: WorstCase) -> RunConstants:
     """Return the constants of the runs of a worst case, if there is something to attack."""
     if math.isinf(experiment.rho):
         raise InputError("rho = inf claims nothing that could be audited; give a finite --rho")
@@ -111,66 +111,70 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> Schedule:
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
     method, options = experiment.chosen_method, experiment.options
     samples, own = method.worst_case(machines, rounds, options)
-    cohort = None
+    unequal = None
     if machines_differ(experiment):
         check_machine_rounds(machines, rounds)
         # Nobody needs more samples than rounds.
-        cohort = cohort_of(experiment, rounds * np.arange(1, machines + 1), None)
+        unequal = unequal_machines_of(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, of one feature and a bias.
     sized = experiment.having(diameter=case.diameter)
-    whole = task_of(sized, machines, 2, 2, samples or MAX_SAMPLES, cohort=cohort)
+    whole = task_of(sized, machines, 2, 2, samples or MAX_SAMPLES, unequal=unequal)
     task = replace(whole, clip_norm=case.clip_norm, options=options.model_copy(update=own))
-    sizes = method.sizes(task, rounds)
+    sampling = method.sampling(task, rounds)
     if shows_messages:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
-        budgets = [task.budget] if cohort is None else [task.budget, *cohort.budgets.values()]
+        budgets = [task.budget] if unequal is None else [task.budget, *unequal.budgets.values()]
         task = replace(task, eta_scale=case.steps * min(1.0, *(budget.rho for budget in budgets)))
-    schedule, trust = method.schedule(task, sizes), experiment.trust
+    constants, trust = method.constants(task, sampling), experiment.trust
     # Where one draw stands for the noise of all machines, that of some is known, and not drawn.
-    is_one = trust.is_central and not trust.gives_key(schedule.server_options)
-    return replace(schedule, parts=machines) if is_one else schedule
+    is_one = trust.is_central and not trust.gives_key(constants.task.server_options)
+    return constants.with_task(parts=machines) if is_one else constants
 
 
-def _check_size(schedule: Schedule, trials: int) -> None:
+def _check_size(constants: RunConstants, trials: int) -> None:
     """Raise InputError if an audit would need more memory, or samples, than it may have."""
-    canaries = schedule.machines * schedule.rounds
-    if canaries * max(canaries, 2 * trials * schedule.d) > MAX_NUMBERS:
+    canaries = constants.task.machines * constants.rounds
+    if canaries * max(canaries, 2 * trials * constants.task.d) > MAX_NUMBERS:
         raise InputError(
-            f"{trials} trials of {schedule.machines} machines and {schedule.rounds} rounds are more than an "
-            "audit can hold in memory; give fewer of them"
+            f"{trials} trials of {constants.task.machines} machines and {constants.rounds} rounds are more "
+            "than an audit can hold in memory; give fewer of them"
         )
-    if (samples := schedule.sampling.owned) > MAX_SAMPLES:
+    if (samples := constants.sampling.owned) > MAX_SAMPLES:
         raise InputError(
             f"each machine would need {samples:,} samples, and an audit gives it at most {MAX_SAMPLES:,}; "
             "give a larger rho or fewer rounds"
         )
-    members, is_central = schedule.members, schedule.trust.is_central
-    if members is not None and is_central and not members.attendance.counts_until(schedule.rounds - 1).any():
+    members, is_central = constants.task.per_machine, constants.task.trust.is_central
+    if (
+        members is not None
+        and is_central
+        and not members.participation.counts_until(constants.rounds - 1).any()
+    ):
         raise InputError("nobody is there before the last round, whose messages a trusted server never uses")
 
 
-def _words(experiment: Experiment, schedule: Schedule) -> str:
+def _words(experiment: Experiment, constants: RunConstants) -> str:
     """Return the method, unless it is the default, what of it is attacked, and how it draws samples."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
-    alone = "" if schedule.mechanism.shows_messages else "its output alone"
-    own = experiment.trust.complete(experiment.server_options, schedule.machines)
+    alone = "" if constants.mechanism.shows_messages else "its output alone"
+    own = experiment.trust.complete(experiment.server_options, constants.task.machines)
     own = experiment.server_options.model_dump() | own
     own |= {name: getattr(experiment, name) for name in OF_MACHINES}
     told = (f"{name} = {value}" for name, value in own.items() if value is not None)
-    words = ("" if name == default else name, alone, schedule.sampling.words, *told)
+    words = ("" if name == default else name, alone, constants.sampling.words, *told)
     return "".join(f"{word}, " for word in words if word)
 
 
 def _runs_of(
-    schedule: Schedule, case: WorstCase, trials: int, root: bytes, communicator: Communicator
+    constants: RunConstants, case: WorstCase, trials: int, root: bytes, communicator: Communicator
 ) -> Runs | None:
     """Run one worst case, divided among ranks; return the runs on rank 0, and None elsewhere."""
     root = derive_key(root, "case", case.words)
-    canaries = Canaries(schedule, case, derive_key(root, "dealing"))
+    canaries = Canaries(constants, case, derive_key(root, "dealing"))
     keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
     differences = differences_of(canaries, derive_key(root, "difference"))
     with communicator.together():
-        numbers = sum(of_one.shape[1] for of_one in differences[: 1 if hides_parts(schedule) else None])
+        numbers = sum(of_one.shape[1] for of_one in differences[: 1 if hides_parts(constants) else None])
         if trials < TRIALS_PER_NUMBER * numbers:
             raise InputError(
                 f"{trials} trials cannot show how the {numbers} numbers vary that are seen in each; give at "
@@ -180,7 +184,7 @@ def _runs_of(
     mine = block(2 * trials, communicator.size, communicator.rank)
     ours = slice(mine.start, mine.stop)
     # With more ranks than runs, some see nothing.
-    everyones = communicator.gather(see(schedule, canaries, kinds[ours], keys[ours]) if mine else [])
+    everyones = communicator.gather(see(constants, canaries, kinds[ours], keys[ours]) if mine else [])
     if everyones is None:
         return None
     seen = [np.vstack(of_machine) for of_machine in zip(*filter(None, everyones), strict=True)]
@@ -195,7 +199,7 @@ def coin_kinds(canaries: int, trials: int, key: bytes) -> Kinds:
 
 def differences_of(canaries: Canaries, root: bytes) -> list[Array]:
     """Return by what each canary moves what is seen at each rank, shape (canaries, numbers)."""
-    count, quiet = len(canaries), noiseless(canaries.schedule)
+    count, quiet = len(canaries), noiseless(canaries.constants)
     keys = [derive_key(root, "noise", str(n)) for n in range(DRAWS if quiet.sampling.chance else 1)]
     one = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = see(quiet, canaries, np.zeros((len(keys), count), bool), keys)

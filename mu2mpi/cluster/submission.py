@@ -100,9 +100,9 @@ class SweepJob:
         """What each run costs, from its size alone."""
         loads = []
         for run in self.runs:
-            schedule = run.plan.schedule
-            nanoseconds = run_cost(schedule) + planned_measurements(run.plan).cost(schedule)
-            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, schedule.machines))
+            constants = run.plan.constants
+            nanoseconds = run_cost(constants) + planned_measurements(run.plan).cost(constants)
+            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, constants.task.machines))
         return loads
 
     @cached_property

@@ -23,7 +23,7 @@ from mu2mpi.core.registry import default, find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
 from mu2mpi.federation.participation.base import check_participation
-from mu2mpi.federation.servers.base import Server, trust_mode
+from mu2mpi.federation.trust import TrustMode, trust_mode
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA, epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
@@ -297,7 +297,7 @@ class Experiment(BaseModel):
         return self._parts["server"]
 
     @property
-    def trust(self) -> type[Server]:
+    def trust(self) -> type[TrustMode]:
         """The trust mode."""
         return trust_mode(self.server)
 

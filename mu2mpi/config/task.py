@@ -10,9 +10,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, find
 from mu2mpi.data.machine_files import file_digest, read_budgets
-from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation.base import Federation, schedule_of
-from mu2mpi.federation.schedule import Task
+from mu2mpi.federation.task import Task
+from mu2mpi.federation.unequal import UnequalMachines
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.privacy.accounting.guarantee import Budget, affordable_rho
@@ -27,7 +27,7 @@ def task_of(
     samples: int,
     most: int | None = None,
     square: float | None = None,
-    cohort: Cohort | None = None,
+    unequal: UnequalMachines | None = None,
 ) -> Task:
     """Return what the method of an experiment is to do, once a preset, if any, is filled in.
 
@@ -65,16 +65,16 @@ def task_of(
         aggregate_noise=experiment.noise == "aggregate",
         options=experiment.options,
         mechanism_options=experiment.mechanism_options,
-        cohort=cohort,
+        unequal=unequal,
     )
 
 
-def cohort_of(
+def unequal_machines_of(
     experiment: Experiment,
     samples: NDArray[np.int64],
     owners: tuple[str, ...] | None,
     known: Accounts | None = None,
-) -> Cohort:
+) -> UnequalMachines:
     """Return the machines of an experiment that differ or are away; `known` stands for files."""
     names = owners or tuple(map(str, range(len(samples))))
     schedule, value = schedule_of(experiment.participation)
@@ -93,7 +93,9 @@ def cohort_of(
     seed = experiment.participation_seed
     seed = (experiment.seed or 0) if seed is None else seed
     federation = Federation(samples, names, seed, None if known is None else known.present)
-    return Cohort(schedule.build(value, federation), samples, objective == "samples", budgets, owners)
+    return UnequalMachines(
+        schedule.build(value, federation), samples, objective == "samples", budgets, owners
+    )
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:

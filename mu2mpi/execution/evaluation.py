@@ -11,7 +11,7 @@ from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.measurements import evaluation_cost, run_cost
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.metrics.base import ClassPredictions, NumberPredictions, measured
 from mu2mpi.losses.metrics.r2 import R2, explained_share
@@ -35,10 +35,10 @@ PER_GRADIENT_PASS = 4.0  # What a pass that computes gradients takes, in evaluat
 GRID = 2.0**-32
 
 
-def affordable_passes(schedule: Schedule, test_samples: int) -> int:
+def affordable_passes(constants: RunConstants, test_samples: int) -> int:
     """Return how many gradients on the test set, 5 to 1,000, take about 1.5 s or a tenth of a run's time."""
-    one = PER_GRADIENT_PASS * evaluation_cost(schedule, test_samples)
-    return int(max(5, min(1000, max(0.1 * run_cost(schedule), FREE_PASSES) / one)))
+    one = PER_GRADIENT_PASS * evaluation_cost(constants, test_samples)
+    return int(max(5, min(1000, max(0.1 * run_cost(constants), FREE_PASSES) / one)))
 
 
 def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import Plan
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 
 # Nanoseconds on one core, measured on MNIST.
 PER_NORMAL, PER_BUFFER, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 3.2, 0.8, 0.4, 0.12
@@ -26,23 +26,23 @@ MOST_EVALUATIONS = 1_000_000
 FREE = 20_000_000  # Nanoseconds that a run of any size may spend on evaluations
 
 
-def run_cost(schedule: Schedule) -> float:
+def run_cost(constants: RunConstants) -> float:
     """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
-    machine_rounds = schedule.summed(schedule.rounds, float)
+    machine_rounds = constants.sum_over_machines(constants.rounds, float)
     # What a machine drew when it was there last is drawn again to take it back.
-    machine_rounds *= 2 if schedule.members is not None and schedule.estimator.lasts else 1
-    gradients = schedule.summed(schedule.rounds, schedule.sampling.drawn)
-    separate = not (schedule.trust.is_central or schedule.aggregate_noise)
-    draws = machine_rounds if separate else schedule.rounds
-    correlation = schedule.mechanism.correlation
+    machine_rounds *= 2 if constants.task.per_machine is not None and constants.estimator.lasts else 1
+    gradients = constants.sum_over_machines(constants.rounds, constants.sampling.drawn)
+    separate = not (constants.task.trust.is_central or constants.task.aggregate_noise)
+    draws = machine_rounds if separate else constants.rounds
+    correlation = constants.mechanism.correlation
     per_normal = PER_NORMAL + (PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
-    noise = per_normal * draws if schedule.mechanism.is_noisy else 0.0
-    return schedule.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * schedule.rounds
+    noise = per_normal * draws if constants.mechanism.is_noisy else 0.0
+    return constants.task.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * constants.rounds
 
 
-def evaluation_cost(schedule: Schedule, test_samples: int) -> float:
+def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
     """Return the rough time of one evaluation on one core, in nanoseconds."""
-    return PER_TEST_WEIGHT * schedule.d * test_samples + PER_EVALUATION
+    return PER_TEST_WEIGHT * constants.task.d * test_samples + PER_EVALUATION
 
 
 @dataclass(frozen=True)
@@ -53,33 +53,33 @@ class Measurements:
     share: int
     whole: int
 
-    def cost(self, schedule: Schedule) -> float:
+    def cost(self, constants: RunConstants) -> float:
         """Return the rough time of all of them on one core, in nanoseconds."""
-        others = (len(self.rounds) - 1) * evaluation_cost(schedule, self.share)
-        return others + evaluation_cost(schedule, self.whole)
+        others = (len(self.rounds) - 1) * evaluation_cost(constants, self.share)
+        return others + evaluation_cost(constants, self.whole)
 
 
 def planned_measurements(plan: Plan) -> Measurements:
     """Return when and on what a run measures."""
-    schedule, whole = plan.schedule, plan.source.test_samples
+    constants, whole = plan.constants, plan.source.test_samples
     # Where messages are not protected, the history is no place to show them.
-    count = plan.experiment.evaluations if schedule.mechanism.shows_messages else 1
+    count = plan.experiment.evaluations if constants.mechanism.shows_messages else 1
     if count is not None:
-        return Measurements(evaluation_rounds(schedule.rounds, count), whole, whole)
-    count, share = affordable_measurements(schedule, whole)
-    return Measurements(default_rounds(schedule.rounds, count), share, whole)
+        return Measurements(evaluation_rounds(constants.rounds, count), whole, whole)
+    count, share = affordable_measurements(constants, whole)
+    return Measurements(default_rounds(constants.rounds, count), share, whole)
 
 
-def affordable_measurements(schedule: Schedule, whole: int) -> tuple[int, int]:
+def affordable_measurements(constants: RunConstants, whole: int) -> tuple[int, int]:
     """Return how many evaluations, and on how many samples, take under about a tenth of a run's time.
 
     They are 20 to 12 of the whole test set, or else on a share of at least `FEWEST_SAMPLES` but for the last.
     """
-    affordable, one = max(0.1 * run_cost(schedule), FREE), evaluation_cost(schedule, whole)
+    affordable, one = max(0.1 * run_cost(constants), FREE), evaluation_cost(constants, whole)
     if affordable >= FEWEST_EVALUATIONS * one:
         return min(DEFAULT_EVALUATIONS, int(affordable / one)), whole
     each = (affordable - one) / (FEWEST_EVALUATIONS - 1)
-    share = int(max(0.0, each - PER_EVALUATION) / (PER_TEST_WEIGHT * schedule.d))
+    share = int(max(0.0, each - PER_EVALUATION) / (PER_TEST_WEIGHT * constants.task.d))
     return FEWEST_EVALUATIONS, min(whole, max(FEWEST_SAMPLES, share))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.config.task import cohort_of, input_files, task_of
+from mu2mpi.config.task import input_files, task_of, unequal_machines_of
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
@@ -26,8 +26,8 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.data.partition import check_rounds, most_rounds
 from mu2mpi.data.source import Source
 from mu2mpi.data.sources.population import Population
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
-from mu2mpi.federation.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Plan:
     source: Source
     partition: str  # how the samples are dealt to the machines, such as "iid"
     facts: PublicFacts  # what presets may use of the data
-    schedule: Schedule
+    constants: RunConstants
     input_files: dict[str, str] = field(default_factory=dict)  # digests of other files, as of `input_files`
 
     @property
@@ -71,31 +71,32 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
-    cohort = None
+    unequal = None
     if machines_differ(experiment):
         check_machine_rounds(machines, experiment.rounds or 1)
         known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
-        cohort = cohort_of(experiment, *(known or (np.full(machines, samples), None)))
+        unequal = unequal_machines_of(experiment, *(known or (np.full(machines, samples), None)))
     facts = PublicFacts(source.classes, square, machines * samples)
-    if cohort is not None and experiment.preset is not None:
-        rounds = experiment.rounds or cohort.longest
-        shared, effective = cohort.averaging(rounds, experiment.trust.hides_sums, experiment.rho)
+    if unequal is not None and experiment.preset is not None:
+        rounds = experiment.rounds or unequal.longest
+        shared, effective = unequal.averaging(rounds, experiment.trust.hides_sums, experiment.rho)
         facts = facts._replace(shared=shared, effective=effective)
     trust, own = experiment.trust, experiment.server_options
     experiment = filled(experiment, facts, machines=machines, **trust.complete(own, machines))
     method = experiment.chosen_method
-    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, cohort)
-    sizes = method.sizes(task, experiment.rounds)
-    if sizes.most is None and cohort is not None and cohort.participation.needs_fresh_samples:
+    task = task_of(experiment, machines, source.classes, source.dimension + 1, samples, most, square, unequal)
+    sampling = method.sampling(task, experiment.rounds)
+    if not sampling.is_fresh and unequal is not None and unequal.participation.needs_fresh_samples:
         raise InputError(
             f"participation = {experiment.participation} is for methods that take a fresh sample a round, "
             f"and method = {method.name} does not; choose another --participation"
         )
     if most is not None:
-        check_rounds(sizes.most or most, machines, sizes.rounds, sizes.sampling.owned)
-    completed = experiment.derived(rounds=sizes.rounds, **sizes.options)
-    schedule = method.schedule(task, sizes)
-    return Plan(completed, source, partition, facts, schedule, input_files(experiment))
+        largest = most if unequal is None or not sampling.is_fresh else int(unequal.samples.max())
+        check_rounds(largest, machines, sampling.rounds, sampling.owned)
+    completed = experiment.derived(rounds=sampling.rounds, **method.completed(task, sampling))
+    constants = method.constants(task, sampling)
+    return Plan(completed, source, partition, facts, constants, input_files(experiment))
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
@@ -128,7 +129,7 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     """Raise SharedInputError unless all ranks read the same settings, files and training data."""
     check_data(plan.source, communicator)
     check_settings([plan.experiment], communicator)
-    members = plan.schedule.members
+    members = plan.constants.task.per_machine
     values: dict[str, object] = {"the schema of the data": plan.source.columns}
     values["the privacy budgets or the participation of machines"] = members and members.digest
     check_agreement({**plan.input_files, **values}, communicator)

@@ -22,17 +22,17 @@ TESTS = "losses and scores are computed without noise on a share of the data fil
 
 def headline(start: Start) -> str:
     """Say in a line what is about to run."""
-    experiment, schedule = start.experiment, start.schedule
+    experiment, constants, task = start.experiment, start.constants, start.constants.task
     method = "" if experiment.method == default("methods") else f", by {experiment.method}"
     who = "" if experiment.participation is None else f" ({experiment.participation})"
-    noise = f"rho = {experiment.rho:g}" if schedule.mechanism.is_noisy else "no noise"
-    if schedule.mechanism.is_noisy and schedule.mechanism.spends != "rho":
+    noise = f"rho = {experiment.rho:g}" if constants.mechanism.is_noisy else "no noise"
+    if constants.mechanism.is_noisy and constants.mechanism.spends != "rho":
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     told = (
-        f"{experiment.data}, {schedule.server} server, {noise}: M = {schedule.machines} machines{who}, "
-        f"T = {schedule.rounds} rounds, d = {schedule.d}{method}"
+        f"{experiment.data}, {task.server} server, {noise}: M = {task.machines} machines{who}, "
+        f"T = {constants.rounds} rounds, d = {task.d}{method}"
     )
     return told + (f"; going on after round {start.rounds_done}" if start.rounds_done else "")
 
@@ -63,7 +63,7 @@ class LogProgress(Observer):
 
     def on_start(self, start: Start) -> None:
         """Print what is about to run."""
-        self._rounds, self._before = start.schedule.rounds, start.rounds_done
+        self._rounds, self._before = start.constants.rounds, start.rounds_done
         self._started = self._told = monotonic()
         told = headline(start)
         self._print(f"{self._label} {start.name}: {told}" if self._label else told)
@@ -93,12 +93,12 @@ class BarProgress(LogProgress):
     def on_start(self, start: Start) -> None:
         """Print what is about to run and open the bar."""
         super().on_start(start)
-        self._spent, self._last, self._shown = start.schedule.rho_spent, "", 0.0
+        self._spent, self._last, self._shown = start.constants.rho_spent, "", 0.0
         self._end: Evaluation | None = None
         from tqdm.auto import tqdm
 
         self._bar = tqdm(
-            total=start.schedule.rounds,
+            total=start.constants.rounds,
             initial=start.rounds_done,
             unit="round",
             file=self._stream,
@@ -158,9 +158,9 @@ class LogFile(Observer):
         self._start = start
         facts = {
             "settings": start.experiment.settings(),
-            "rounds": start.schedule.rounds,
-            "machines": start.schedule.machines,
-            "parameters": start.schedule.d,
+            "rounds": start.constants.rounds,
+            "machines": start.constants.task.machines,
+            "parameters": start.constants.task.d,
             "rounds_done": start.rounds_done,
             "ranks": start.ranks,
             **({"note": TESTS} if start.warns_of_tests else {}),
@@ -169,7 +169,7 @@ class LogFile(Observer):
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Note what was measured."""
-        words = f"round {evaluation.round} of {self._start.schedule.rounds}: {evaluation}"
+        words = f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}"
         self._note("evaluation", words, asdict(evaluation))
 
     def on_checkpoint(self, rounds_done: int) -> None:

@@ -15,6 +15,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Source
 from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan, digest_with
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.noise.grid import LARGEST_SUM
 from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
@@ -84,17 +85,17 @@ def check_same_data(
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
-    schedule, q, counts = plan.schedule, checkpoint.q, checkpoint.class_counts
-    shape = schedule.rows, schedule.features
-    iterates = schedule.make_iterates(schedule)
+    constants, q, counts = plan.constants, checkpoint.q, checkpoint.class_counts
+    shape = constants.task.rows, constants.task.features
+    arrays = Iterates(constants).arrays()
     rounds = planned_measurements(plan).rounds
-    radii = dict.fromkeys(iterates.arrays(), schedule.radius) | dict.fromkeys(iterates.beyond, math.inf)
+    radii = dict.fromkeys(arrays, constants.task.radius) | dict.fromkeys(constants.free_state, math.inf)
     fitting = {
-        "iterates": checkpoint.iterates.keys() == iterates.arrays().keys()
+        "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_point(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": q.dtype == np.int64 and q.shape == shape and -LARGEST_SUM < q.min() <= q.max() < LARGEST_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (schedule.machines, counted_classes(schedule))
+        and counts.shape == (constants.task.machines, counted_classes(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

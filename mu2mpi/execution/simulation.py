@@ -48,35 +48,35 @@ class Simulation:
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
         self.plan, self.communicator = plan, communicator
-        self.experiment, self.source, self.schedule = plan.experiment, plan.source, plan.schedule
-        experiment, source, schedule = self.experiment, self.source, self.schedule
+        self.experiment, self.source, self.constants = plan.experiment, plan.source, plan.constants
+        experiment, source, constants = self.experiment, self.source, self.constants
         root = checkpoint.key if checkpoint else None
         keys = self.keys = Keys.draw(experiment, communicator, root, plan.context)
         with communicator.together():
             claims: dict[str, Any] = {
                 "delta": experiment.delta,
                 "noise": simulated(experiment),
-                "server": schedule.server,
-                "S": schedule.S,
+                "server": constants.task.server,
+                "S": constants.S,
                 "noise_recomputable": experiment.seed is not None,
             }
-            self.privacy = PrivacyStatement.of(schedule.mechanism, **claims)
-            for mechanism, epsilon in schedule.promised(experiment.promised_epsilon):
+            self.privacy = PrivacyStatement.of(constants.mechanism, **claims)
+            for mechanism, epsilon in constants.promised(experiment.promised_epsilon):
                 # Some accounts take a quarter of a second.
-                known = self.privacy if mechanism is schedule.mechanism else None
+                known = self.privacy if mechanism is constants.mechanism else None
                 (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
-            hosted = block(schedule.machines, communicator.size, communicator.rank)
-            supply = make_supply(source, schedule, keys.dealing, hosted, plan.partition, keys.sampling)
-            of_run = machines_and_server(schedule, hosted, supply, communicator, keys.noise)
+            hosted = block(constants.task.machines, communicator.size, communicator.rank)
+            supply = make_supply(source, constants, keys.dealing, hosted, plan.partition, keys.sampling)
+            of_run = machines_and_server(constants, hosted, supply, communicator, keys.noise)
             self.machines, self.server = of_run
             self.measurements = planned_measurements(plan)
-            asked = communicator, schedule.problem, schedule.scaling
+            asked = communicator, constants.task.problem, constants.task.scaling
             self.evaluator: Evaluator | ExactEvaluator
             if isinstance(source, Population):
                 self.evaluator = ExactEvaluator(source, *asked)
             else:
-                self.evaluator = Evaluator(source, *asked, schedule.G, self.measurements.share)
-        self.clock, self.rounds_done = Stopwatch(schedule.rounds), 0
+                self.evaluator = Evaluator(source, *asked, constants.task.G, self.measurements.share)
+        self.clock, self.rounds_done = Stopwatch(constants.rounds), 0
         self._rows: list[tuple[float, ...]] = []
         self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
@@ -86,18 +86,18 @@ class Simulation:
 
     def run(self, audience: Audience | None = None, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, on every rank as of `share_result`."""
-        communicator, schedule, iterates = self.communicator, self.schedule, self.server.iterates
+        communicator, constants, iterates = self.communicator, self.constants, self.server.iterates
         heard = audience if audience is not None and communicator.rank == 0 else Audience()
         try:
-            heard.start(Start("", self.experiment, schedule, self.rounds_done, communicator.size))
+            heard.start(Start("", self.experiment, constants, self.rounds_done, communicator.size))
             heard.check(communicator)
             self._take_rounds(heard, keeper or Keeper())
         finally:
             heard.close()
         counts = self._gather_counts()
-        drawn = schedule.summed(schedule.rounds, schedule.sampling.drawn)
+        drawn = constants.sum_over_machines(constants.rounds, constants.sampling.drawn)
         loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
-        theory = assess(schedule, self.source, self.evaluator, iterates.output, loss, communicator)
+        theory = assess(constants, self.source, self.evaluator, iterates.output, loss, communicator)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(
             experiment=self.experiment,
@@ -117,8 +117,10 @@ class Simulation:
             columns=self.source.columns,
             scale=self.source.scale,
             facts=self.plan.facts,
-            unit=schedule.problem.unit,
-            accounts=None if schedule.members is None else schedule.members.accounts(self.experiment.delta),
+            unit=constants.task.problem.unit,
+            accounts=None
+            if constants.task.per_machine is None
+            else constants.task.per_machine.accounts(self.experiment.delta),
             timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator),
         )
@@ -126,7 +128,7 @@ class Simulation:
 
     def _take_rounds(self, audience: Audience, keeper: Keeper) -> None:
         """Take the rounds that are left; rank 0 notes what is measured on the way."""
-        server, machines, clock, rounds = self.server, self.machines, self.clock, self.schedule.rounds
+        server, machines, clock, rounds = self.server, self.machines, self.clock, self.constants.rounds
         evaluate_at = frozenset(self.measurements.rounds.tolist())
         self.communicator.wait_for_all()
         started = perf_counter() - self._elapsed_before
@@ -146,7 +148,7 @@ class Simulation:
                 clock.lap("evaluation")
                 if measured is not None:
                     tested = self.measurements.whole if t == rounds else self.measurements.share
-                    labels, spent = self.schedule.problem.labels, self.schedule.rho_spent(t)
+                    labels, spent = self.constants.task.problem.labels, self.constants.rho_spent(t)
                     told = Evaluation(t, *measured, labels, tested, spent, perf_counter() - started)
                     self._rows.append(self._row(told, error))
                     audience.tell("on_evaluation", told)
@@ -154,14 +156,18 @@ class Simulation:
 
     def _row(self, told: Evaluation, error: float) -> tuple[float, ...]:
         """Return a row of the history, in the order of its columns."""
-        schedule, sampling, direction = self.schedule, self.schedule.sampling, self.server.iterates.direction
+        constants, sampling, direction = (
+            self.constants,
+            self.constants.sampling,
+            self.server.iterates.direction,
+        )
         t, message = told.round, math.nan
-        samples = round(schedule.summed(t, sampling.used))
-        gradients = round(schedule.estimator.gradients * schedule.summed(t, sampling.drawn))
+        samples = round(constants.sum_over_machines(t, sampling.used))
+        gradients = round(constants.estimator.gradients * constants.sum_over_machines(t, sampling.drawn))
         # The guarantee covers the norm of q~_t with either server. But the messages of the last round move
         # nothing, and a trusted server does not even add noise to them.
-        if t < schedule.rounds and direction is not None:
-            unit = schedule.mechanism.resolution / (schedule.total * sampling.size(t))
+        if t < constants.rounds and direction is not None:
+            unit = constants.mechanism.resolution / (constants.total_weight * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
         scores = (told.score, math.nan) if told.labels == "classes" else (math.nan, told.score)
         measured = t, told.loss, *scores, told.test_samples, samples, gradients
@@ -169,15 +175,15 @@ class Simulation:
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
-        schedule = self.schedule
-        if not isinstance(self.evaluator, ExactEvaluator) or schedule.sampling.size(t) == 0:
+        constants = self.constants
+        if not isinstance(self.evaluator, ExactEvaluator) or constants.sampling.size(t) == 0:
             return math.nan
         total = gather_sum(self.machines, self.communicator, self._transfer_key)
         _, gradient = self.evaluator.gradient(query)
         if total is None:
             return math.nan
-        weight = schedule.estimator.weight(t) * schedule.sampling.size(t)
-        d = total * (schedule.mechanism.resolution / (schedule.total * weight))
+        weight = constants.estimator.weight(t) * constants.sampling.size(t)
+        d = total * (constants.mechanism.resolution / (constants.total_weight * weight))
         return float(np.sum((d - gradient) ** 2))
 
     def state(self, elapsed: float = 0.0) -> Checkpoint | None:
@@ -219,7 +225,7 @@ class Simulation:
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
-            is_central = self.schedule.trust.is_central
+            is_central = self.constants.task.trust.is_central
             for array in (iterates.public() if is_central else iterates.arrays()).values():
                 self.communicator.bcast(array)
             scatter_sum(machines, self.communicator, self._transfer_key)
@@ -227,7 +233,7 @@ class Simulation:
     @property
     def _transfer_key(self) -> NDArray[np.uint32] | None:
         """Key of the masks under which a checkpoint is gathered; a central server sees sums in any case."""
-        return None if self.schedule.trust.is_central else self.keys.noise
+        return None if self.constants.task.trust.is_central else self.keys.noise
 
     def _gather_counts(self) -> IncrementCounts:
         counts = gather_counts(self.machines, self.rounds_done, self.communicator, self._transfer_key)

@@ -156,8 +156,8 @@ def run_sweep(
             communicator,
             f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go",
         )
-        schedules = [run.plan.schedule for run in runs]
-        machines, costs = [s.machines for s in schedules], [run_cost(s) for s in schedules]
+        schedules = [run.plan.constants for run in runs]
+        machines, costs = [s.task.machines for s in schedules], [run_cost(s) for s in schedules]
         place = itertools.count(1)
         for wave in waves(machines, costs, communicator.size):
             labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.source import Source
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_passes
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.model.linear import inner, norm
 from mu2mpi.losses.model.minimum import Minimum, minimise_over_ball
@@ -22,7 +22,7 @@ _found: WeakKeyDictionary[Source, dict[tuple[Problem, Scaling, float, float], Mi
 
 
 def assess(
-    schedule: Schedule,
+    constants: RunConstants,
     source: Source,
     evaluator: Evaluator | ExactEvaluator,
     x: NDArray[np.float64],
@@ -35,19 +35,19 @@ def assess(
     for all runs of a sweep, in at most `affordable_passes`. A model of more than `MOST_PARAMETERS` has only
     the bound. All ranks must call this, and each gets the same.
     """
-    bound = schedule.loss_bound
-    if schedule.d > MOST_PARAMETERS:
+    bound = constants.loss_bound
+    if constants.task.d > MOST_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
-    most_passes = affordable_passes(schedule, source.test_samples)
+    most_passes = affordable_passes(constants, source.test_samples)
     found = _found.setdefault(source, {})
-    problem = schedule.problem, schedule.scaling, schedule.radius, schedule.l2
+    problem = constants.task.problem, constants.task.scaling, constants.task.radius, constants.task.l2
 
     def penalty(x: NDArray[np.float64]) -> float:
-        return schedule.l2 * inner(x, x) / 2
+        return constants.task.l2 * inner(x, x) / 2
 
     def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         loss, gradient = evaluator.gradient(x)
-        return loss + penalty(x), gradient + schedule.l2 * x if schedule.l2 else gradient
+        return loss + penalty(x), gradient + constants.task.l2 * x if constants.task.l2 else gradient
 
     # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
     minimum: Minimum | None = communicator.share(found.get(problem))
@@ -56,9 +56,14 @@ def assess(
         minimum.passes == most_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < most_passes)
     )
     if minimum is None or not is_same:
-        start = np.zeros((schedule.rows, schedule.features))
+        start = np.zeros((constants.task.rows, constants.task.features))
         minimum = minimise_over_ball(
-            objective, start, schedule.radius, schedule.smoothness, most_passes, evaluator.tolerance
+            objective,
+            start,
+            constants.task.radius,
+            constants.task.smoothness,
+            most_passes,
+            evaluator.tolerance,
         )
     found[problem] = minimum
     _, gradient = objective(x)

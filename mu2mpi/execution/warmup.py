@@ -12,7 +12,8 @@ from numba.core.registry import cpu_target
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import Plan
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
@@ -41,27 +42,31 @@ def start_compiler_without_scipy() -> None:
 def compile_kernels(plan: Plan, communicator: Communicator) -> None:
     """Compile the kernels of a run, each by one rank alone, or load them; all ranks must call this."""
     start_compiler()
-    communicator.fill_cache(kernel_calls(plan.source.feature_type, plan.schedule))
+    communicator.fill_cache(kernel_calls(plan.source.feature_type, plan.constants))
 
 
-def kernel_calls(feature_type: np.dtype[np.generic], schedule: Schedule) -> list[Callable[[], object]]:
+def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) -> list[Callable[[], object]]:
     """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
-    x, problem = np.zeros((2, 2)), schedule.problem
+    x, problem = np.zeros((2, 2)), constants.task.problem
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if problem.labels == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales, one = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
-    add, losses = schedule.estimator.kernel(problem, schedule.rows), problem.kernel(sum_losses)
-    mechanism = replace(schedule.mechanism, sigma=schedule.mechanism.resolution)
-    small = replace(schedule, rows=2, features=2)
+    add, losses = constants.estimator.kernel(problem, constants.task.rows), problem.kernel(sum_losses)
+    mechanism = replace(constants.mechanism, sigma=constants.mechanism.resolution)
+    small = constants.with_task(rows=2, features=2)
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
-        *([] if schedule.members is None else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]),
+        *(
+            []
+            if constants.task.per_machine is None
+            else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]
+        ),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
-        lambda: schedule.make_iterates(small).step(1, np.zeros_like(q)),
-        *([] if schedule.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
+        lambda: Iterates(small).step(1, np.zeros_like(q)),
+        *([] if constants.task.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
     return [partial(_call, call, problem) for call in calls]
 

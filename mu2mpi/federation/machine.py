@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, classes_of
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.sampling import users
-from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.model.linear import BATCH
 from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
 from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, padded_zeros
@@ -63,9 +63,9 @@ Supply = Callable[[int], HostedSamples]  # the samples of a round and of those a
 _NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
-def counted_classes(schedule: Schedule) -> int:
+def counted_classes(constants: RunConstants) -> int:
     """Return of how many classes it is counted what each machine spends: of all, or of too many none."""
-    return schedule.classes if schedule.machines * schedule.classes <= MOST_COUNTS else 0
+    return constants.task.classes if constants.task.machines * constants.task.classes <= MOST_COUNTS else 0
 
 
 class Machines:
@@ -76,36 +76,36 @@ class Machines:
     """
 
     def __init__(
-        self, schedule: Schedule, hosted: range, supply: Supply, key: NDArray[np.uint32] | None
+        self, constants: RunConstants, hosted: range, supply: Supply, key: NDArray[np.uint32] | None
     ) -> None:
-        self.schedule = schedule
+        self.constants = constants
         self.first, self.count = hosted.start, len(hosted)
         self.samples = _NOTHING
         self._supply = supply
-        self._add = schedule.estimator.kernel(schedule.problem, schedule.rows)
-        self._lasts = schedule.estimator.lasts
-        self._bound, self._resolution = schedule.bound, schedule.mechanism.resolution
-        self._apart = schedule.clipping(hosted)
+        self._add = constants.estimator.kernel(constants.task.problem, constants.task.rows)
+        self._lasts = constants.estimator.lasts
+        self._bound, self._resolution = constants.clip_bound, constants.mechanism.resolution
+        self._apart = constants.per_machine_clipping(hosted)
         # With aggregate noise, the host of the first machine draws for all.
-        draws = (schedule.members or schedule.mechanism).is_noisy and self.count > 0
-        self._draws = draws and not (schedule.aggregate_noise and self.first > 0)
-        self._class_counts = np.zeros((self.count, counted_classes(schedule)), dtype=np.int64)
+        draws = (constants.task.per_machine or constants.mechanism).is_noisy and self.count > 0
+        self._draws = draws and not (constants.task.aggregate_noise and self.first > 0)
+        self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
         # Two machines gain less from sharing a batch than they lose by its empty places.
-        self._batch = BATCH if schedule.machines > 2 else 1
+        self._batch = BATCH if constants.task.machines > 2 else 1
         self.key = key
-        self.flat_q, self.q = padded_zeros((schedule.rows, schedule.features))
+        self.flat_q, self.q = padded_zeros((constants.task.rows, constants.task.features))
         self.largest_squared_norm = 0.0
         self.clipped = 0
         self._flat_noised, self._noised = padded_zeros(self.q.shape)
         if self._draws and key is not None:
-            together = schedule.aggregate_noise
+            together = constants.task.aggregate_noise
             who = (AGGREGATE, 0, 1) if together else (MACHINE, self.first, self.count)
-            variances = schedule.machines if together else 1 / schedule.parts
-            if schedule.members is None:
-                self._draw = schedule.mechanism.noise_source(key, who, variances, self.flat_q.size)
+            variances = constants.task.machines if together else 1 / constants.task.parts
+            if constants.task.per_machine is None:
+                self._draw = constants.mechanism.noise_source(key, who, variances, self.flat_q.size)
             else:
-                participants = RoundParticipants(schedule.members.attendance, hosted)
-                kinds, size = schedule.members.of_machines(hosted), self.flat_q.size
+                participants = RoundParticipants(constants.task.per_machine.participation, hosted)
+                kinds, size = constants.task.per_machine.mechanisms_of(hosted), self.flat_q.size
                 self._draw = per_machine_noise_source(
                     kinds, key, hosted.start, participants, self._lasts, size
                 )

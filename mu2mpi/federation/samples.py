@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from mu2mpi.data.partition import partition_rows
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.data.sources.population import Population
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.participants import RunParticipation, rounds_per_chunk
 from mu2mpi.federation.sampling import Sampling, Taken, users
-from mu2mpi.federation.schedule import Schedule
 
 # Takes numbers of samples among those of their machines, and of these machines among those hosted
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
@@ -21,7 +21,7 @@ Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
 
 def make_supply(
     source: Source,
-    schedule: Schedule,
+    constants: RunConstants,
     key: bytes,
     hosted: range,
     partition: str,
@@ -32,17 +32,19 @@ def make_supply(
     What a machine gets in a round does not depend on how many rounds are read at once. Keys of 32 bytes
     determine how samples are dealt, or drawn of a population, and which are used when.
     """
-    sampling, rounds = schedule.sampling, schedule.rounds
-    read = _reader(source, schedule, key, hosted, partition)
+    sampling, rounds = constants.sampling, constants.rounds
+    read = _reader(source, constants, key, hosted, partition)
     at_once = math.inf
     if hosted:
         at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
-    is_same = sampling.is_same and schedule.members is None
+    is_same = sampling.is_same and constants.task.per_machine is None
 
     def take(later: range) -> Taken:
         """Return what is used in the first of some rounds: in as many as are read at once."""
-        if schedule.members is not None:
-            return _attended(schedule.members.attendance, sampling, sampling_key, hosted, later, at_once)
+        if constants.task.per_machine is not None:
+            return _attended(
+                constants.task.per_machine.participation, sampling, sampling_key, hosted, later, at_once
+            )
         before = sampling.drawn(later.start - 1)
         count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
         return sampling.take(sampling_key, hosted, later[: 1 if is_same else max(1, count)])
@@ -51,11 +53,11 @@ def make_supply(
         later = range(t, rounds + 1)
         taken = take(later)
         samples = read(taken.places, users(taken.sizes))
-        scales = schedule.scaling.factors(samples.features, source.scale)
+        scales = constants.task.scaling.factors(samples.features, source.scale)
         sizes = taken.sizes
         if is_same:
             sizes = np.broadcast_to(sizes, (len(later), len(hosted)))
-        return HostedSamples(samples.features, samples.labels, scales, sizes, t, schedule.scaling.bias)
+        return HostedSamples(samples.features, samples.labels, scales, sizes, t, constants.task.scaling.bias)
 
     return supply
 
@@ -87,10 +89,12 @@ def _attended(
     return Taken(np.concatenate(places)[order], sizes)
 
 
-def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, partition: str) -> Read:
+def _reader(source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str) -> Read:
     """Return what reads a training set, or draws samples as they are needed: no others are stored."""
     if not isinstance(source, Population):
-        rows_of = partition_rows(source, partition, schedule.machines, schedule.sampling.owned, key, hosted)
+        rows_of = partition_rows(
+            source, partition, constants.task.machines, constants.sampling.owned, key, hosted
+        )
         return lambda places, machines: source.training(rows_of(places, machines))
 
     def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
@@ -100,7 +104,7 @@ def _reader(source: Source, schedule: Schedule, key: bytes, hosted: range, parti
         ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
         # Nothing is left behind the last machine.
         for machine, of in zip(hosted, np.split(order, ends), strict=False):
-            drawn = source.draw(key, machine, schedule.machines, places[of])
+            drawn = source.draw(key, machine, constants.task.machines, places[of])
             features[of], labels[of] = drawn.features, drawn.labels
         return source.labelled(Samples(features, labels))
 

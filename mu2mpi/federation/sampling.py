@@ -27,15 +27,17 @@ class Taken(NamedTuple):
 
 
 class Sampling(ABC):
-    """How the samples of a machine are spread over the rounds; the same for every machine.
+    """How the samples of a machine are spread over T `rounds`; the same for every machine.
 
     It needs `owned` samples, n, and uses `most` of them in one round. `chance` says how they are drawn at
     random, if they are, and `is_same` whether all rounds use the same.
     """
 
+    rounds: int
     owned: int
     most: int
     chance: ClassVar[str] = ""
+    is_fresh: ClassVar[bool] = False  # whether machines with more samples may take part in more rounds
     is_same: bool = False
 
     @property
@@ -66,10 +68,12 @@ class Sampling(ABC):
 
 @dataclass(frozen=True)
 class Fresh(Sampling):
-    """One sample in each of so many rounds, each used once."""
+    """One sample in each round, each used once; `owned` is that of the machine with most rounds."""
 
     owned: int
+    rounds: int
     most = 1
+    is_fresh = True
 
     def used(self, t: int) -> int:
         """Return t."""
@@ -86,6 +90,11 @@ class Batches(Sampling):
     """A batch in each round, each sample used once; `ends` are how many are used by the end of each."""
 
     ends: tuple[int, ...]
+
+    @property
+    def rounds(self) -> int:  # type: ignore[override]
+        """One a batch."""
+        return len(self.ends)
 
     @property
     def owned(self) -> int:  # type: ignore[override]
@@ -119,6 +128,7 @@ class Cyclic(Sampling):
 
     owned: int
     most: int
+    rounds: int
 
     @property
     def is_same(self) -> bool:  # type: ignore[override]
@@ -147,6 +157,7 @@ class WithReplacement(Sampling):
 
     owned: int
     most: int
+    rounds: int
     chance = "replacement"
 
     @property
@@ -166,6 +177,7 @@ class Poisson(Sampling):
 
     owned: int
     probability: float
+    rounds: int
     chance = "poisson"
 
     @property

@@ -7,14 +7,18 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.federation.schedule import Schedule, Sizes, Task
-from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.federation.task import Task
+from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field
 from mu2mpi.methods.presets.practical import PracticalPreset, rounded
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.sampling import Sampling
 
 
 class AcceleratedOptions(PresetOptions):
@@ -53,7 +57,7 @@ class AcceleratedSrgd(Method):
             "eta_scale": rounded(min(path * K / T, longest) * 8 * chosen.L),
         }
 
-    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
         """Return about sqrt(n) rounds with as large batches, or (n M)^(1/4) if M passes n: of all samples."""
         from mu2mpi.federation.sampling import Batches
 
@@ -63,45 +67,55 @@ class AcceleratedSrgd(Method):
         rounds = rounds or max(1, n // batch)
         if rounds > (most := 2**22):  # to list the batches of more would take gigabytes
             raise InputError(f"rounds = {rounds} are too many batches; give at most --rounds {most}")
-        return Sizes(rounds, Batches(tuple(range(batch, rounds * batch + 1, batch))), {"batch": batch})
+        return Batches(tuple(range(batch, rounds * batch + 1, batch)))
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return a small batch a round, in which all samples but one are known."""
         return rounds * (options.batch or 2), {}
 
-    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+        """Return the size of the batches."""
+        return {"batch": sampling.most}
+
+    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
         """Return 1 / (8 L): no smaller in more rounds."""
         return 1 / (8 * task.smoothness)
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return min(1 / (8 L), D / sqrt(8 V)), the best rate in the bound of docs/background/methods.md."""
-        V = self.surprise(task, sizes, mechanism)
-        return min(self.largest_rate(task, sizes), task.diameter / math.sqrt(8 * V))
+        V = self.surprise(task, sampling, mechanism)
+        return min(self.largest_rate(task, sampling), task.diameter / math.sqrt(8 * V))
 
-    def surprise(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def surprise(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
 
         A batch has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, as messages and hints do.
         """
-        T, K, C = sizes.rounds, sizes.sampling.most, mechanism.clip_norm
+        T, K, C = sampling.rounds, sampling.most, mechanism.clip_norm
         of_samples = C**2 / (K * task.machines)
         noise = 2 * C / (task.budget.rho * task.shared * K)
         of_noise = task.d * T * noise * noise  # may be infinite, where a power would raise
         of_hints = of_samples * (T + math.log(T) + 1) + of_noise * (2 * T + 2 * math.log(T) + 3)
         return task.G**2 / 2 + of_hints
 
-    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), if it holds."""
-        D, T, S = task.diameter, sizes.rounds, self.increment_bound(task)
+        D, T, S = task.diameter, sampling.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
             return math.nan
-        eta, batch = self.base_rate(task, sizes, mechanism), sizes.sampling.most * task.machines
-        regret = D**2 / (8 * eta) + eta * self.surprise(task, sizes, mechanism)
+        eta, batch = self.base_rate(task, sampling, mechanism), sampling.most * task.machines
+        regret = D**2 / (8 * eta) + eta * self.surprise(task, sampling, mechanism)
         late = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
         return 2 / (T * (T + 1)) * (regret + late)
 
-    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
-        """Return iterates that are averaged a step ahead."""
-        from mu2mpi.federation.iterates import OptimisticIterates
+    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+        """Average v_{t+1} = proj(w_{t+1} - eta h) in place of w_{t+1}, with the hint h = (t + 1) / t q_t.
 
-        return OptimisticIterates(schedule)
+        Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
+        """
+        super().step(iterates, t, total, scale)
+        # Back to x_t, with which v_{t+1} is averaged.
+        iterates.advance()
+        ahead, again = iterates.w.copy(), (t + 1) / t
+        iterates.regularise(t, ahead, again)
+        iterates.descend(t, total, again * scale, ahead)

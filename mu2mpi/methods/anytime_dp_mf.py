@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
-from mu2mpi.federation.schedule import Schedule, Sizes, Task
-from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.federation.task import Task
+from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import Choices, rounds_of_one_pass
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions, check_rounds
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.sampling import Sampling
 
 
 @register
@@ -30,6 +34,7 @@ class AnytimeDpMf(Method):
     estimator, query = GRADIENT, AVERAGE
     mechanism = "correlated"
     takes_absence = True
+    free_state = ("sum",)
 
     def widening(self, asked: Any) -> float:
         """Return 3: on their way iterates have several times the noise of the last."""
@@ -47,30 +52,41 @@ class AnytimeDpMf(Method):
         eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
         return float(8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby))
 
-    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
         """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""
         return 1 / (8 * task.smoothness)
 
-    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return the root of the mean square error of a round's part in the sum of all."""
         if (correlation := mechanism.correlation) is None:
-            return super().error(task, sizes, mechanism)
+            return super().error(task, sampling, mechanism)
         sigma, shared = task.noise_of(mechanism)
         drawn = sigma * correlation.gain() / math.sqrt(mechanism.rounds)
         noise = math.sqrt(task.d) * drawn / shared
-        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective), noise)
+        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines), noise)
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return D / sqrt(V T), but at most 1 / (8 L): V T is how far errors move w, in the mean square."""
-        error = self.error(task, sizes, mechanism)
-        return min(task.diameter / (error * math.sqrt(sizes.rounds)), self.largest_rate(task, sizes))
+        error = self.error(task, sampling, mechanism)
+        return min(task.diameter / (error * math.sqrt(sampling.rounds)), self.largest_rate(task, sampling))
 
-    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
-        """Return iterates of which the projection keeps no noise that later rounds would cancel."""
-        from mu2mpi.federation.iterates import LazyIterates
+    def state(self, options: Any) -> tuple[str, ...]:
+        """Return the sum of all steps, of which iterates are projections."""
+        return ("sum",)
 
-        return LazyIterates(schedule)
+    def has_plain_step(self, options: Any) -> bool:
+        """Return true: within the ball, lazy steps are plain ones."""
+        return True
 
-    def rate(self, eta: float, rounds: int, t: int) -> float:
+    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+        """Step from the sum of all steps, not its projection, so that later noise cancels in it.
+
+        Zinkevich, "Online convex programming", 2003, has both.
+        """
+        steps = iterates.state["sum"]
+        iterates.regularise(t, steps)
+        iterates.descend_lazily(steps, t, total, scale)
+
+    def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return eta."""
         return eta

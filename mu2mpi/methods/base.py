@@ -5,7 +5,7 @@ Method modules are imported to list their options, so what is slow to import wai
 
 import math
 from abc import ABC
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,14 +15,19 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options, registered
 from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import Estimator, Query
-from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
+from mu2mpi.federation.task import Task
 from mu2mpi.methods.presets.practical import Choices, PracticalPreset, rounded
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.sampling import Sampling
 
 
 class PresetOptions(Options):
@@ -73,6 +78,7 @@ class Method(ABC):
     is_switched: ClassVar[bool] = False  # whether mu2-sgd's switches of estimator and query make it
     takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets,
     preset_knows_absence: ClassVar[bool] = False  # also with a preset
+    free_state: ClassVar[tuple[str, ...]] = ()  # arrays of `state` that may leave the ball
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
@@ -111,18 +117,21 @@ class Method(ABC):
             return rounds - math.ceil(float(tail) * rounds) + 1
         return 1 if self.takes_mean else None
 
-    def sizes(self, task: Task, rounds: int | None) -> Sizes:
-        """Return how long a run is, by default a fresh sample a round; InputError if there are too few."""
+    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+        """Return rounds and batches, by default a fresh sample a round; InputError if there are too few."""
         from mu2mpi.federation.sampling import Fresh
 
-        if task.cohort is None:
+        if task.unequal is None:
             rounds = rounds or task.samples
-            return Sizes(rounds, Fresh(rounds))
-        rounds = rounds or task.cohort.longest
+            return Fresh(rounds, rounds)
+        rounds = rounds or task.unequal.longest
         if task.most is not None:
-            task.cohort.check_samples(rounds)
-        most = int(task.cohort.samples.max())
-        return Sizes(rounds, Fresh(task.cohort.attendance(rounds).max_count), most=most)
+            task.unequal.check_samples(rounds)
+        return Fresh(task.unequal.in_rounds(rounds).max_count, rounds)
+
+    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+        """Return the values of own options that the user left open."""
+        return {}
 
     def increment_bound(self, task: Task) -> float:
         """Return the norm that what one sample adds to a message never passes (Lemma 4.2)."""
@@ -136,13 +145,13 @@ class Method(ABC):
             raise InputError("increments of this method have no bound, so it needs a clip_norm")
         return clip
 
-    def release(self, task: Task, sizes: Sizes, present: int | None = None) -> Release:
+    def release(self, task: Task, sampling: "Sampling", present: int | None = None) -> Release:
         """Return what is to be hidden, of a machine that takes part in so many rounds, or in all."""
-        sampling, lasts = sizes.sampling, self.estimator.lasts
-        N = sizes.rounds if present is None else present
+        lasts = self.estimator.lasts
+        N = sampling.rounds if present is None else present
         # Sums are released, and noise that belongs together, also while a machine is away.
         stays = lasts or find("mechanisms", task.mechanism).stays
-        T = sizes.rounds if task.trust.hides_sums and stays else N
+        T = sampling.rounds if task.trust.hides_sums and stays else N
         return Release(
             rounds=T,
             machines=task.machines,
@@ -160,59 +169,66 @@ class Method(ABC):
             options=task.mechanism_options,
         )
 
-    def noise_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def noise_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2; by its noise where machines differ."""
-        T, D, C = sizes.rounds, task.diameter, mechanism.clip_norm
-        if task.members is None:
+        T, D, C = sampling.rounds, task.diameter, mechanism.clip_norm
+        if task.per_machine is None:
             return task.budget.rho * D * task.shared / (2 * C * T * math.sqrt(task.d)) / mechanism.heaping
-        noise = task.members.noise
+        noise = task.per_machine.noise_std
         return D / (noise * math.sqrt(task.d * T)) if noise else math.inf
 
-    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
         """Return the learning rate that no noise would make smaller."""
         L = task.smoothness
-        return 1 / (4 * L * sizes.rounds) if self.query.averages else 1 / L
+        return 1 / (4 * L * sampling.rounds) if self.query.averages else 1 / L
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.
 
         For gradients at averages D / sqrt(V sum of t^2) (Cutkosky, 2019), and at iterates 1 / (1 / largest +
         sqrt(V T) / D) (Dekel et al., 2012), where V bounds the squared error of an average gradient: see
         docs/background/methods.md.
         """
-        T, D, largest = sizes.rounds, task.diameter, self.largest_rate(task, sizes)
-        error = self.error(task, sizes, mechanism)
+        T, D, largest = sampling.rounds, task.diameter, self.largest_rate(task, sampling)
+        error = self.error(task, sampling, mechanism)
         if self.query.averages:
             return min(D / (error * math.sqrt(T * (T + 1) * (2 * T + 1) / 6)), largest)
         return 1 / (1 / largest + error * math.sqrt(T) / D)
 
-    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return the root of what the squared error of an average gradient is at most in expectation."""
-        size = sizes.sampling.drawn(sizes.rounds) / sizes.rounds
+        size = sampling.drawn(sampling.rounds) / sampling.rounds
         sigma, shared = task.noise_of(mechanism)
         noise = math.sqrt(task.d) * sigma / (shared * size)
-        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective * size), noise)
+        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines * size), noise)
 
-    def rate(self, eta: float, rounds: int, t: int) -> float:
+    def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the factor of the averaged message of round t: eta alpha_t, or if sums are sent, eta."""
         return eta if self.estimator.lasts else eta * self.query.importance(t)
 
-    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
         return math.nan
 
-    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
-        """Return where the server begins, and how it moves; `options` are the method's own."""
-        from mu2mpi.federation.iterates import Iterates
+    def state(self, options: Any) -> tuple[str, ...]:
+        """Names of arrays that `step` needs beside w, x and the x before it; zero at first."""
+        return ()
 
-        return Iterates(schedule)
+    def has_plain_step(self, options: Any) -> bool:
+        """Whether a step within the ball is the message, scaled, so that iterates reveal messages."""
+        return type(self).step is Method.step
 
-    def schedule(self, task: Task, sizes: Sizes) -> Schedule:
+    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+        """Step from round t to t + 1: w_{t+1} = proj(w_t - scale total), averaged into x_{t+1}."""
+        iterates.regularise(t)
+        iterates.descend(t, total, scale)
+
+    def constants(self, task: Task, sampling: "Sampling") -> RunConstants:
         """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise.stream import check_numbers
 
-        release = self.release(task, sizes)
-        check_numbers(task.d, task.machines, sizes.rounds)
+        release = self.release(task, sampling)
+        check_numbers(task.d, task.machines, sampling.rounds)
         kind: type[Mechanism] = find("mechanisms", task.mechanism)
         if not kind.accounts_for(release):
             own = f"give another server than {task.server}, whose noise that is, or another method"
@@ -220,39 +236,46 @@ class Method(ABC):
                 f"it is not known how private mechanism = {kind.name} makes what method = {self.name} sends; "
                 + (own if task.trust.mechanism else "leave --mechanism out")
             )
-        if task.cohort is None:
+        if task.unequal is None:
             mechanism = calibrated(kind, task.budget, release)
         else:
-            from mu2mpi.federation.cohort import members_of
+            from mu2mpi.federation.per_machine import plan_machines
 
-            sent = partial(self.release, task, sizes)
-            members = members_of(task, sizes.rounds, kind, sent, self.estimator.lasts)
-            task, mechanism = replace(task, members=members), members.main
-        theory = self.base_rate(task, sizes, mechanism)
-        eta = theory if task.eta_scale is None else task.eta_scale * self.largest_rate(task, sizes)
+            plan = plan_machines(
+                task.unequal,
+                task.budget,
+                kind,
+                sampling.rounds,
+                partial(self.release, task, sampling),
+                hides_sums=task.trust.hides_sums,
+                is_cumulative=self.estimator.lasts,
+            )
+            task, mechanism = replace(task, per_machine=plan), plan.main
+        theory = self.base_rate(task, sampling, mechanism)
+        eta = theory if task.eta_scale is None else task.eta_scale * self.largest_rate(task, sampling)
         if not (math.isfinite(mechanism.sigma) and eta > 0):
             raise InputError(
                 f"rho = {task.budget.rho:g} and diameter = {task.diameter:g} leave the range of "
                 "floating-point numbers"
             )
-        schedule = Schedule(
-            **{field.name: getattr(task, field.name) for field in fields(Setting)},
+        constants = RunConstants(
+            task=task,
             estimator=self.estimator,
             query=self.query,
-            sampling=sizes.sampling,
+            sampling=sampling,
             mechanism=mechanism,
-            rounds=sizes.rounds,
-            radius=task.diameter / 2,
             S=self.increment_bound(task),
             eta=eta,
-            rate=partial(self.rate, eta, sizes.rounds),
-            mean_from=self.mean_from(sizes.rounds, task.options),
-            make_iterates=partial(self.iterates, options=task.options),
-            loss_bound=self.loss_bound(task, sizes, mechanism, eta == theory),
-            members=task.members,
+            step_size=partial(self.step_size, eta, sampling.rounds),
+            step=self.step,
+            state=self.state(task.options),
+            free_state=self.free_state,
+            has_plain_step=self.has_plain_step(task.options),
+            mean_from=self.mean_from(sampling.rounds, task.options),
+            loss_bound=self.loss_bound(task, sampling, mechanism, eta == theory),
         )
-        schedule.trust.check(schedule)
-        return schedule
+        task.trust.check(constants)
+        return constants
 
 
 def check_batch(batch: int, most: int, whose: str) -> None:

@@ -8,14 +8,18 @@ from pydantic import Field
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.schedule import Schedule, Sizes, Task
-from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.federation.task import Task
+from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.sampling import Sampling
 
 
 class DpGdOptions(PresetOptions):
@@ -64,7 +68,7 @@ class DpGd(Method):
         """Return the second round: the first query point is where no step has been taken; or the tail's."""
         return super().mean_from(rounds, options) or 2
 
-    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
         """Return whole passes, in as many rounds as make L D^2 / (8 R) no larger than the rest, D e / 2."""
         from mu2mpi.federation.sampling import Cyclic
 
@@ -77,37 +81,46 @@ class DpGd(Method):
             # With 10,000 passes the error of optimisation is far below the others.
             steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
-        return Sizes(rounds, Cyclic(min(n, K * rounds), K))
+        return Cyclic(min(n, K * rounds), K, rounds)
 
-    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again."""
-        T, n, K = sizes.rounds, task.samples, sizes.sampling.size(1)
+        T, n, K = sampling.rounds, task.samples, sampling.size(1)
         sigma, shared = task.noise_of(mechanism)
         noise = math.sqrt(task.d) * sigma / (shared * K)
-        of_samples = math.sqrt((1 / K - 1 / n + 2 * T / n) / task.effective)
+        of_samples = math.sqrt((1 / K - 1 / n + 2 * T / n) / task.effective_machines)
         return math.hypot(noise, self.clip_norm(task) * of_samples)
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return 1 / (L + b) with b = 2 sqrt(V T) / D, of least `loss_bound`; times 1 - momentum."""
-        slack = 2 * self.error(task, sizes, mechanism) * math.sqrt(sizes.rounds) / task.diameter
+        slack = 2 * self.error(task, sampling, mechanism) * math.sqrt(sampling.rounds) / task.diameter
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 
-    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, for plain steps on full batches."""
-        R, own = sizes.rounds - 1, task.options
-        is_plain = sizes.sampling.is_same and own.tail is None and not own.momentum and R > 0
-        is_plain = is_plain and task.cohort is None
+        R, own = sampling.rounds - 1, task.options
+        is_plain = sampling.is_same and own.tail is None and not own.momentum and R > 0
+        is_plain = is_plain and task.unequal is None
         is_whole = mechanism.clip_norm >= task.G and isinstance(mechanism, find("mechanisms", self.mechanism))
         if not (is_plain and is_whole and is_own_rate):
             return math.nan
         # With 1 / eta - L = b of `base_rate`, the second part is as follows, which is never 0 / 0.
-        second = task.diameter * self.error(task, sizes, mechanism) / (4 * math.sqrt(sizes.rounds))
-        return task.diameter**2 / (8 * self.base_rate(task, sizes, mechanism) * R) + second
+        second = task.diameter * self.error(task, sampling, mechanism) / (4 * math.sqrt(sampling.rounds))
+        return task.diameter**2 / (8 * self.base_rate(task, sampling, mechanism) * R) + second
 
-    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
-        """Return iterates with momentum, if there is any."""
-        from mu2mpi.federation.iterates import HeavyBall
+    def state(self, options: Any) -> tuple[str, ...]:
+        """Return the iterate before w, with momentum."""
+        return ("w_previous",) if options.momentum else ()
 
-        if options.momentum:
-            return HeavyBall(schedule, options.momentum)
-        return super().iterates(schedule, options)
+    def has_plain_step(self, options: Any) -> bool:
+        """Return whether there is no momentum."""
+        return not options.momentum
+
+    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+        """Take w_{t+1} = proj(w_t + beta (w_t - w_{t-1}) - eta g_t) with momentum beta: Polyak, 1964."""
+        if momentum := iterates.constants.task.options.momentum:
+            w, previous = iterates.w, iterates.state["w_previous"]
+            before = w.copy()
+            w += momentum * (before - previous)
+            previous[...] = before
+        super().step(iterates, t, total, scale)

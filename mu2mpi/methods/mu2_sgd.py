@@ -1,7 +1,7 @@
 """The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -9,11 +9,14 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.federation.task import Task
+from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import Choices, longest_at_averages
 from mu2mpi.privacy.mechanisms.base import Mechanism
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.sampling import Sampling
 
 
 class Mu2Options(PresetOptions):
@@ -59,22 +62,24 @@ class Mu2Sgd(Method):
         by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
         return float(min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby))
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
 
         Where some are away, the second term is in proportion to the share of machines that is there.
         """
-        return min(self.noise_rate(task, sizes, mechanism), task.there * self.largest_rate(task, sizes))
+        return min(
+            self.noise_rate(task, sampling, mechanism), task.mean_share * self.largest_rate(task, sampling)
+        )
 
-    def loss_bound(self, task: Task, sizes: Sizes, mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
 
         G* and s are not known, and replaced by their bounds G and S = G + 2LD. It does not apply where
         increments are clipped to less than S, or eta or the mechanism is another. With a regulariser G* and L
         are those of the sum, and the noise is that of the loss alone.
         """
-        D, M, T, S = task.diameter, task.machines, sizes.rounds, self.increment_bound(task)
-        is_plain = task.cohort is None and isinstance(mechanism, find("mechanisms", self.mechanism))
+        D, M, T, S = task.diameter, task.machines, sampling.rounds, self.increment_bound(task)
+        is_plain = task.unequal is None and isinstance(mechanism, find("mechanisms", self.mechanism))
         if mechanism.clip_norm < S or not (is_plain and is_own_rate):
             return math.nan
         noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)

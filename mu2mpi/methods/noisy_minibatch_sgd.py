@@ -1,16 +1,19 @@
 """Noisy minibatch SGD: each machine draws K of its samples with replacement in each round."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.schedule import Sizes, Task
-from mu2mpi.federation.servers.base import shared_by
+from mu2mpi.federation.task import Task
+from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
+
+if TYPE_CHECKING:
+    from mu2mpi.federation.sampling import Sampling
 
 
 class MinibatchOptions(PresetOptions):
@@ -42,7 +45,7 @@ class NoisyMinibatchSgd(Method):
         share = asked.rho / (2 * math.sqrt(asked.rounds or chosen["rounds"]))
         return {**chosen, "batch": math.ceil(n * min(share, 0.1))}
 
-    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
         """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
         from mu2mpi.federation.sampling import WithReplacement
         from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
@@ -53,20 +56,24 @@ class NoisyMinibatchSgd(Method):
             check_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or theorem_rounds(task, self.clip_norm(task))
         if is_noisy:
-            attended = rounds if task.cohort is None else task.cohort.attendance(rounds).max_count
+            attended = rounds if task.unequal is None else task.unequal.in_rounds(rounds).max_count
             wanted = fewest_drawn(task.samples, attended, budget.epsilon, budget.delta)
         batch = task.options.batch or wanted
         check_batch(batch, max(task.samples, wanted), "a machine")
-        return Sizes(rounds, WithReplacement(task.samples, batch), {"batch": batch})
+        return WithReplacement(task.samples, batch, rounds)
+
+    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+        """Return the size of the batches."""
+        return {"batch": sampling.most}
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return as many samples as rounds: of one, every message would tell."""
         return rounds, {}
 
-    def error(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again."""
-        again = 2 * mechanism.clip_norm * math.sqrt(sizes.rounds / (task.samples * task.machines))
-        return math.hypot(super().error(task, sizes, mechanism), again)
+        again = 2 * mechanism.clip_norm * math.sqrt(sampling.rounds / (task.samples * task.machines))
+        return math.hypot(super().error(task, sampling, mechanism), again)
 
 
 def theorem_rounds(task: Task, G: float) -> int:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.schedule import Schedule, Setting, Sizes, Task
+from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.sampling import Sampling
     from mu2mpi.losses.base import Constants
 
     Floats = NDArray[np.float64]
@@ -72,7 +74,7 @@ class SnowballSgd(Method):
         wide, narrow = preset.choices(asked, facts), preset.choices(asked, facts, 1 / reach)
         return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
 
-    def sizes(self, task: Task, rounds: int | None) -> Sizes:
+    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
         """Return as many steps as the samples allow, and one more round that shows the last iterate."""
         from mu2mpi.data.partition import check_rounds
         from mu2mpi.federation.sampling import Batches
@@ -92,7 +94,7 @@ class SnowballSgd(Method):
             check_rounds(task.most, task.machines, rounds, rounds - 1)
         check_steps(rounds)
         batches = [*growing_batches(rounds - 1, growth).tolist(), 0]
-        return Sizes(rounds, Batches(tuple(accumulate(batches))))
+        return Batches(tuple(accumulate(batches)))
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""
@@ -100,20 +102,20 @@ class SnowballSgd(Method):
             return task.clip_norm
         return max(task.G * LOOSENESS, _longer(task, task.diameter / 2).G * (1 + 2.0**-12))
 
-    def release(self, task: Task, sizes: Sizes, present: int | None = None) -> Release:
+    def release(self, task: Task, sampling: "Sampling", present: int | None = None) -> Release:
         """Return what is to be hidden; its gradient norm covers features above their bound."""
         from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
 
         # The mechanism itself adds this share, which is enough for losses that grow slowly.
         longest = max(task.G, _longer(task, task.diameter / 2).G / (1 + ABOVE))
-        return replace(super().release(task, sizes, present), gradient_norm=longest, is_hidden=True)
+        return replace(super().release(task, sampling, present), gradient_norm=longest, is_hidden=True)
 
-    def largest_rate(self, task: Task, sizes: Sizes) -> float:
+    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
         """Return about 2 / L, up to which steps contract, also of features above their bound."""
         smoothness = _longer(task, task.diameter / 2).L + task.l2
         return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
-    def base_rate(self, task: Task, sizes: Sizes, mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
 
         Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
@@ -121,51 +123,46 @@ class SnowballSgd(Method):
         """
         noise = mechanism.sigma / task.machines
         error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise)
-        return min(task.diameter / (error * math.sqrt(sizes.rounds - 1)), self.largest_rate(task, sizes))
+        return min(
+            task.diameter / (error * math.sqrt(sampling.rounds - 1)), self.largest_rate(task, sampling)
+        )
 
-    def schedule(self, task: Task, sizes: Sizes) -> Schedule:
+    def constants(self, task: Task, sampling: "Sampling") -> RunConstants:
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
-        schedule = super().schedule(task, sizes)
-        if schedule.mechanism.is_noisy:
-            check_landing(schedule, task.budget.rho)
-        return schedule
+        constants = super().constants(task, sampling)
+        if constants.mechanism.is_noisy:
+            check_landing(constants, task.budget.rho)
+        return constants
 
-    def rate(self, eta: float, rounds: int, t: int) -> float:
+    def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return a rate that is halved again and again: the last iterate has to be good by itself."""
         from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
 
         return eta * float(halving_steps(rounds - 1)[t - 1])
 
-    def iterates(self, schedule: Schedule, options: Any) -> "Iterates":
-        """Return iterates whose last step alone is seen."""
-        from mu2mpi.federation.iterates import Iterates
+    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
+        """Step, and make the last a function of the noised sum on a grid, as if w_t were a multiple of it."""
+        import numpy as np
 
-        return Iterates(schedule, before_move=_landed)
+        from mu2mpi.privacy.mechanisms.last_iterate import LANDING
 
-
-def _landed(iterates: "Iterates", t: int, total: "Integers", step: float) -> "tuple[Integers, float]":
-    """Make the last step a function of the noised sum on a grid, as if w_t were a multiple of the grid."""
-    import numpy as np
-
-    from mu2mpi.privacy.mechanisms.last_iterate import LANDING
-
-    if t < iterates.schedule.rounds - 1 or not iterates.schedule.mechanism.is_noisy:
-        return total, step
-    step *= LANDING
-    total = total // LANDING - np.rint(iterates.w / step).astype(np.int64)
-    iterates.w.fill(0.0)
-    return total, step
+        iterates.regularise(t)
+        if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
+            scale *= LANDING
+            total = total // LANDING - np.rint(iterates.w / scale).astype(np.int64)
+            iterates.w.fill(0.0)
+        iterates.descend(t, total, scale)
 
 
 # Exact steps take two iterates no farther apart, and that is what protects a sample that earlier steps used.
 # Computed ones may, by what is bounded here; docs/background/methods.md has the derivation.
 
 
-def _longer(setting: Setting, radius: float) -> "Constants":
+def _longer(task: Task, radius: float) -> "Constants":
     """Return G and L of samples whose features exceed their bound by what sources accept."""
     from mu2mpi.losses.model.scaling import FEATURE_SLACK
 
-    return setting.problem.constants(setting.square * (1 + FEATURE_SLACK) ** 2, radius, setting.classes)
+    return task.problem.constants(task.square * (1 + FEATURE_SLACK) ** 2, radius, task.classes)
 
 
 def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
@@ -181,7 +178,7 @@ def iterate_error(d: int, radius: float, move: "Floats") -> "Floats":
     return _ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
 
 
-def arithmetic_slack(schedule: Schedule) -> "Floats":
+def arithmetic_slack(constants: RunConstants) -> "Floats":
     """Return how much farther apart than exact steps computed ones may take two iterates: shape (T - 1,).
 
     Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
@@ -192,44 +189,44 @@ def arithmetic_slack(schedule: Schedule) -> "Floats":
     from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
     from mu2mpi.privacy.noise.grid import MAX_NORMAL
 
-    d, radius = schedule.d, schedule.radius
-    rates = schedule.eta * halving_steps(schedule.rounds - 1)
-    noise = schedule.mechanism.sigma / schedule.machines
-    if (roundings := schedule.problem.roundings(schedule.classes)) is None:
+    d, radius = constants.task.d, constants.task.radius
+    rates = constants.eta * halving_steps(constants.rounds - 1)
+    noise = constants.mechanism.sigma / constants.task.machines
+    if (roundings := constants.task.problem.roundings(constants.task.classes)) is None:
         raise InputError(
-            f"it is not known how exactly gradients of loss = {schedule.problem.name} are computed, and "
-            "steps whose iterates are hidden need that; choose another method or loss"
+            f"it is not known how exactly gradients of loss = {constants.task.problem.name} are computed, "
+            "and steps whose iterates are hidden need that; choose another method or loss"
         )
-    longer = _longer(schedule, radius)
-    of_gradients = gradient_error(schedule.features, radius, longer.G, longer.L, roundings)
-    move = rates * (schedule.G + MAX_NORMAL * noise * math.sqrt(d))
+    longer = _longer(constants.task, radius)
+    of_gradients = gradient_error(constants.task.features, radius, longer.G, longer.L, roundings)
+    move = rates * (constants.task.G + MAX_NORMAL * noise * math.sqrt(d))
     # The regulariser's part of a step takes a product with the iterate and a difference.
-    of_iterates = iterate_error(d, radius, move) + (3 * _ROUNDING * radius if schedule.l2 else 0.0)
+    of_iterates = iterate_error(d, radius, move) + (3 * _ROUNDING * radius if constants.task.l2 else 0.0)
     before = np.append(0.0, of_iterates[:-1])
     before[-1] += _ROUNDING * radius
     slack: Floats = 2 * (rates * of_gradients + before)
     return slack
 
 
-def check_landing(schedule: Schedule, rho: float) -> None:
+def check_landing(constants: RunConstants, rho: float) -> None:
     """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
     import numpy as np
 
     from mu2mpi.privacy.mechanisms.last_iterate import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
 
-    T, diameter = schedule.rounds, 2 * schedule.radius
-    last = schedule.rate(T - 1) / (schedule.machines * schedule.sampling.size(T - 1))
-    if schedule.radius > 2.0**62 * LANDING * schedule.mechanism.resolution * last:
+    T, diameter = constants.rounds, 2 * constants.task.radius
+    last = constants.step_size(T - 1) / (constants.task.machines * constants.sampling.size(T - 1))
+    if constants.task.radius > 2.0**62 * LANDING * constants.mechanism.resolution * last:
         raise InputError(
             f"the last of {T} rounds has too little noise beside diameter = {diameter:g} for integers of 64 "
             "bits; give fewer rounds or a smaller diameter"
         )
-    noise = schedule.mechanism.sigma / schedule.machines
-    deviations = schedule.eta * halving_steps(T - 1) * noise
-    cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(schedule)).max()
+    noise = constants.mechanism.sigma / constants.task.machines
+    deviations = constants.eta * halving_steps(T - 1) * noise
+    cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(constants)).max()
     if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
         raise InputError(
             f"rounding errors of floating-point numbers could be seen beside the noise: {T} rounds with "
-            f"diameter = {diameter:g}, rho = {rho:g} and a first step of {schedule.eta:g}; give fewer "
+            f"diameter = {diameter:g}, rho = {rho:g} and a first step of {constants.eta:g}; give fewer "
             "rounds, a smaller diameter, or a larger rho or eta_scale"
         )

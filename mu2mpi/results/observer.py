@@ -9,7 +9,7 @@ from typing import Any
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.results.schema import Result, score_text
 
 
@@ -23,9 +23,9 @@ class Start:
         The path of the result, or ``run`` where none is written.
     experiment : Experiment
         What is run, with machines and rounds filled in.
-    schedule : Schedule
-        The constants of the run: M is ``schedule.machines``, T ``schedule.rounds``, and d ``schedule.d``;
-        ``schedule.rho_spent(t)`` is the rho of everything released until round t.
+    constants : RunConstants
+        The constants of the run: M is ``constants.task.machines``, T ``constants.rounds``, and d
+        ``constants.task.d``; ``constants.rho_spent(t)`` is the rho of everything released until round t.
     rounds_done : int
         Rounds of earlier starts: more than 0 where the run goes on from a checkpoint.
     ranks : int
@@ -34,7 +34,7 @@ class Start:
 
     name: str
     experiment: Experiment
-    schedule: Schedule
+    constants: RunConstants
     rounds_done: int
     ranks: int
 

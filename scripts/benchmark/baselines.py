@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def increment(x: Array, x_previous: Array, z: Array, label: int, t: int) -> Arra
 
 
 def seconds(
-    schedule: Schedule,
+    constants: RunConstants,
     features: NDArray[Any],
     labels: NDArray[np.int32],
     scale: float,
@@ -42,9 +42,9 @@ def seconds(
     Features, which `scale` takes into [-1, 1], have the shape (rounds, machines of this rank, F - 1), labels
     (rounds, machines of this rank).
     """
-    shape = schedule.classes, schedule.features
+    shape = constants.task.classes, constants.task.features
     generator = np.random.Generator(np.random.SFC64(1 + (comm.rank if comm else 0)))
-    trusted = schedule.server == "trusted"
+    trusted = constants.task.server == "trusted"
     q, w, x, x_previous = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     total, z = np.zeros(shape), np.ones(shape[1])
     if comm:
@@ -56,7 +56,7 @@ def seconds(
             z[:-1] = features[t - 1, i] * scale
             q += increment(x, x_previous, z, labels[t - 1, i], t)
             if not trusted:
-                message += generator.standard_normal(shape) * schedule.mechanism.sigma
+                message += generator.standard_normal(shape) * constants.mechanism.sigma
         message += q
         if comm and trusted:
             comm.Reduce(message, total, root=0)
@@ -66,11 +66,11 @@ def seconds(
             total = message
         if not (trusted and comm and comm.rank):
             if trusted:
-                total = total + generator.standard_normal(shape) * schedule.mechanism.sigma
-            w -= schedule.eta / schedule.machines * total
+                total = total + generator.standard_normal(shape) * constants.mechanism.sigma
+            w -= constants.eta / constants.task.machines * total
             norm = np.linalg.norm(w)
-            if norm > schedule.radius:
-                w *= schedule.radius / norm
+            if norm > constants.task.radius:
+                w *= constants.task.radius / norm
             x_previous, x = x, x + 2 / (t + 2) * (w - x)
         else:
             x_previous, x = x, np.empty(shape)

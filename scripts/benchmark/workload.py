@@ -70,14 +70,14 @@ def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) 
     """Return the seconds that a machine-round takes in numpy, or in mpi4py and numpy."""
     name = data()
     of, rank, size = source(name), comm.rank if comm else 0, comm.size if comm else 1
-    schedule = resolve(experiment(server, machines), of, size).schedule
+    constants = resolve(experiment(server, machines), of, size).constants
     rounds = machine_rounds // machines
     hosted = block(machines, size, rank)
     rows = machine_rows(of.training_samples, machines, rounds, bytes(32), hosted)
     samples = of.training(rows.ravel())
     features = samples.features.reshape(*rows.shape, -1)
     labels = samples.labels.reshape(rows.shape)
-    return baselines.seconds(schedule, features, labels, of.scale, rounds, comm) / (rounds * machines)
+    return baselines.seconds(constants, features, labels, of.scale, rounds, comm) / (rounds * machines)
 
 
 def per_normal(draw: Any, count: int) -> float:

@@ -54,7 +54,7 @@ def test_samples_of_a_batch_are_those_of_their_round():
 def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, normalize):
     """That is twice the clipping norm, or nearly so where it is the default and both kinds are clipped."""
     _, canaries = canaries_of(case, estimator=estimator, normalize=normalize, loss=loss)
-    schedule = replace(canaries.schedule, mechanism=replace(canaries.schedule.mechanism, sigma=0.0))
+    constants = replace(canaries.constants, mechanism=replace(canaries.constants.mechanism, sigma=0.0))
     for k, t in ((1, 1), (6, 2), (10, 3), (21, 6)):
         assert canaries.rounds[k] == t
         hosted, sums = range(canaries.machines[k], canaries.machines[k] + 1), []
@@ -62,30 +62,30 @@ def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, norma
             kinds = np.zeros(len(canaries), bool)
             kinds[k] = kind
             machines, x, seen = (
-                Machines(schedule, hosted, canaries.supply(hosted, kinds), None),
-                np.zeros((schedule.rows, 2)),
+                Machines(constants, hosted, canaries.supply(hosted, kinds), None),
+                np.zeros((constants.task.rows, 2)),
                 [],
             )
             for at in range(1, 7):
                 points = (x, x)
                 if case.chosen:
-                    points = [case.query_point(k, schedule.rows) for k in (at, at - 1)]
+                    points = [case.query_point(k, constants.task.rows) for k in (at, at - 1)]
                 machines.observe(at, *points)
                 seen.append(machines.q.copy())
-            sums.append(np.array(seen) * schedule.mechanism.resolution)
-        norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * schedule.mechanism.clip_norm)
+            sums.append(np.array(seen) * constants.mechanism.resolution)
+        norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * constants.mechanism.clip_norm)
         messages = 7 - t if estimator == "corrected-momentum" else 1
         expected = np.zeros(6)
-        expected[t - 1 : t - 1 + messages] = case.reach(schedule, t)
+        expected[t - 1 : t - 1 + messages] = case.reach(constants, t)
         # Clipping leaves half a per cent of the norm for rounding.
         np.testing.assert_allclose(norms, expected, rtol=5e-3)
         assert len(canaries.messages[k]) == messages
-    assert case is not CLIPPED or case.reach(schedule, t) == pytest.approx(1)
+    assert case is not CLIPPED or case.reach(constants, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
-        assert schedule.S > 1.9 * schedule.G or case is CLIPPED or loss == "logistic"
+        assert constants.S > 1.9 * constants.task.G or case is CLIPPED or loss == "logistic"
         # Of Huber's loss, whose residuals are short, only in later rounds.
-        assert case.reach(schedule, 10) > 0.92
-        assert loss not in ("softmax", "logistic", "squared", "poisson") or case.reach(schedule, 4) > 0.92
+        assert case.reach(constants, 10) > 0.92
+        assert loss not in ("softmax", "logistic", "squared", "poisson") or case.reach(constants, 4) > 0.92
 
 
 def test_kinds_are_tossed_for_each_run_and_then_turned_round():
@@ -97,7 +97,7 @@ def test_kinds_are_tossed_for_each_run_and_then_turned_round():
 def test_draws_are_counted_by_machine_and_sample():
     _, canaries = canaries_of(machines=3, rounds=5, method="noisy-minibatch-sgd", batch=3)
     counts = canaries.draws(range(3), bytes(32))
-    taken = canaries.schedule.sampling.take(bytes(32), range(3), range(1, 6)).places.reshape(5, 3, 3)
+    taken = canaries.constants.sampling.take(bytes(32), range(3), range(1, 6)).places.reshape(5, 3, 3)
     for t in range(5):
         for machine in range(3):
             assert counts[t, machine].tolist() == np.bincount(taken[t, machine], minlength=5).tolist()

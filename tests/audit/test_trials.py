@@ -27,8 +27,8 @@ from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import method_options, own_options
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.schedule import Schedule
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.privacy.mechanisms.last_iterate import (
@@ -122,7 +122,7 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     report = found(server, 300, rounds=4, **claim)
     assert report.complaints == []
     assert f"{method}, {words}" in " ".join(report.describe().split())
-    sigma(lambda schedule: schedule.mechanism.sigma / 1000)(monkeypatch)
+    sigma(lambda constants: constants.mechanism.sigma / 1000)(monkeypatch)
     report = found(server, 300, rounds=4, **claim)
     # By counting, by the noise multiplier, by the mechanism's own account and by that of the audit.
     assert report.judgements[0].refutations
@@ -139,7 +139,7 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
     assert report.complaints == []
     assert 0.9 < report.judgements[0].overall.share.estimate < 1.1
     # A sample is in all of 6 messages, or in 2 K = 4 of 6 with n = 3.
-    sigma(lambda schedule: schedule.mechanism.sigma / math.sqrt(6 if batch is None else 4))(monkeypatch)
+    sigma(lambda constants: constants.mechanism.sigma / math.sqrt(6 if batch is None else 4))(monkeypatch)
     assert found(server, 200, rounds=6, **claim).refutations
 
 
@@ -188,18 +188,18 @@ def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings,
 
 # What is broken on purpose: each a mistake that somebody has made somewhere.
 
-no_clipping = lambda monkeypatch: monkeypatch.setattr(Schedule, "bound", math.inf)  # noqa: E731
+no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "bound", math.inf)  # noqa: E731
 
 
 def noise_after_the_reduction(_):
     def flawed(self, t, machines, clock):
-        iterates, schedule = self.iterates, machines.schedule
+        iterates, constants = self.iterates, machines.constants
         machines.observe(t, iterates.x, iterates.x_previous)
         (flat, total), (flat_noised, noised) = padded_zeros(machines.q.shape), padded_zeros(machines.q.shape)
         self._communicator.allreduce(machines.q, total)
-        scale = schedule.mechanism.sigma / schedule.mechanism.resolution / schedule.machines
+        scale = constants.mechanism.sigma / constants.mechanism.resolution / constants.task.machines
         add_noise(flat_noised, flat, machines.key, SERVER, 0, 1, t, scale)
-        if t < self._schedule.rounds:
+        if t < self._constants.rounds:
             iterates.step(t, noised)
 
     return flawed
@@ -225,10 +225,10 @@ def noise_for_half_of_the_coordinates(_):
     return changed
 
 
-def default_noise_for_gradients(schedule):
+def default_noise_for_gradients(constants):
     """As if S were G where no clipping norm is given."""
-    mechanism, S = schedule.mechanism, schedule.S
-    return mechanism.sigma * (schedule.G / S if mechanism.clip_norm >= S else 1)
+    mechanism, S = constants.mechanism, constants.S
+    return mechanism.sigma * (constants.task.G / S if mechanism.clip_norm >= S else 1)
 
 
 def columns_that_are_not_normalized(draw):
@@ -355,7 +355,7 @@ def test_command(capsys, monkeypatch):
 
 
 def test_command_says_of_an_alarm_that_it_is_one(capsys, monkeypatch):
-    sigma(lambda schedule: 2 * schedule.mechanism.sigma)(monkeypatch)
+    sigma(lambda constants: 2 * constants.mechanism.sigma)(monkeypatch)
     assert cli.main(["audit", "--rounds", "3", "--trials", "200", "--seed", "1", "--server", "trusted"]) == 1
     out, err = capsys.readouterr()
     assert err.startswith("mu2mpi: error: alarm: trusted server: mu is at most ")

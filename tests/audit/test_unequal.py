@@ -11,9 +11,9 @@ from mu2mpi import cli
 from mu2mpi.audit import judge, trials
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.audit.runs import view
-from mu2mpi.federation.cohort import Members
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participants import RoundParticipants
+from mu2mpi.federation.per_machine import PerMachinePlan
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise.source import MemberDraws
@@ -77,27 +77,27 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
         if case is UNCLIPPED and method.get("method") in ("dp-gd", "storm"):
             continue
         experiment, canaries = canaries_of(case, server=server, **named(way, files), **method)
-        schedule = canaries.schedule
-        present = schedule.members.attendance.participates(range(1, 7), range(4))
+        constants = canaries.constants
+        present = constants.task.per_machine.participation.participates(range(1, 7), range(4))
         last = 6 if server == "untrusted" else 5
         assert present[canaries.rounds - 1, canaries.machines].all()
         if method.get("method") != "dp-gd":
             assert len(canaries) == present[:last].sum()
         claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
         for machine, claim in zip(canaries.machines, claims, strict=True):
-            assert claim.rho <= schedule.members.accounts(1e-5).rho_allowed[machine]
+            assert claim.rho <= constants.task.per_machine.accounts(1e-5).rho_allowed[machine]
         differences = trials.differences_of(canaries, bytes(32))
         mu = np.empty(len(canaries))
         for machine in set(canaries.machines.tolist()):
             of = canaries.machines == machine
-            mu[of] = np.linalg.norm(view(schedule, differences, machine)[of], axis=1)
+            mu[of] = np.linalg.norm(view(constants, differences, machine)[of], axis=1)
         allowed = np.array([claim.rho for claim in claims]) * judge._shares(canaries)
         # Clipping leaves half a per cent for rounding.
         np.testing.assert_allclose(mu, allowed, rtol=6e-3)
         # What others send depends on the sum so far, if so little.
         assert np.all(mu <= allowed * 1.001)
         # Of each machine the first sample is told of most: of an untrusted server all that is claimed.
-        if server == "untrusted" and case is CLIPPED and schedule.mechanism.correlation is None:
+        if server == "untrusted" and case is CLIPPED and constants.mechanism.correlation is None:
             for machine, claim in dict(zip(canaries.machines.tolist(), claims, strict=True)).items():
                 assert mu[canaries.machines == machine].max() > 0.99 * claim.rho
 
@@ -138,13 +138,13 @@ def changed_sigma(change):
     """Let machines draw with what `change` makes of the mechanisms of all of them, and of their weights."""
 
     def make(start):
-        def flawed(self, schedule, *rest):
-            if (members := schedule.members) is not None:
+        def flawed(self, constants, *rest):
+            if (members := constants.task.per_machine) is not None:
                 kinds = members.of_machines(range(len(members.of)))
                 drawn = zip(kinds, change(kinds, members.weights), strict=True)
                 kinds = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
                 members = replace(members, kinds=kinds, of=np.arange(len(kinds)))
-            start(self, replace(schedule, members=members), *rest)
+            start(self, replace(constants, members=members), *rest)
 
         return flawed
 
@@ -219,7 +219,7 @@ THOROUGH = [
         BY_SIZE,
     ),
     ("untrusted", changed_sigma(lambda kinds, weights: [kind.sigma for kind in kinds] * weights), BY_SIZE),
-    ("untrusted", patched(Members, "of_machines", swapped), {"budgets": True}),
+    ("untrusted", patched(PerMachinePlan, "of_machines", swapped), {"budgets": True}),
     ("trusted", patched(Mechanism, "having", of_the_least_private), {"budgets": True}),
 ]
 

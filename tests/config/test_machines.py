@@ -18,7 +18,7 @@ def test_all_is_what_is_meant_without_a_word():
     assert hash(plain) == hash(named)
     assert plain.to_toml() == named.to_toml()
     assert difference(plain, named) is None
-    assert resolve(named, owned_source(1, [9, 9], 3, 2), 1).schedule.members is None
+    assert resolve(named, owned_source(1, [9, 9], 3, 2), 1).constants.task.per_machine is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_the_machines_cannot_do_is_refused_once_they_are_known(settings, wo
     source = owned_source(1, [10, 6, 4], 3, 2)
     filled = {k: v.format(tmp_path) if isinstance(v, str) else v for k, v in settings.items()}
     if words is None:
-        assert resolve(Experiment(**filled), source, 1).schedule.rounds == 10
+        assert resolve(Experiment(**filled), source, 1).constants.rounds == 10
         return
     with pytest.raises(InputError, match=words):
         resolve(Experiment(**filled), source, 1)
@@ -117,8 +117,10 @@ def test_every_option_of_machines_changes_the_noise():
 def test_machines_that_were_never_drawn_do_not_make_steps_longer(tmp_path):
     """One of ten in each of two rounds: its message is that of one, whoever else was drawn."""
     source = owned_source(1, [9] * 10, 3, 2)
-    members = resolve(Experiment(participation="uniform:1", rounds=2, seed=1), source, 1).schedule.members
-    assert members.attendance.counts.sum() == 2
+    members = resolve(
+        Experiment(participation="uniform:1", rounds=2, seed=1), source, 1
+    ).constants.task.per_machine
+    assert members.participation.counts.sum() == 2
     assert members.total == pytest.approx(1.0)
     assert members.effective == pytest.approx(1.0)
 
@@ -129,13 +131,13 @@ def test_a_machine_with_a_budget_has_noise_where_the_others_have_none(server, tm
     simulation = simulation_of(
         Experiment(budgets=budgets, rho=float("inf"), server=server, seed=1), owned_source(1, [9] * 3, 3, 2)
     )
-    machines, schedule = simulation.machines, simulation.schedule
-    accounts = schedule.members.accounts(1e-5)
+    machines, constants = simulation.machines, simulation.constants
+    accounts = constants.task.per_machine.accounts(1e-5)
     assert accounts.rho[1] == pytest.approx(1.0)
     machines.observe(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
     if server == "untrusted":
         assert accounts.sigma[0] == 0 < accounts.sigma[1]
-        noise = (machines.noised(1) - machines.q) * schedule.mechanism.resolution
+        noise = (machines.noised(1) - machines.q) * constants.mechanism.resolution
         assert noise.std() == pytest.approx(accounts.sigma[1], rel=0.8)
     else:
-        assert schedule.mechanism.sigma == accounts.sigma[1] == accounts.sigma[0] > 0
+        assert constants.mechanism.sigma == accounts.sigma[1] == accounts.sigma[0] > 0

@@ -44,7 +44,7 @@ def test_a_tenth_may_collude_if_nothing_else_is_said(server, machines, expected)
     source = random_source(1, 5 * machines, 2, 2)
     plan = resolve(Experiment(server=server, machines=machines, rho=1.0), source, 1)
     assert plan.experiment.colluders == expected
-    assert plan.schedule.parts == plan.schedule.mechanism.parts == machines - expected
+    assert plan.constants.task.parts == plan.constants.mechanism.parts == machines - expected
     named = resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=expected), source, 1)
     assert named.experiment == plan.experiment
     with pytest.raises(InputError, match="give at most"):
@@ -67,11 +67,11 @@ def test_an_average_has_the_noise_that_learning_rates_are_made_for(server, machi
 def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():
     source = random_source(1, 100, 4, 3)
     settings = {"machines": 10, "rho": 1.0}
-    trusted = resolve(Experiment(server="trusted", **settings), source, 1).schedule
-    aggregated = resolve(Experiment(server="aggregated", colluders=0, **settings), source, 1).schedule
+    trusted = resolve(Experiment(server="trusted", **settings), source, 1).constants
+    aggregated = resolve(Experiment(server="aggregated", colluders=0, **settings), source, 1).constants
     assert aggregated.eta == trusted.eta
     assert aggregated.loss_bound == trusted.loss_bound
-    halved = resolve(Experiment(server="aggregated", colluders=5, **settings), source, 1).schedule
+    halved = resolve(Experiment(server="aggregated", colluders=5, **settings), source, 1).constants
     assert halved.eta == pytest.approx(trusted.eta * 0.5**0.5)
 
 

@@ -203,8 +203,8 @@ def test_samples_are_the_same_however_many_are_drawn_at_once(monkeypatch, rounds
 def test_there_are_as_many_samples_as_there_is_time_for():
     source = population(20)
     experiment = Experiment(data="population", machines=2, rounds=10**8, rho=math.inf)
-    schedule = resolve(experiment, source, 1).schedule
-    supply = make_supply(source, schedule, KEY, range(2), "iid", bytes(32))
+    constants = resolve(experiment, source, 1).constants
+    supply = make_supply(source, constants, KEY, range(2), "iid", bytes(32))
     tracemalloc.start()
     try:
         first, last = supply(1), supply(10**8 - 10)
@@ -215,7 +215,7 @@ def test_there_are_as_many_samples_as_there_is_time_for():
     assert last.rounds == range(10**8 - 10, 10**8 + 1)
     assert peak < 200e6
     # Left to itself, a run has the rounds that its option `samples` gives.
-    assert resolve(Experiment(data="population", machines=4), source, 1).schedule.rounds == 250
+    assert resolve(Experiment(data="population", machines=4), source, 1).constants.rounds == 250
 
 
 def test_what_does_not_fit_is_refused():

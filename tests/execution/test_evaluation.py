@@ -131,17 +131,17 @@ def schedule_of(server, machines, rounds):
 )
 def test_evaluations_take_a_small_share_of_the_time(server, machines, rounds, whole):
     """But for 11 on a small share, and the last, which is of all."""
-    schedule = schedule_of(server, machines, rounds)
-    count, share = affordable_measurements(schedule, whole)
+    constants = schedule_of(server, machines, rounds)
+    count, share = affordable_measurements(constants, whole)
     assert FEWEST_EVALUATIONS <= count <= 20
     assert min(whole, FEWEST_SAMPLES) <= share <= whole
-    cost = Measurements(np.arange(count), share, whole).cost(schedule)
-    budget = max(0.1 * run_cost(schedule), FREE)
+    cost = Measurements(np.arange(count), share, whole).cost(constants)
+    budget = max(0.1 * run_cost(constants), FREE)
     if share > FEWEST_SAMPLES:
         assert cost <= budget * (1 + 1e-9)
     if share < whole:
         assert count == FEWEST_EVALUATIONS
-        assert cost + 11 * evaluation_cost(schedule, FEWEST_SAMPLES) > 0.99 * budget
+        assert cost + 11 * evaluation_cost(constants, FEWEST_SAMPLES) > 0.99 * budget
 
 
 def test_long_runs_and_small_test_sets_are_measured_whole():

@@ -32,7 +32,7 @@ def owned():
 def settled(source=SOURCE, ranks=4, **settings):
     """Return M, T and the partition of an experiment."""
     plan = resolve(Experiment(**settings), source, ranks)
-    assert (plan.schedule.machines, plan.schedule.rounds) == (
+    assert (plan.constants.task.machines, plan.constants.rounds) == (
         plan.experiment.machines,
         plan.experiment.rounds,
     )
@@ -55,7 +55,7 @@ def test_steps_are_as_long_as_the_noise_of_a_sum_allows(method):
     settings = {"method": method, "machines": 6, "rounds": 20, "rho": 0.05, "diameter": 0.01}
 
     def step(server, **own):
-        return resolve(Experiment(server=server, **settings, **own), SOURCE, 1).schedule.eta
+        return resolve(Experiment(server=server, **settings, **own), SOURCE, 1).constants.eta
 
     trusted = step("trusted")
     assert step("untrusted") == pytest.approx(trusted / math.sqrt(6), rel=1e-2)
@@ -91,7 +91,7 @@ def test_methods_that_draw_their_samples_settle_batches(settings, rounds, batch)
     assert plan.experiment.rounds == rounds
     assert "batch" in plan.experiment.given
     share = batch / 2 if settings["method"] == "dp-sgd" else batch
-    assert plan.schedule.sampling.size(1) == pytest.approx(share)
+    assert plan.constants.sampling.size(1) == pytest.approx(share)
 
 
 def test_a_preset_is_filled_in_once_machines_are_known():
@@ -100,8 +100,8 @@ def test_a_preset_is_filled_in_once_machines_are_known():
     found = plan.experiment
     assert (found.normalize, found.clip_norm, found.diameter, found.eta_scale) == ("unit", 0.75, 3.0, 4.0)
     assert {"normalize", "clip_norm", "diameter", "eta_scale", "machines", "rounds"} <= found.given
-    assert plan.schedule.scaling.unit
-    assert plan.schedule.mechanism.clip_norm == 0.75
+    assert plan.constants.task.scaling.unit
+    assert plan.constants.mechanism.clip_norm == 0.75
     assert filled(experiment, plan.facts, machines=4).having(rounds=30) == found
     # What was left open is, in the experiment that the user gave.
     assert experiment.eta_scale is None
@@ -130,9 +130,9 @@ def test_what_is_resolved_stays_so(experiment):
     again = resolve(plan.experiment, SOURCE, 5)
     assert again.experiment == plan.experiment
     assert again.partition == plan.partition
-    assert again.schedule.mechanism == plan.schedule.mechanism
-    assert again.schedule.sampling == plan.schedule.sampling
-    assert again.schedule.eta == plan.schedule.eta
+    assert again.constants.mechanism == plan.constants.mechanism
+    assert again.constants.sampling == plan.constants.sampling
+    assert again.constants.eta == plan.constants.eta
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def test_a_run_writes_what_it_measured(tmp_path: Path):
 
 def test_a_search_never_takes_long():
     for machines in (1, 10, 100):
-        schedule = paper_schedule("untrusted", machines=machines, rounds=60_000 // machines)
-        assert 20 <= affordable_passes(schedule, 10_000) < 100
+        constants = paper_schedule("untrusted", machines=machines, rounds=60_000 // machines)
+        assert 20 <= affordable_passes(constants, 10_000) < 100
     assert affordable_passes(paper_schedule("trusted"), 10**7) == 5
     assert affordable_passes(paper_schedule("trusted", rounds=10**8, machines=1), 10_000) == 1000
 

@@ -16,6 +16,7 @@ from mu2mpi.core.registry import find
 from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGE
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.noise.stream import derive_key, key_words
 
@@ -32,11 +33,13 @@ def schedule_for(shape, machines=1, rounds=20, diameter=0.5, rho=math.inf, serve
     )  # fmt: skip
 
 
-def thrown_about(rng, schedule):
+def thrown_about(rng, constants):
     """Return w_t and x_t of rounds 1 .. T, by the package's own steps, whatever is thrown at the server."""
-    iterates, w, x = schedule.make_iterates(schedule), [], []
-    radius_in_units = schedule.radius / (schedule.eta * schedule.mechanism.resolution / schedule.machines)
-    for t in range(1, schedule.rounds + 1):
+    iterates, w, x = Iterates(constants), [], []
+    radius_in_units = constants.task.radius / (
+        constants.eta * constants.mechanism.resolution / constants.task.machines
+    )
+    for t in range(1, constants.rounds + 1):
         w.append(iterates.w.copy())
         x.append(iterates.x.copy())
         # From one end of the ball to the other, or nearly nowhere.
@@ -53,19 +56,19 @@ def thrown_about(rng, schedule):
 @given(shapes, st.integers(1, 4), st.integers(1, 15), seeds)
 def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds, seed):
     """The kernel adds increments; the reference here follows d_t = g + (1 - b)(d - g~) and q_t = t d_t."""
-    schedule = schedule_for(shape, machines, rounds)
+    constants = schedule_for(shape, machines, rounds)
     rng = np.random.default_rng(seed)
     features = rng.uniform(-1, 1, (rounds, machines, shape[1] - 1))
     labels = rng.integers(0, shape[0], (rounds, machines)).astype(np.int32)
-    _, x = thrown_about(rng, schedule)
-    mine = Machines(schedule, range(machines), lambda t: one_a_round(features, labels), None)
+    _, x = thrown_about(rng, constants)
+    mine = Machines(constants, range(machines), lambda t: one_a_round(features, labels), None)
     theirs = [ref.Machine(shape) for _ in range(machines)]
     z = ref.add_bias(features)
     for t in range(1, rounds + 1):
         queries = x[t - 1], x[max(0, t - 2)]
         mine.observe(t, *queries)
         q = sum(m.estimate(t, *queries, z[t - 1, i], labels[t - 1, i]) for i, m in enumerate(theirs))
-        found, atol = mine.q * schedule.mechanism.resolution, 1e-9 * schedule.S * machines
+        found, atol = mine.q * constants.mechanism.resolution, 1e-9 * constants.S * machines
         np.testing.assert_allclose(found, q, rtol=0, atol=atol)
 
 
@@ -75,19 +78,19 @@ def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds
 @given(shapes, st.sampled_from([0.01, 1.0, 30.0]), st.integers(2, 500), st.booleans(), seeds)
 def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diameter, t, is_along, seed):
     """Corner samples, opposite ends of the ball, and every label: nothing is clipped."""
-    schedule = schedule_for(shape, 1, t, diameter)
+    constants = schedule_for(shape, 1, t, diameter)
     rng = np.random.default_rng(seed)
     z = np.append(rng.choice([-1.0, 1.0], shape[1] - 1), 1.0)
     direction = np.outer(rng.standard_normal(shape[0]), z) if is_along else rng.standard_normal(shape)
-    end = schedule.radius * direction / np.linalg.norm(direction)
+    end = constants.task.radius * direction / np.linalg.norm(direction)
     for x_previous, w in ((-end, end), (end, -end), (0 * end, end)):
         x = (1 - averaging_weight(t)) * x_previous + averaging_weight(t) * w
         for label in range(shape[0]):
             samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
-            machines = Machines(schedule, range(1), lambda _, samples=samples: samples, None)
+            machines = Machines(constants, range(1), lambda _, samples=samples: samples, None)
             machines.observe(t, x, x_previous)
             assert machines.clipped == 0
-            assert math.sqrt(machines.largest_squared_norm) <= schedule.S
+            assert math.sqrt(machines.largest_squared_norm) <= constants.S
 
 
 # ------------------------------------- the step in the proof of Lemma 4.2, and the anytime inequality
@@ -96,12 +99,12 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
 @given(shapes, st.sampled_from([1e-3, 0.5, 40.0]), st.integers(2, 60), seeds)
 def test_consecutive_queries_are_close(shape, diameter, rounds, seed):
     """alpha_{t-1} ||x_t - x_{t-1}|| <= 2 D, along any path that the server can be made to take."""
-    schedule = schedule_for(shape, rounds=rounds, diameter=diameter)
-    w, x = thrown_about(np.random.default_rng(seed), schedule)
+    constants = schedule_for(shape, rounds=rounds, diameter=diameter)
+    w, x = thrown_about(np.random.default_rng(seed), constants)
     steps = np.linalg.norm(np.diff(x, axis=0), axis=(1, 2))
     assert np.all(np.arange(1, rounds) * steps <= 2 * diameter * (1 + 1e-12))
     for points in (w, x):
-        assert np.linalg.norm(points, axis=(1, 2)).max() <= schedule.radius * (1 + 1e-12)
+        assert np.linalg.norm(points, axis=(1, 2)).max() <= constants.task.radius * (1 + 1e-12)
     alpha = np.arange(1, rounds + 1)
     average = np.tensordot(alpha / alpha.sum(), w, axes=1)
     np.testing.assert_allclose(x[-1], average, rtol=0, atol=1e-12 * diameter)
@@ -112,12 +115,12 @@ def test_anytime_inequality(shape, diameter, rounds, seed):
     """alpha_{1:t} (f(x_t) - f(x)) <= sum of alpha_tau <f'(x_tau), w_tau - x>, with f known exactly."""
     population = Population(shape[1] - 1, shape[0], 0.7, 0.2, 0.0, 100, seed)
     exact = ExactEvaluator(population, Communicator(), SOFTMAX)
-    schedule = schedule_for(shape, rounds=rounds, diameter=diameter)
+    constants = schedule_for(shape, rounds=rounds, diameter=diameter)
     rng = np.random.default_rng(seed)
-    w, x = thrown_about(rng, schedule)
+    w, x = thrown_about(rng, constants)
     any_point = rng.standard_normal(shape)
-    any_point *= schedule.radius * rng.uniform() / np.linalg.norm(any_point)
-    for other in (any_point, -schedule.radius * any_point / np.linalg.norm(any_point), w[-1]):
+    any_point *= constants.task.radius * rng.uniform() / np.linalg.norm(any_point)
+    for other in (any_point, -constants.task.radius * any_point / np.linalg.norm(any_point), w[-1]):
         regret = 0.0
         at_other, _ = exact.gradient(other)
         for t in range(1, rounds + 1):
@@ -155,21 +158,21 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
     """
     population = Population(3, 3, 0.6, 0.8, heterogeneity, 100, 7)
     shape, M, T = (3, 4), 2, 24
-    schedule = schedule_for(shape, M, T, diameter)
+    constants = schedule_for(shape, M, T, diameter)
     exact = ExactEvaluator(population, Communicator(), SOFTMAX)
     total = np.zeros(T)
     for run in range(300):
-        machines = machines_on(population, schedule, derive_key(bytes(32), str(run)))
-        iterates = schedule.make_iterates(schedule)
+        machines = machines_on(population, constants, derive_key(bytes(32), str(run)))
+        iterates = Iterates(constants)
         for t in range(1, T + 1):
             machines.observe(t, iterates.x, iterates.x_previous)
-            error = machines.q * (schedule.mechanism.resolution / M) - t * exact.gradient(iterates.x)[1]
+            error = machines.q * (constants.mechanism.resolution / M) - t * exact.gradient(iterates.x)[1]
             total[t - 1] += np.sum(error**2)
             iterates.step(t, machines.q)
     mean = total / 300
     rng = np.random.default_rng(0)
     points = [rng.standard_normal(shape) for _ in range(12)]
-    points = [schedule.radius * p / np.linalg.norm(p) for p in points]
+    points = [constants.task.radius * p / np.linalg.norm(p) for p in points]
     pairs = list(zip(points, points[1:] + points[:1], strict=True))
     found = np.array([[deviations(population, i, M, *pair) for pair in pairs] for i in range(M)])
     sigma, sigma_l = np.sqrt(found.max(axis=1).mean(axis=0))
@@ -190,7 +193,7 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     With `tau` the label of that round's sample is replaced; without it, any sample by any other.
     """
     M, T = 3, 8
-    schedule = make_schedule(
+    constants = make_schedule(
         server=server, machines=M, rounds=T, classes=2, features=3, diameter=0.5, rho=rho, clip_norm=clip_norm
     )
     rng = np.random.default_rng(seed)
@@ -204,21 +207,21 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     other_labels[tau, i] ^= 1
     key = key_words(derive_key(bytes(32), f"{seed} {draw}"))
     one, other, alone = (
-        Machines(schedule, range(count), lambda t, f=f, y=y: one_a_round(f, y), key)
+        Machines(constants, range(count), lambda t, f=f, y=y: one_a_round(f, y), key)
         for count, f, y in ((M, features, labels), (M, other_features, other_labels), (1, features, labels))
     )
-    iterates = schedule.make_iterates(schedule)
+    iterates = Iterates(constants)
     squared, loss = 0.0, 0.0
     for t in range(1, T + 1):
         for machines in (one, other):
             machines.observe(t, iterates.x, iterates.x_previous)
-        difference = (one.q - other.q) * schedule.mechanism.resolution
+        difference = (one.q - other.q) * constants.mechanism.resolution
         # One draw hides the sum from those that see what a trusted server sends, and, with an untrusted one,
         # a machine's own draw its part of the sum.
         alone.q[:] = one.q
-        noise = (alone.noised(t) - one.q) * schedule.mechanism.resolution
-        squared += np.sum(difference**2) / schedule.mechanism.sigma**2
-        loss += (np.vdot(difference, noise) + np.sum(difference**2) / 2) / schedule.mechanism.sigma**2
+        noise = (alone.noised(t) - one.q) * constants.mechanism.resolution
+        squared += np.sum(difference**2) / constants.mechanism.sigma**2
+        loss += (np.vdot(difference, noise) + np.sum(difference**2) / 2) / constants.mechanism.sigma**2
         iterates.step(t, alone.noised(t) if server == "trusted" else one.noised(t))
     return squared, loss
 

@@ -15,7 +15,7 @@ from mu2mpi.data.opening import open_source
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
-from mu2mpi.results.model.coefficients import schedule_of_result
+from mu2mpi.results.model.coefficients import constants_of_result
 from mu2mpi.results.reader import read_result
 
 SIZES = [11, 4, 7, 5]
@@ -34,9 +34,9 @@ def budgets(tmp_path) -> str:
     return write_budgets(tmp_path / "budgets.toml", rho={"b": 0.5}, epsilon={"d": epsilon_exact(9.0, 1e-5)})
 
 
-def sensitivities(schedule, accounts):
+def sensitivities(constants, accounts):
     """Return what one sample of each machine moves in a message, at most: twice its weighted norm."""
-    C = schedule.S
+    C = constants.S
     assert accounts.clip_norm == pytest.approx(accounts.weight * C * (accounts.rounds > 0))
     return 2 * accounts.weight * C
 
@@ -68,10 +68,10 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
         with pytest.raises(InputError, match="for methods that take a fresh sample a round"):
             resolve(experiment, source, 1)
         return
-    schedule = resolve(experiment, source, 1).schedule
-    accounts = schedule.members.accounts(1e-5)
-    touched = releases(method, server, accounts, schedule.rounds)
-    moved = np.where(accounts.rounds > 0, sensitivities(schedule, accounts) * np.sqrt(touched), 0.0)
+    constants = resolve(experiment, source, 1).constants
+    accounts = constants.task.per_machine.accounts(1e-5)
+    touched = releases(method, server, accounts, constants.rounds)
+    moved = np.where(accounts.rounds > 0, sensitivities(constants, accounts) * np.sqrt(touched), 0.0)
     allowed = accounts.rho_allowed
     np.testing.assert_allclose(allowed, RHO, rtol=0.01)
     if server == "untrusted":
@@ -86,20 +86,22 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
     epsilon = [epsilon_exact(rho, 1e-5) if rho else 0.0 for rho in spent.tolist()]
     np.testing.assert_allclose(accounts.epsilon, epsilon, rtol=3e-3)
     # It states what is told of the sample of which most is told.
-    assert schedule.mechanism.stated_rho == accounts.rho.max()
-    assert all(kind.resolution == schedule.mechanism.resolution for kind in schedule.members.kinds)
+    assert constants.mechanism.stated_rho == accounts.rho.max()
+    assert all(
+        kind.resolution == constants.mechanism.resolution for kind in constants.task.per_machine.mechanisms
+    )
 
 
 @SERVERS
 @pytest.mark.parametrize("settings", [{"method": "anytime-dp-mf"}, {"noise_correlation": 0.6}])
 def test_one_strategy_hides_all_machines_in_proportion_to_their_budgets(server, settings, source, budgets):
     experiment = Experiment(server=server, participation="by-size", budgets=budgets, seed=3, **settings)
-    schedule = resolve(experiment, source, 1).schedule
-    accounts, kinds = schedule.members.accounts(1e-5), schedule.members.kinds
+    constants = resolve(experiment, source, 1).constants
+    accounts, kinds = constants.task.per_machine.accounts(1e-5), constants.task.per_machine.mechanisms
     assert {kind.rounds for kind in kinds} == {11}
     assert len({kind.correlation for kind in kinds}) == 1
     strategy = kinds[0].correlation.sensitivity * (1 + 2.0**-14)
-    moved = sensitivities(schedule, accounts) * strategy
+    moved = sensitivities(constants, accounts) * strategy
     wanted = moved / accounts.rho_allowed
     wanted = np.full(4, wanted.max()) if server == "trusted" else wanted
     np.testing.assert_allclose(accounts.sigma, wanted, rtol=1e-12)
@@ -170,9 +172,9 @@ def runs_and_is_found_again(experiment, path):
     result = run(experiment, output=path)
     assert np.isfinite(result.x).all()
     found = read_result(path)
-    again = schedule_of_result(found)
+    again = constants_of_result(found)
     assert again.mechanism == found.privacy.mechanism
-    assert again.eta == resolve(experiment, open_source(experiment), 1).schedule.eta
+    assert again.eta == resolve(experiment, open_source(experiment), 1).constants.eta
     assert again.members.accounts(found.experiment.delta).differences(found.accounts) == []
     assert found.accounts.differences(result.accounts) == []
 

@@ -10,13 +10,13 @@ from scipy import stats
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation import participants as module
-from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation, longest_run
 from mu2mpi.federation.participation.all import All
 from mu2mpi.federation.participation.bernoulli import Bernoulli
 from mu2mpi.federation.participation.by_size import BySize
 from mu2mpi.federation.participation.trace import Trace
 from mu2mpi.federation.participation.uniform import Uniform
+from mu2mpi.federation.unequal import UnequalMachines
 
 seeds = st.integers(0, 2**63 - 1)
 
@@ -138,12 +138,15 @@ def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
 def test_weighted_messages_estimate_the_objective_on_average(drawn, by_samples):
     """Also those of the few rounds in which some machine happens never to be drawn."""
     participation, samples, rounds = drawn
-    attendance, cohort = RunParticipation(participation, rounds), Cohort(participation, samples, by_samples)
+    attendance, unequal = (
+        RunParticipation(participation, rounds),
+        UnequalMachines(participation, samples, by_samples),
+    )
     if attendance.max_count == 0:
         with pytest.raises(InputError, match="no machine ever takes part"):
-            cohort.attendance(rounds)
+            unequal.attendance(rounds)
         return
-    weights = cohort.weights(attendance)
+    weights = unequal.weights(attendance)
     expected = participation.expected_counts(attendance.counts, rounds)
     wanted = np.where(expected > 0, samples if by_samples else 1.0, 0.0)
     found = weights * expected

@@ -41,8 +41,8 @@ def watched(n: int) -> Watched:
 def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted):
     source = watched(100)
     limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
-    schedule = resolve(Experiment(machines=4), source, 1).schedule
-    read = make_supply(source, schedule, KEY, hosted, "iid", bytes(32))
+    constants = resolve(Experiment(machines=4), source, 1).constants
+    read = make_supply(source, constants, KEY, hosted, "iid", bytes(32))
     rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
     while t <= 25:
         samples = read(t)

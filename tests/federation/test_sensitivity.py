@@ -30,7 +30,7 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
     """And with plain gradients, none but that of its own round."""
     if method == "storm":
         clip_norm = 0.5
-    schedule = make_schedule(
+    constants = make_schedule(
         method, server="untrusted", machines=machines, rounds=rounds, classes=classes, features=dimension + 1,
         diameter=2.0, rho=4.0, clip_norm=clip_norm,
     )  # fmt: skip
@@ -44,28 +44,28 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
     other_features, other_labels = features.copy(), labels.copy()
     other_features[t, i] = -features[t, i]
     other_labels[t, i] = (labels[t, i] + 1) % classes
-    before, _ = sums(schedule, features, labels, queries)
-    after, _ = sums(schedule, other_features, other_labels, queries)
+    before, _ = sums(constants, features, labels, queries)
+    after, _ = sums(constants, other_features, other_labels, queries)
     for tau in range(rounds):
-        change = norm(after[tau] - before[tau], schedule.mechanism.resolution)
-        assert change <= 2 * schedule.mechanism.clip_norm * (1 + 1e-14)
-        assert tau == t or (tau > t and schedule.estimator.lasts) or change == 0
-    assert schedule.mechanism.sigma == pytest.approx(
-        2 * schedule.mechanism.clip_norm * math.sqrt(rounds if schedule.estimator.lasts else 1) / 4.0
+        change = norm(after[tau] - before[tau], constants.mechanism.resolution)
+        assert change <= 2 * constants.mechanism.clip_norm * (1 + 1e-14)
+        assert tau == t or (tau > t and constants.estimator.lasts) or change == 0
+    assert constants.mechanism.sigma == pytest.approx(
+        2 * constants.mechanism.clip_norm * math.sqrt(rounds if constants.estimator.lasts else 1) / 4.0
     )
 
 
 def test_opposite_clipped_increments_nearly_reach_the_bound():
     """The bound above is no loose one: the test would notice a sensitivity of 2.2 S."""
-    schedule = make_schedule(
+    constants = make_schedule(
         server="untrusted", machines=1, rounds=1, classes=2, features=2, diameter=0.1, rho=1.0, clip_norm=0.1
     )
     x = np.zeros((2, 2, 2))
     ends = []
     for label in (0, 1):
-        found, _ = sums(schedule, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
+        found, _ = sums(constants, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
         ends.append(found[0])
-    assert norm(ends[0] - ends[1], schedule.mechanism.resolution) == pytest.approx(0.2, rel=6e-3)
+    assert norm(ends[0] - ends[1], constants.mechanism.resolution) == pytest.approx(0.2, rel=6e-3)
 
 
 numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e-30, 1.0, 1e30, 1e160, 1e308])

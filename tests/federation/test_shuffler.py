@@ -32,27 +32,27 @@ def tiny_source():
 
 def tiny_plan(**settings):
     plan = resolve(Experiment(**{**SETTINGS, **settings}), tiny_source(), 1)
-    mechanism = plan.schedule.mechanism
+    mechanism = plan.constants.mechanism
     fewer = replace(mechanism, coins=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.resolution)
-    return replace(plan, schedule=replace(plan.schedule, mechanism=fewer))
+    return replace(plan, constants=replace(plan.constants, mechanism=fewer))
 
 
 def tiny_schedule(**settings):
-    return tiny_plan(**settings).schedule
+    return tiny_plan(**settings).constants
 
 
 def first_sums(shuffle, seeds):
     """Return the noised sums of the first round of runs with other keys, less the sums of values."""
-    schedule, source = tiny_schedule(shuffle=shuffle), tiny_source()
-    hosted, found = range(schedule.machines), []
+    constants, source = tiny_schedule(shuffle=shuffle), tiny_source()
+    hosted, found = range(constants.task.machines), []
     for seed in seeds:
-        supply = make_supply(source, schedule, bytes(32), hosted, "iid", bytes(32))
+        supply = make_supply(source, constants, bytes(32), hosted, "iid", bytes(32))
         key = key_words(root_key(seed))
-        machines, server = machines_and_server(schedule, hosted, supply, Communicator(), key)
+        machines, server = machines_and_server(constants, hosted, supply, Communicator(), key)
         machines.observe(1, server.iterates.x, server.iterates.x_previous)
         total = server._hidden(1, server._collected(1, machines), machines)
         found.append((total - machines.q).ravel())
-    return np.array(found), schedule.mechanism
+    return np.array(found), constants.mechanism
 
 
 def test_made_and_mixed_messages_have_the_distribution_of_sums():
@@ -85,13 +85,13 @@ def test_runs_end_alike_whichever_is_simulated():
 @pytest.mark.parametrize("share", [0, 0.5, -0.5])
 def test_what_was_sent_before_changes_no_number_of_messages(share):
     """The sum that rank 0 of a resumed run holds may be any: the others see how much it sends."""
-    schedule = tiny_schedule(shuffle="messages")
-    mechanism = schedule.mechanism
+    constants = tiny_schedule(shuffle="messages")
+    mechanism = constants.mechanism
 
     def resume(rank):
-        hosted = block(schedule.machines, rank.size, rank.rank)
-        supply = make_supply(tiny_source(), schedule, bytes(32), hosted, "iid", bytes(32))
-        machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(bytes(32)))
+        hosted = block(constants.task.machines, rank.size, rank.rank)
+        supply = make_supply(tiny_source(), constants, bytes(32), hosted, "iid", bytes(32))
+        machines, server = machines_and_server(constants, hosted, supply, rank, key_words(bytes(32)))
         if rank.rank == 0:
             machines.q[:] = int(share * mechanism.machines * mechanism.values)
         machines.read(2)

@@ -156,9 +156,9 @@ def is_slow(experiment):
 
 def is_small(plan):
     """Return whether a run is one of milliseconds."""
-    schedule = plan.schedule
-    samples = schedule.machines * schedule.sampling.drawn(schedule.rounds) + plan.source.test_samples
-    return schedule.d * schedule.machines < 10**4 and schedule.rounds < 200 and samples < 10**4
+    constants = plan.constants
+    samples = constants.task.machines * constants.sampling.drawn(constants.rounds) + plan.source.test_samples
+    return constants.task.d * constants.task.machines < 10**4 and constants.rounds < 200 and samples < 10**4
 
 
 def planned(settings):
@@ -169,11 +169,11 @@ def planned(settings):
     if is_slow(experiment):
         return None
     plan = resolve(experiment, source_of(experiment.data, experiment.source_options), 1)
-    schedule, completed = plan.schedule, plan.experiment
-    assert 0 < schedule.eta < math.inf
-    assert schedule.mechanism.clip_norm / 2 <= schedule.bound <= schedule.mechanism.clip_norm
+    constants, completed = plan.constants, plan.experiment
+    assert 0 < constants.eta < math.inf
+    assert constants.mechanism.clip_norm / 2 <= constants.clip_bound <= constants.mechanism.clip_norm
     statement = PrivacyStatement.of(
-        schedule.mechanism, completed.delta, server=schedule.server, S=schedule.S,
+        constants.mechanism, completed.delta, server=constants.task.server, S=constants.S,
         noise=simulated(completed), noise_recomputable=completed.seed is not None,
     )  # fmt: skip
     statement.check_sampler(completed.promised_epsilon)
@@ -181,11 +181,11 @@ def planned(settings):
     assert statement.epsilon_exact <= statement.epsilon
     assert not statement.is_noisy or completed.rho < math.inf or completed.budgets
     assert statement.mismatches() == []
-    if schedule.members is not None:
-        accounts = schedule.members.accounts(completed.delta)
+    if constants.task.per_machine is not None:
+        accounts = constants.task.per_machine.accounts(completed.delta)
         assert not any(accounts.rho > accounts.rho_allowed * (1 + 1e-9))
         assert all(accounts.epsilon >= 0)
-        assert 0 < schedule.total < math.inf
+        assert 0 < constants.total_weight < math.inf
     assert "nan" not in f"{describe_privacy(statement)} {in_brief(statement)}".replace("learn", "").split()
     return plan
 

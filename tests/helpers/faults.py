@@ -55,10 +55,10 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
     if runs:
         keys = [derive_key(root, "noise", f"run {n}") for n in range(runs)]
         kinds = trials.coin_kinds(len(canaries), runs // 2, root)
-        of_cases = [Runs(canaries, kinds, keys, see(canaries.schedule, canaries, kinds, keys), [])]
-    view = View(experiment, canaries.schedule, root, RISK, tuple(of_cases))
+        of_cases = [Runs(canaries, kinds, keys, see(canaries.constants, canaries, kinds, keys), [])]
+    view = View(experiment, canaries.constants, root, RISK, tuple(of_cases))
     (attack,) = (one for one in all_attacks() if type(one).__module__.endswith(f".{module}"))
-    assert attack.applies(canaries.schedule)
+    assert attack.applies(canaries.constants)
     return attack.run(view)
 
 
@@ -99,15 +99,15 @@ def sigma(change):
 
     def changed(make):
         def made(experiment, case):
-            schedule = make(experiment, case)
-            return replace(schedule, mechanism=replace(schedule.mechanism, sigma=change(schedule)))
+            constants = make(experiment, case)
+            return replace(constants, mechanism=replace(constants.mechanism, sigma=change(constants)))
 
         return made
 
     return patched(trials, "schedule_of", changed)
 
 
-half_sigma = sigma(lambda schedule: schedule.mechanism.sigma / 2)
+half_sigma = sigma(lambda constants: constants.mechanism.sigma / 2)
 
 
 def masks_in(change):
@@ -145,7 +145,7 @@ def parts_for_all_machines(monkeypatch):
     """Each machine draws as if one less worked together with the server."""
     start = Machines.__init__
 
-    def flawed(self, schedule, *rest):
-        start(self, replace(schedule, parts=schedule.parts + 1), *rest)
+    def flawed(self, constants, *rest):
+        start(self, replace(constants, parts=constants.task.parts + 1), *rest)
 
     monkeypatch.setattr(Machines, "__init__", flawed)

@@ -37,9 +37,9 @@ def _of_run(
     loss: str = "softmax",
     rows: int | None = None,
 ) -> None:
-    schedule = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
+    constants = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), replace(schedule, rows=rows or schedule.rows))[place]()
+        kernel_calls(np.dtype(feature_type), replace(constants, rows=rows or constants.task.rows))[place]()
 
 
 def _of_loss(loss: str) -> None:

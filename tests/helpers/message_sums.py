@@ -8,12 +8,12 @@ from helpers.sources import one_a_round
 from mu2mpi.federation.machine import Machines
 
 
-def sums(schedule, features, labels, queries):
+def sums(constants, features, labels, queries):
     """Return the exact sums of increments after each round, with the query points given."""
     flat = features.reshape(-1, features.shape[-1])
-    samples = replace(one_a_round(features, labels), scales=schedule.scaling.factors(flat, 1.0))
-    machines, found = Machines(schedule, range(schedule.machines), lambda t: samples, None), []
-    for t in range(1, schedule.rounds + 1):
+    samples = replace(one_a_round(features, labels), scales=constants.task.scaling.factors(flat, 1.0))
+    machines, found = Machines(constants, range(constants.task.machines), lambda t: samples, None), []
+    for t in range(1, constants.rounds + 1):
         machines.observe(t, queries[t], queries[t - 1])
         found.append(machines.q.copy())
     return found, machines

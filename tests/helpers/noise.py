@@ -5,12 +5,16 @@ import numpy as np
 from mu2mpi.privacy.noise.stream import AGGREGATE, add_noise, padded_zeros
 
 
-def drawn_noise(schedule, key, who, number, t):
+def drawn_noise(constants, key, who, number, t):
     """Return one draw of round t as a message gets it, in standard deviations of one machine's noise."""
-    shape = schedule.rows, schedule.features
+    shape = constants.task.rows, constants.task.features
     flat, _ = padded_zeros(shape)
     noised, draw = padded_zeros(shape)
-    sigma = schedule.mechanism.sigma_of(t)
-    scale = sigma / schedule.mechanism.resolution * (np.sqrt(schedule.machines) if who == AGGREGATE else 1.0)
+    sigma = constants.mechanism.sigma_of(t)
+    scale = (
+        sigma
+        / constants.mechanism.resolution
+        * (np.sqrt(constants.task.machines) if who == AGGREGATE else 1.0)
+    )
     add_noise(noised, flat, key, who, number, 1, t, scale)
-    return draw * (schedule.mechanism.resolution / sigma)
+    return draw * (constants.mechanism.resolution / sigma)

@@ -10,9 +10,10 @@ from mu2mpi.core.registry import find
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.schedule import Schedule, Task
+from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method
 from mu2mpi.privacy.release import Release
 
@@ -63,10 +64,10 @@ def make_task(
     return chosen, replace(task, options=mine, **own)
 
 
-def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> Schedule:
+def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> RunConstants:
     """Return the constants of a run of so many rounds, for which there are enough samples by default."""
     chosen, task = make_task(method, samples=samples or rounds, **sizes)
-    return chosen.schedule(task, chosen.sizes(task, rounds))
+    return chosen.constants(task, chosen.sampling(task, rounds))
 
 
 def simulation_of(
@@ -77,7 +78,9 @@ def simulation_of(
     return Simulation(resolve(experiment, source, communicator.size), communicator)
 
 
-def machines_on(source: Source, schedule: Schedule, key: bytes = bytes(32), noise: Any = None) -> Machines:
+def machines_on(
+    source: Source, constants: RunConstants, key: bytes = bytes(32), noise: Any = None
+) -> Machines:
     """Return all machines of a run, hosted by one rank, before the first round."""
-    hosted = range(schedule.machines)
-    return Machines(schedule, hosted, make_supply(source, schedule, key, hosted, "iid", bytes(32)), noise)
+    hosted = range(constants.task.machines)
+    return Machines(constants, hosted, make_supply(source, constants, key, hosted, "iid", bytes(32)), noise)

@@ -137,13 +137,15 @@ def expected_of(kind, present):
     return np.full(M, T * float(value)) if name == "bernoulli" else present.sum(axis=0).astype(float)
 
 
-def reference_of(experiment, source, schedule, rho, kind, by_samples):
+def reference_of(experiment, source, constants, rho, kind, by_samples):
     """Return what the reference needs: samples in the order of their use, and normals."""
-    present = schedule.members.attendance.participates(schedule.members.attendance.all_rounds, range(M))
+    present = constants.task.per_machine.participation.participates(
+        constants.task.per_machine.participation.all_rounds, range(M)
+    )
     root = root_key(experiment.seed)
     plan = resolve(experiment, source, 1)
     rows = partition_rows(
-        source, plan.partition, M, schedule.sampling.owned, derive_key(root, "dealing"), range(M)
+        source, plan.partition, M, constants.sampling.owned, derive_key(root, "dealing"), range(M)
     )
     key = key_words(Keys.noise_key(root, plan.experiment, plan.context))
 
@@ -158,7 +160,7 @@ def reference_of(experiment, source, schedule, rho, kind, by_samples):
     sizes = source.owner_sizes if plan.partition == "owner" else np.full(M, sum(SIZES) // M)
     return Absent(
         present, expected_of(kind, present), sizes if by_samples else np.ones(M), rho,
-        experiment.server == "trusted", sample, normals, schedule.mechanism.resolution,
+        experiment.server == "trusted", sample, normals, constants.mechanism.resolution,
     )  # fmt: skip
 
 
@@ -195,13 +197,13 @@ def test_run_equals_the_method_in_plain_numpy(
         partition=partition, diameter=D, seed=seed, rounds=rounds, **options_of(method),
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    result, schedule = simulation.run(), simulation.schedule
+    result, constants = simulation.run(), simulation.constants
     by_samples = objective == "samples" or (objective is None and kind == "by-size")
-    run = reference_of(experiment, source, schedule, rho, kind, by_samples)
+    run = reference_of(experiment, source, constants, rho, kind, by_samples)
     x, w = METHODS[method](run)
     # As near as three numbers leave it that were rounded to another multiple of the grid.
-    steps = sum(schedule.rate(t) for t in range(1, schedule.rounds))
-    near = 3 * schedule.mechanism.resolution * steps / run.total
+    steps = sum(constants.step_size(t) for t in range(1, constants.rounds))
+    near = 3 * constants.mechanism.resolution * steps / run.total
     assert np.linalg.norm(result.x - x) < 1e-9 * np.linalg.norm(x) + near
     assert np.linalg.norm(result.w - w) < 1e-9 * np.linalg.norm(w) + near
     accounts = result.accounts
@@ -213,12 +215,12 @@ def test_run_equals_the_method_in_plain_numpy(
 def directions(source, server, **settings):
     """Return the noised sums of all rounds, in units of the grid, under a key that is the same for all."""
     experiment = Experiment(machines=M, server=server, partition="iid", rho=RHO, diameter=D, **settings)
-    schedule = resolve(experiment, source, 1).schedule
-    key, ranks, clock = key_words(bytes(range(32))), Communicator(), Stopwatch(schedule.rounds)
-    machines = machines_on(source, schedule, noise=None if server == "trusted" else key)
-    taken = {"untrusted": UntrustedServer, "trusted": TrustedServer}[server](schedule, range(0), ranks, key)
+    constants = resolve(experiment, source, 1).constants
+    key, ranks, clock = key_words(bytes(range(32))), Communicator(), Stopwatch(constants.rounds)
+    machines = machines_on(source, constants, noise=None if server == "trusted" else key)
+    taken = {"untrusted": UntrustedServer, "trusted": TrustedServer}[server](constants, range(0), ranks, key)
     found = []
-    for t in range(1, schedule.rounds):
+    for t in range(1, constants.rounds):
         taken.round(t, machines, clock)
         found.append(taken.iterates.direction.copy())
     return found, taken.iterates.x.tobytes()

@@ -19,6 +19,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 NAME = "accelerated-srgd"
@@ -70,7 +71,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
         clip_norm=clip_norm, l2=l2 or None, seed=seed,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    schedule, result = simulation.schedule, simulation.run()
+    constants, result = simulation.constants, simulation.run()
     rows = machine_rows(source.training_samples, M, T * K, derive_key(root_key(seed), "dealing"), range(M))
     samples = source.training(rows.reshape(T, K, M).transpose(0, 2, 1).ravel())
     z, labels = ref.add_bias(samples.features).reshape(T, M, K, F), samples.labels.reshape(T, M, K)
@@ -87,9 +88,9 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
         if math.isinf(rho):
             return 0.0
         who = [(SERVER, 0)] if trusted else [(MACHINE, i) for i in range(M)]
-        return sigma * sum(drawn_noise(schedule, key, *one, t) for one in who)
+        return sigma * sum(drawn_noise(constants, key, *one, t) for one in who)
 
-    resolution = schedule.mechanism.resolution
+    resolution = constants.mechanism.resolution
     x, w = plain_run(z, labels, (classes, F), diameter, eta, C, resolution, noise, l2)
     # Numbers that lie in the middle of two multiples of the grid may go to either, and stay in all messages.
     rounded = 9 * T * eta * resolution / (M * K)
@@ -114,11 +115,11 @@ def exact_of(population):
 @given(st.sampled_from([0.1, 20.0]), st.integers(2, 25), seeds, max_examples=25)
 def test_regret_of_optimistic_steps(diameter, rounds, seed):
     """A_T (f(x_T) - f(u)) is at most what docs/background/methods.md says of any messages, for a known f."""
-    exact, schedule = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
-    rng, iterates, eta = np.random.default_rng(seed), schedule.make_iterates(schedule), schedule.eta
-    unit = schedule.mechanism.resolution / schedule.machines
+    exact, constants = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
+    rng, iterates, eta = np.random.default_rng(seed), Iterates(constants), constants.eta
+    unit = constants.mechanism.resolution / constants.task.machines
     u = rng.standard_normal(iterates.w.shape)
-    u *= schedule.radius * rng.uniform() / np.linalg.norm(u)
+    u *= constants.task.radius * rng.uniform() / np.linalg.norm(u)
     least, _ = exact.gradient(u)
     bound, before, hint, x_previous = np.sum(u**2) / (2 * eta), None, 0.0, iterates.x.copy()
     for t in range(1, rounds + 1):
@@ -134,7 +135,7 @@ def test_regret_of_optimistic_steps(diameter, rounds, seed):
         if before is not None:
             # How far f lies above its tangent at x_t, in x_{t-1}.
             above = before[0] - loss - np.vdot(gradient, x_previous - x)
-            assert above >= np.sum((gradient - before[1]) ** 2) / (2 * schedule.L) - 1e-12
+            assert above >= np.sum((gradient - before[1]) ** 2) / (2 * constants.task.L) - 1e-12
             bound -= t * (t - 1) / 2 * above
         assert t * (t + 1) / 2 * (loss - least) <= bound + 1e-9 * (1 + abs(bound))
         before, hint, x_previous = (loss, gradient), (t + 1) / t * q, x
@@ -150,14 +151,14 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
     """
     rounds, diameter = 15, 1.0
     population = Population(3, 3, 0.6, 0.8, 0.0, 100, 7)
-    exact, schedule = exact_of(population), schedule_for(rounds, diameter, rho, batch, server="untrusted")
-    unit = schedule.mechanism.resolution / (schedule.machines * batch)
+    exact, constants = exact_of(population), schedule_for(rounds, diameter, rho, batch, server="untrusted")
+    unit = constants.mechanism.resolution / (constants.task.machines * batch)
     found = 0.0
     for run in range(60):
         key = derive_key(bytes(32), str(run))
         machines, iterates = (
-            machines_on(population, schedule, key, key_words(key)),
-            schedule.make_iterates(schedule),
+            machines_on(population, constants, key, key_words(key)),
+            Iterates(constants),
         )
         hint, gradient_before = 0.0, 0.0
         for t in range(1, rounds + 1):
@@ -167,7 +168,7 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
             found += np.sum((total * unit - hint - t * gradient + t * gradient_before) ** 2) / 60
             hint, gradient_before = (t + 1) / t * total * unit, gradient
             iterates.step(t, total)
-    C, M, d = schedule.S, schedule.machines, schedule.d
+    C, M, d = constants.S, constants.task.machines, constants.task.d
     of_samples = C**2 / (batch * M) * (rounds + math.log(rounds) + 1)
     of_noise = d * rounds * (2 * C / (rho * math.sqrt(M) * batch)) ** 2
     bound = of_samples + of_noise * (2 * rounds + 2 * math.log(rounds) + 3)

@@ -24,7 +24,7 @@ shapes = st.tuples(
 )
 
 
-def dealt(experiment, source, schedule):
+def dealt(experiment, source, constants):
     """Return the samples of a run, (T, M, F - 1) and (T, M), and the noise of its machines and its server."""
     M, T = experiment.machines, experiment.rounds
     root = root_key(experiment.seed)
@@ -37,18 +37,18 @@ def dealt(experiment, source, schedule):
     def by_machine(machine, t):
         if experiment.noise == "aggregate":
             # The first machine adds the noise of all.
-            return drawn_noise(schedule, key, AGGREGATE, 0, t) if machine == 0 else 0.0
-        return drawn_noise(schedule, key, MACHINE, machine, t)
+            return drawn_noise(constants, key, AGGREGATE, 0, t) if machine == 0 else 0.0
+        return drawn_noise(constants, key, MACHINE, machine, t)
 
     def by_server(t):
-        return drawn_noise(schedule, key, SERVER, 0, t)
+        return drawn_noise(constants, key, SERVER, 0, t)
 
     return features, samples.labels.reshape(T, M), np.zeros(shape), by_machine, by_server
 
 
-def reference_run(experiment, source, schedule, record):
+def reference_run(experiment, source, constants, record):
     """Return x_T and w_T of the reference, on the same samples in the same order, and record its rounds."""
-    features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)
+    features, labels, x1, by_machine, by_server = dealt(experiment, source, constants)
     algorithm, noise = {
         "untrusted": (ref.untrusted_server, by_machine),
         "trusted": (ref.trusted_server, by_server),
@@ -64,17 +64,17 @@ def reference_run(experiment, source, schedule, record):
         record,
         experiment.normalize == "unit",
         experiment.eta_scale,
-        schedule.mechanism.resolution,
+        constants.mechanism.resolution,
     )
 
 
-def assert_same_point(found, expected, schedule):
+def assert_same_point(found, expected, constants):
     """To a millionth, or as near as three numbers leave it that were rounded to another multiple of the grid.
 
     One that lies in the middle of two multiples may go to either, and then is in all messages that follow.
     """
-    steps = [schedule.rate(t) / max(1, schedule.sampling.size(t)) for t in range(1, schedule.rounds)]
-    rounded = 3 * schedule.mechanism.resolution * sum(steps) / schedule.machines
+    steps = [constants.step_size(t) / max(1, constants.sampling.size(t)) for t in range(1, constants.rounds)]
+    rounded = 3 * constants.mechanism.resolution * sum(steps) / constants.task.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 
@@ -112,16 +112,16 @@ def test_run_equals_the_algorithm_box(
     simulation = simulation_of(experiment, source)
     result = simulation.run()
     record: list[ref.Round] = []
-    x, w = reference_run(experiment, source, simulation.schedule, record)
-    assert_same_point(result.x, x, simulation.schedule)
-    assert_same_point(result.w, w, simulation.schedule)
+    x, w = reference_run(experiment, source, simulation.constants, record)
+    assert_same_point(result.x, x, simulation.constants)
+    assert_same_point(result.w, w, simulation.constants)
     test = source.test(np.arange(source.test_samples))
     scaled = test.features.astype(float) * source.scale
     unit = normalize == "unit"
     losses = [ref.mean_loss(record[t - 1].x, scaled, test.labels, unit) for t in result.history.round]
     np.testing.assert_allclose(result.history.test_loss, losses, rtol=1e-6)
     # To what leaves room for rounding.
-    longest, bound = result.diagnostics.largest_increment_norm, simulation.schedule.bound
+    longest, bound = result.diagnostics.largest_increment_norm, simulation.constants.clip_bound
     assert (result.diagnostics.clipped_share > 0) == (longest > bound)
     assert clip_norm is not None or longest < bound
 
@@ -166,19 +166,19 @@ def test_run_equals_the_method_of_its_source(
         evaluations=3,
     )
     simulation = simulation_of(experiment, source)
-    schedule, result = simulation.schedule, simulation.run()
-    features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)
+    constants, result = simulation.constants, simulation.run()
+    features, labels, x1, by_machine, by_server = dealt(experiment, source, constants)
 
     def of_all(t):
         return sum(by_machine(i, t) for i in range(machines))
 
     noise = by_server if server == "trusted" else of_all
-    unit, trusted, resolution = normalize == "unit", server == "trusted", schedule.mechanism.resolution
+    unit, trusted, resolution = normalize == "unit", server == "trusted", constants.mechanism.resolution
     output, w = METHODS[pieces](
         ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit, resolution)
     )
-    assert_same_point(result.x, output, schedule)
-    assert_same_point(result.w, w, schedule)
+    assert_same_point(result.x, output, constants)
+    assert_same_point(result.w, w, constants)
     test = source.test(np.arange(source.test_samples))
     assert result.history.test_loss[-1] == pytest.approx(
         ref.mean_loss(output, test.features, test.labels, unit)
@@ -246,14 +246,14 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
     key, shape = key_words(Keys.noise_key(root, result.experiment)), (classes, dimension + 1)
 
     def noise(t):
-        return drawn_noise(simulation.schedule, key, SERVER if server == "trusted" else MACHINE, 0, t)
+        return drawn_noise(simulation.constants, key, SERVER if server == "trusted" else MACHINE, 0, t)
 
     z = ref.samples(samples.features, normalize == "unit")
     F = 1 if normalize == "unit" else dimension + 1
     w = ref.snowball_sgd(
         z, samples.labels, shape, machines, diameter, rho, noise, batches, factors, F, eta_scale
     )
-    assert_same_point(result.x, w, simulation.schedule)
+    assert_same_point(result.x, w, simulation.constants)
     np.testing.assert_array_equal(result.w, result.x)
     assert result.history.round.tolist() == [rounds]
     assert result.history.samples[-1] == result.history.gradient_evaluations[-1] == machines * sum(batches)

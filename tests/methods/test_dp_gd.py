@@ -23,28 +23,33 @@ from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, 
 
 def by_hand(simulation, source, K, momentum, tail):
     """Return the output and the last iterate of the same run, one gradient after the other, and its V."""
-    experiment, schedule = simulation.experiment, simulation.schedule
-    M, n, T, D = schedule.machines, schedule.sampling.owned, schedule.rounds, 2 * schedule.radius
+    experiment, constants = simulation.experiment, simulation.constants
+    M, n, T, D = (
+        constants.task.machines,
+        constants.sampling.owned,
+        constants.rounds,
+        2 * constants.task.radius,
+    )
     root = root_key(experiment.seed)
     rows = machine_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
     stored, key = source.training(rows.ravel()), key_words(Keys.noise_key(root, experiment))
     z = ref.samples(stored.features.astype(float) * source.scale, experiment.normalize == "unit")
     z, labels = z.reshape(M, n, -1), stored.labels.reshape(M, n)
-    who = [(SERVER, 0)] if schedule.server == "trusted" else [(MACHINE, i) for i in range(M)]
+    who = [(SERVER, 0)] if constants.task.server == "trusted" else [(MACHINE, i) for i in range(M)]
     F = 1 if experiment.normalize == "unit" else z.shape[2]
     L, C = ref.smoothness(F), min(ref.lipschitz(F), experiment.clip_norm or math.inf)
     sigma = 2 * C * math.sqrt(math.ceil(T * K / n)) / experiment.rho
-    N = M if schedule.server == "trusted" else math.sqrt(M)
-    d = schedule.classes * z.shape[2]
+    N = M if constants.task.server == "trusted" else math.sqrt(M)
+    d = constants.task.classes * z.shape[2]
     V = d * (sigma / (K * N)) ** 2 + C**2 * (1 / K - 1 / n) / M + 2 * C**2 * T / (n * M)
     eta = (1 - momentum) / (L + 2 * math.sqrt(V * T) / D)
-    w, resolution = [np.zeros((schedule.classes, z.shape[2]))] * 2, schedule.mechanism.resolution
+    w, resolution = [np.zeros((constants.task.classes, z.shape[2]))] * 2, constants.mechanism.resolution
     for t in range(1, T):
         places = [p % n for p in range((t - 1) * K, t * K)]
         both = [(z[i, p], int(labels[i, p])) for i in range(M) for p in places]
         total = sum(ref.kept(ref.gradient(w[-1], *one), C, resolution) for one in both)
         if sigma > 0:
-            total = total + sigma * sum(drawn_noise(schedule, key, *one, t) for one in who)
+            total = total + sigma * sum(drawn_noise(constants, key, *one, t) for one in who)
         step = momentum * (w[-1] - w[-2]) - eta * total / (K * M)
         w.append(ref.project(w[-1] + step, np.zeros(w[0].shape), D / 2))
     counted = w[2:] if tail is None else w[1:][-math.ceil(tail * T) :]
@@ -97,8 +102,8 @@ def test_no_sample_is_in_more_messages_than_is_said(n, K, T):
 def test_the_bound_is_that_of_full_plain_steps():
     source = random_source(1, 60, 4, 3)
     common = {"method": "dp-gd", "machines": 3, "rho": 1.0}
-    assert resolve(Experiment(**common), source, 1).schedule.loss_bound > 0
+    assert resolve(Experiment(**common), source, 1).constants.loss_bound > 0
     for other in ({"batch": 7}, {"momentum": 0.5}, {"tail": 0.5}, {"clip_norm": 0.1}, {"eta_scale": 1.0}):
-        assert math.isnan(resolve(Experiment(**common, **other), source, 1).schedule.loss_bound)
+        assert math.isnan(resolve(Experiment(**common, **other), source, 1).constants.loss_bound)
     with pytest.raises(InputError, match="batch = 21 is more than the 20 samples of a machine"):
         resolve(Experiment(**common, batch=21), source, 1)

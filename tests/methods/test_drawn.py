@@ -59,37 +59,37 @@ def test_samples_are_drawn_with_their_probabilities():
             assert np.abs(np.mean((one - expected) * (other - expected))) < error / math.sqrt(n)
 
 
-def drawn(experiment, source, schedule):
+def drawn(experiment, source, constants):
     """Return the setting of the reference for a run: its samples, choices and noise are those of the run."""
-    M, n = schedule.machines, schedule.sampling.owned
+    M, n = constants.task.machines, constants.sampling.owned
     root = root_key(experiment.seed)
     noise_key = Keys.noise_key(root, experiment)
     rows = machine_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
     samples = source.training(rows.ravel())
-    shape = (schedule.classes, schedule.features)
+    shape = (constants.task.classes, constants.task.features)
     key, sampling_key = key_words(noise_key), derive_key(noise_key, "sampling")
 
     def noise(t):
-        who = [(SERVER, 0)] if schedule.server == "trusted" else [(MACHINE, i) for i in range(M)]
-        return sum(drawn_noise(schedule, key, *one, t) for one in who)
+        who = [(SERVER, 0)] if constants.task.server == "trusted" else [(MACHINE, i) for i in range(M)]
+        return sum(drawn_noise(constants, key, *one, t) for one in who)
 
     def chosen(i, t):
-        return schedule.sampling.take(sampling_key, range(i, i + 1), range(t, t + 1)).places
+        return constants.sampling.take(sampling_key, range(i, i + 1), range(t, t + 1)).places
 
     return ref.Drawn(
         features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
         labels=samples.labels.reshape(M, n),
         chosen=chosen,
-        rounds=schedule.rounds,
+        rounds=constants.rounds,
         batch=0.0,
         x1=np.zeros(shape),
-        D=2 * schedule.radius,
+        D=2 * constants.task.radius,
         C=0.0,
         eta=0.0,
         sigma=0.0,
         noise=noise,
         unit=experiment.normalize == "unit",
-        resolution=schedule.mechanism.resolution,
+        resolution=constants.mechanism.resolution,
     )
 
 
@@ -124,7 +124,7 @@ def test_noisy_minibatch_sgd_is_that_of_its_source(
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
     result = simulation.run()
-    run = drawn(simulation.experiment, source, simulation.schedule)
+    run = drawn(simulation.experiment, source, simulation.constants)
     F = 1 if run.unit else dimension + 1
     L, d = ref.smoothness(F), run.x1.size
     run.C = min(ref.lipschitz(F), clip_norm or math.inf)
@@ -156,10 +156,10 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
     result = simulation.run()
-    run = drawn(simulation.experiment, source, simulation.schedule)
+    run = drawn(simulation.experiment, source, simulation.constants)
     F = 1 if run.unit else dimension + 1
     run.C, run.batch = min(ref.lipschitz(F), clip_norm or math.inf), 2 * machines
-    run.sigma = simulation.schedule.mechanism.sigma
+    run.sigma = simulation.constants.mechanism.sigma
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
         left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512

@@ -27,8 +27,8 @@ def test_a_run_on_a_population_measures_the_same_errors():
 
         def observed(t, x, x_previous, observe=observe, simulation=simulation, errors=errors):
             observe(t, x, x_previous)
-            schedule = simulation.schedule
-            d = simulation.machines.q * (schedule.mechanism.resolution / 2) / schedule.estimator.weight(t)
+            constants = simulation.constants
+            d = simulation.machines.q * (constants.mechanism.resolution / 2) / constants.estimator.weight(t)
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
         simulation.machines.observe = observed

@@ -30,11 +30,11 @@ def completed(**settings):
 def test_steps_of_anytime_dp_mf_by_hand():
     """With which w_T, in a run of noise alone, gathers 1.5 in each weight."""
     experiment = completed(method="anytime-dp-mf", machines=100, rho=0.5, rounds=4, server="trusted")
-    schedule = resolve(experiment, SOURCE, 1).schedule
-    T, c = 4, schedule.mechanism.correlation.coefficients()
+    constants = resolve(experiment, SOURCE, 1).constants
+    T, c = 4, constants.mechanism.correlation.coefficients()
     C = np.array([[c[i - j] if i >= j else 0.0 for j in range(T)] for i in range(T)])
-    noise = np.linalg.norm(np.linalg.norm(C, axis=0) @ np.linalg.inv(C)) * schedule.mechanism.sigma
-    assert schedule.eta * noise / 100 == pytest.approx(1.5, rel=1e-3)
+    noise = np.linalg.norm(np.linalg.norm(C, axis=0) @ np.linalg.inv(C)) * constants.mechanism.sigma
+    assert constants.eta * noise / 100 == pytest.approx(1.5, rel=1e-3)
     assert (experiment.diameter, experiment.clip_norm) == (600.0, 0.75)
     assert completed(method="anytime-dp-mf", machines=10, rho=math.inf).eta_scale == 160.0
 
@@ -61,9 +61,9 @@ def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_
         clip_norm=clip_norm,
     )  # fmt: skip
     plan = resolve(experiment, SOURCE, 1)
-    schedule = plan.schedule
+    constants = plan.constants
     draws = machines if server == "untrusted" else 1
-    noise = schedule.eta * schedule.mechanism.sigma * math.sqrt(draws * schedule.rounds) / machines
+    noise = constants.eta * constants.mechanism.sigma * math.sqrt(draws * constants.rounds) / machines
     assert noise <= 1.5 * (1 + 1e-3)
     assert noise >= 1.5 * (1 - 1e-3) or plan.experiment.eta_scale == 16 * machines
 
@@ -127,12 +127,12 @@ def test_choices_rest_on_public_facts_alone(method, loss, scaling):
     assert follows.items() <= chosen.settings().items()
     assert chosen.normalize == ("none" if scaling else "unit")
     # Weights gather the same noise with either method, as long as nothing else limits the steps.
-    schedule, practical = plans[0].schedule, plans[0].schedule.problem.practical
-    length = math.sqrt(schedule.scaling.largest_square(5.0))
-    assert schedule.mechanism.clip_norm <= (1 + 1e-3) * practical.clip * length
-    assert abs(2 * schedule.radius * length / (2 * practical.reach) - 1) < 1e-3
-    samples = schedule.sampling.size(1) * 10
-    noise = schedule.rate(1) * schedule.mechanism.sigma * math.sqrt(schedule.rounds) / samples
+    constants, practical = plans[0].constants, plans[0].constants.task.problem.practical
+    length = math.sqrt(constants.task.scaling.largest_square(5.0))
+    assert constants.mechanism.clip_norm <= (1 + 1e-3) * practical.clip * length
+    assert abs(2 * constants.task.radius * length / (2 * practical.reach) - 1) < 1e-3
+    samples = constants.sampling.size(1) * 10
+    noise = constants.step_size(1) * constants.mechanism.sigma * math.sqrt(constants.rounds) / samples
     assert noise * length <= 1.02 * practical.noise
 
 
@@ -143,14 +143,14 @@ def test_settings_of_dp_sgd_by_hand():
     assert plan.experiment.clip_norm == 1.47
     assert plan.experiment.diameter == 81.65
     path = 4 / math.sqrt(6) * 3000 / (2 * 1.47)
-    assert plan.experiment.rounds == plan.schedule.rounds == math.ceil(path / 1.2)
+    assert plan.experiment.rounds == plan.constants.rounds == math.ceil(path / 1.2)
     assert plan.experiment.batch == 256
-    assert abs(plan.schedule.eta * plan.schedule.rounds / path - 1) < 1e-3
+    assert abs(plan.constants.eta * plan.constants.rounds / path - 1) < 1e-3
     few = resolve(Experiment(normalize="none", machines=10, rho=1e-3, **settings), Table("classes"), 1)
     many = resolve(Experiment(normalize="none", machines=10, rho=math.inf, **settings), Table("classes"), 1)
-    assert (few.schedule.rounds, many.schedule.rounds) == (100, 20_000)
-    assert abs(few.schedule.eta * 100 / (1e-3 * path) - 1) < 1e-3
-    assert abs(many.schedule.eta / 1.2 - 1) < 1e-3
+    assert (few.constants.rounds, many.constants.rounds) == (100, 20_000)
+    assert abs(few.constants.eta * 100 / (1e-3 * path) - 1) < 1e-3
+    assert abs(many.constants.eta / 1.2 - 1) < 1e-3
 
 
 @pytest.mark.parametrize(("tail", "first"), [(None, 9), (0.5, 5), (0.3, 6), (1.0, 1), (0.01, 8)])

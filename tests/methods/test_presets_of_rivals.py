@@ -38,26 +38,26 @@ def test_nothing_is_open_that_a_preset_said_it_would_choose(method):
 @pytest.mark.parametrize("rho", [0.05, 0.5])
 def test_the_noise_of_the_output_is_that_which_weights_may_gather(server, rho):
     """1.5 in each, from the weights that each round has in the mean of the iterates, and in their average."""
-    schedule = planned("parallel-sgd", server=server, rho=rho).schedule
-    T = schedule.rounds
-    noise = schedule.mechanism.sigma / (10 if server == "trusted" else math.sqrt(10))
+    constants = planned("parallel-sgd", server=server, rho=rho).constants
+    T = constants.rounds
+    noise = constants.mechanism.sigma / (10 if server == "trusted" else math.sqrt(10))
     left = [(T - t) / T for t in range(1, T + 1)]
-    gathered = noise * math.sqrt(sum((schedule.rate(t) * left[t - 1]) ** 2 for t in range(1, T + 1)))
+    gathered = noise * math.sqrt(sum((constants.step_size(t) * left[t - 1]) ** 2 for t in range(1, T + 1)))
     assert gathered == pytest.approx(1.5, rel=0.05)
-    schedule = planned("anytime-sgd", server=server, rho=rho).schedule
+    constants = planned("anytime-sgd", server=server, rho=rho).constants
     left = [1 - t * t / T / T for t in range(1, T + 1)]
-    gathered = noise * math.sqrt(sum((schedule.rate(t) * left[t - 1]) ** 2 for t in range(1, T + 1)))
+    gathered = noise * math.sqrt(sum((constants.step_size(t) * left[t - 1]) ** 2 for t in range(1, T + 1)))
     assert gathered == pytest.approx(1.5, rel=0.05)
 
 
 def test_steps_of_storm_by_hand():
     """Noise of the later half is 0.05 * 1.5 in each weight; with little noise the last step is 1.8 / L."""
-    schedule = planned("storm", rho=0.5).schedule
-    T, noise = schedule.rounds, schedule.mechanism.sigma / 10
-    late = noise * math.sqrt(sum(schedule.rate(t) ** 2 for t in range(T // 2 + 1, T + 1)))
+    constants = planned("storm", rho=0.5).constants
+    T, noise = constants.rounds, constants.mechanism.sigma / 10
+    late = noise * math.sqrt(sum(constants.step_size(t) ** 2 for t in range(T // 2 + 1, T + 1)))
     assert late == pytest.approx(0.05 * 1.5, rel=0.05)
-    assert 2 * schedule.radius == 24
-    quiet = planned("storm", rho=math.inf).schedule
+    assert 2 * constants.task.radius == 24
+    quiet = planned("storm", rho=math.inf).constants
     assert quiet.rate(T) * T * quiet.problem.constants(1.0, 1.0, 4).L == pytest.approx(1.8, rel=0.05)
     # Numbers have margins of at most 1 and little noise: a narrower ball.
     assert _diameter("storm", "squared") == 4.0
@@ -85,7 +85,7 @@ def test_a_preset_is_that_of_what_the_switches_leave(method):
     plans = [resolve(experiment, SOURCE, 1) for experiment in (named, switched)]
     assert plans[0].facts == plans[1].facts
     assert named.by_preset(plans[0].facts) == switched.by_preset(plans[0].facts)
-    assert plans[0].schedule.eta == plans[1].schedule.eta
+    assert plans[0].constants.eta == plans[1].constants.eta
 
 
 # ------------------------------------------------------------------------------------- the sweep

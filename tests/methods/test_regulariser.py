@@ -18,6 +18,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.privacy.noise.stream import SERVER, derive_key, key_words, root_key
 
 LOSSES = ["logistic", "squared", "poisson"]
@@ -90,13 +91,13 @@ def test_steps_are_those_of_the_regularised_loss(
         diameter=diameter, clip_norm=clip_norm, seed=seed,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
-    schedule, result = simulation.schedule, simulation.run()
+    constants, result = simulation.constants, simulation.run()
     assume(result.diagnostics.clipped_share == 0)
     key = key_words(Keys.noise_key(root_key(seed), experiment))
     features, labels = dealt(experiment, source, rounds)
 
     def noise(t):
-        return drawn_noise(schedule, key, SERVER, 0, t)
+        return drawn_noise(constants, key, SERVER, 0, t)
 
     with pytest.MonkeyPatch.context() as patch:
         x1 = np.zeros((change_reference(patch, problem, experiment, source), dimension + 1))
@@ -105,8 +106,8 @@ def test_steps_are_those_of_the_regularised_loss(
         else:
             found = BOXES[method](ref.Setting(features, labels, x1, diameter, rho, True, noise, clip_norm))
     # Messages are rounded to the grid here, and not there: so are all steps, in proportion to the noise.
-    steps = sum(schedule.rate(t) for t in range(1, rounds)) * math.sqrt(rounds * schedule.d)
-    rounded = steps * rounds * schedule.mechanism.resolution
+    steps = sum(constants.step_size(t) for t in range(1, rounds)) * math.sqrt(rounds * constants.task.d)
+    rounded = steps * rounds * constants.mechanism.resolution
     for ours, theirs in zip((result.x, result.w), found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * diameter + rounded)
 
@@ -122,8 +123,8 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
         seed=5,
     )  # fmt: skip
     simulation, steps = simulation_of(experiment, source), []
-    schedule = simulation.schedule
-    iterates = type(schedule.make_iterates(schedule))
+    constants = simulation.constants
+    iterates = type(Iterates(constants))
     step = iterates.step
 
     def recorded(self, t, total):
@@ -133,11 +134,11 @@ def test_what_is_drawn_is_regularised_too(monkeypatch, method, loss):
 
     monkeypatch.setattr(iterates, "step", recorded)
     simulation.run()
-    assert len(steps) == schedule.rounds - 1
+    assert len(steps) == constants.rounds - 1
     for t, w, total, after in steps:
-        size = schedule.machines * schedule.sampling.size(t)
-        message = total * schedule.mechanism.resolution / size
-        expected = ref.project(w - schedule.rate(t) * (message + l2 * w), 0 * w, 0.75)
+        size = constants.task.machines * constants.sampling.size(t)
+        message = total * constants.mechanism.resolution / size
+        expected = ref.project(w - constants.step_size(t) * (message + l2 * w), 0 * w, 0.75)
         np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-8)
 
 

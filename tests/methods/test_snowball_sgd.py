@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mu2mpi import cli
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.snowball_sgd import arithmetic_slack
@@ -30,11 +31,11 @@ def finished():
     return simulation_of(experiment, source).run()
 
 
-def iterates_of(schedule, source, noises):
+def iterates_of(constants, source, noises):
     """Return all iterates of a run on one rank, with these draws of noise in units of the grid."""
-    machines, iterates = machines_on(source, schedule), schedule.make_iterates(schedule)
+    machines, iterates = machines_on(source, constants), Iterates(constants)
     found = []
-    for t in range(1, schedule.rounds):
+    for t in range(1, constants.rounds):
         machines.observe(t, iterates.x, iterates.x_previous)
         iterates.step(t, machines.q + noises[t - 1])
         found.append(iterates.x.copy())
@@ -49,7 +50,7 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
     machines, rounds, classes, dimension, diameter, unit, seed
 ):
     """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
-    schedule = schedule_of(
+    constants = schedule_of(
         machines=machines,
         rounds=rounds,
         classes=classes,
@@ -59,29 +60,29 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
         eta_scale=1.0,
         normalize="unit" if unit else "none",
     )
-    n = machines * schedule.sampling.owned
+    n = machines * constants.sampling.owned
     source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
     changed = source.training(np.arange(n))
     changed.features[row] *= -1
     changed.labels[row] = (changed.labels[row] + 1) % classes
     other = ArraySource(changed, source.test(np.arange(3)), classes, 1.0)
-    rng, mechanism = np.random.default_rng(seed), schedule.mechanism
+    rng, mechanism = np.random.default_rng(seed), constants.mechanism
     noises = [
         np.rint(rng.normal(0, mechanism.sigma_of(t) / mechanism.resolution, (classes, dimension + 1)))
         .astype(np.int64)
         for t in range(1, rounds)
     ]  # fmt: skip
-    one, two = (iterates_of(schedule, data, noises) for data in (source, other))
-    samples = np.array([machines * schedule.sampling.size(t) for t in range(1, rounds)])
-    scales = schedule.eta * halving_steps(rounds - 1) / samples
-    slacks = rounding_slack(scales, samples, mechanism.resolution, schedule.d)
+    one, two = (iterates_of(constants, data, noises) for data in (source, other))
+    samples = np.array([machines * constants.sampling.size(t) for t in range(1, rounds)])
+    scales = constants.eta * halving_steps(rounds - 1) / samples
+    slacks = rounding_slack(scales, samples, mechanism.resolution, constants.task.d)
     # What happens after the noise of a step is counted in the next.
-    errors = arithmetic_slack(schedule)
+    errors = arithmetic_slack(constants)
     slacks += errors + np.append(errors[1:], errors[-1])
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
     moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
     for t in range(moved, rounds - 1):
-        before = distances[t - 1] if t > moved else 2 * schedule.G * scales[t]
+        before = distances[t - 1] if t > moved else 2 * constants.task.G * scales[t]
         assert distances[t] <= before + slacks[t]
 
 
@@ -90,14 +91,14 @@ def test_steps_contract_where_losses_curve_most():
 
     Features may pass 1 by a millionth, where the source cannot tell it from rounding.
     """
-    schedule = schedule_of(
+    constants = schedule_of(
         machines=1, rounds=2, classes=2, features=4, diameter=100.0, rho=math.inf, eta_scale=1.0
     )
     samples = one_a_round(np.full((2, 1, 3), 1 + 1e-6), np.zeros((2, 1), np.int32))
     ends = []
     for sign in (1.0, -1.0):
-        machines = Machines(schedule, range(1), lambda t: samples, None)
-        iterates = schedule.make_iterates(schedule)
+        machines = Machines(constants, range(1), lambda t: samples, None)
+        iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
         start = np.linalg.norm(iterates.w)
         machines.observe(1, iterates.x, iterates.x_previous)
@@ -117,7 +118,7 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     features = np.full((1, 400), size)
     features[0, 0] = 1.75 * size
     scales = Scaling(unit=True).factors(features, 1.0)
-    schedule = schedule_of(
+    constants = schedule_of(
         machines=1,
         rounds=2,
         classes=2,
@@ -134,8 +135,8 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     direction = np.outer([1.0, -1.0], z / (z @ z))
     ends = []
     for place in (1.75, 1.75 + 1e-4):
-        machines = Machines(schedule, range(1), lambda t: samples, None)
-        iterates = schedule.make_iterates(schedule)
+        machines = Machines(constants, range(1), lambda t: samples, None)
+        iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = place * direction
         machines.observe(1, iterates.x, iterates.x_previous)
         assert machines.clipped == 0
@@ -147,15 +148,15 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
 def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, move):
     """A w_t that lies elsewhere, and a sum that makes up for it, end in the very same bits."""
-    schedule = schedule_of(machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0)
+    constants = schedule_of(machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0)
     rng = np.random.default_rng(seed)
     t = rounds - 1
-    unit = schedule.mechanism.resolution
-    step = schedule.eta * halving_steps(t)[-1] * unit / (3 * schedule.sampling.size(t))
+    unit = constants.mechanism.resolution
+    step = constants.eta * halving_steps(t)[-1] * unit / (3 * constants.sampling.size(t))
     ends = set()
     place, total = rng.integers(-(2**30), 2**30, (2, 2, 3))
     for moved in (0, move):
-        iterates = schedule.make_iterates(schedule)
+        iterates = Iterates(constants)
         # Anywhere within half a unit of the point.
         iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LANDING)
         iterates.step(t, total + moved * LANDING)
@@ -166,12 +167,12 @@ def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, m
 def test_gradients_are_never_clipped():
     """The norm that noise is scaled to exceeds what any gradient has once it is rounded."""
     for machines, d_classes, rho in ((1, 2, 0.01), (1000, 100, 1.0), (3, 5, 1e6), (2, 2, math.inf)):
-        schedule = schedule_of(
+        constants = schedule_of(
             machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0, rho=rho
         )
-        assert schedule.bound >= schedule.G
-        assert schedule.mechanism.clip_norm == pytest.approx(schedule.G, rel=1e-3)
-        assert schedule.eta * (1 + 1e-6) ** 2 <= 2 / schedule.L
+        assert constants.clip_bound >= constants.task.G
+        assert constants.mechanism.clip_norm == pytest.approx(constants.task.G, rel=1e-3)
+        assert constants.eta * (1 + 1e-6) ** 2 <= 2 / constants.task.L
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,11 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
 
 
 def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int) -> np.ndarray:
-    schedule = simulation.schedule
-    zeros, _ = padded_zeros((schedule.classes, schedule.features))
-    flat, noise = padded_zeros((schedule.classes, schedule.features))
+    constants = simulation.constants
+    zeros, _ = padded_zeros((constants.task.classes, constants.task.features))
+    flat, noise = padded_zeros((constants.task.classes, constants.task.features))
     key = key_words(Keys.noise_key(root_key(SEED), simulation.experiment))
-    scale = schedule.mechanism.sigma / schedule.mechanism.resolution
+    scale = constants.mechanism.sigma / constants.mechanism.resolution
     add_noise(flat, zeros, key, who, first, count, t, scale)
     return noise
 
@@ -101,7 +101,7 @@ def test_untrusted_nothing_leaves_a_machine_without_its_own_noise(communicator, 
         noise = noise_units(simulation, MACHINE, first, machines_per_rank, t)
         np.testing.assert_array_equal(sent[0] - sums[t - 1], noise)
         # Every machine's noise is there with its full weight, and none of it is small.
-        mechanism = simulation.schedule.mechanism
+        mechanism = simulation.constants.mechanism
         measured = noise.std() / (mechanism.sigma / mechanism.resolution)
         assert measured == pytest.approx(np.sqrt(machines_per_rank), rel=0.5)
 
@@ -246,11 +246,11 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     iterates = [received[0] for name, _, received in log if name == "Bcast"]
     totals = [received[1] for name, _, received in log if name == "Reduce"]
     w, x = np.zeros_like(iterates[0]), np.zeros_like(iterates[0])
-    schedule = simulation.schedule
+    constants = simulation.constants
     for t, sent_x in enumerate(iterates, 1):
         noised = totals[t - 1] + noise_units(simulation, SERVER, 0, 1, t)
-        w -= schedule.eta * noised * schedule.mechanism.resolution / schedule.machines
-        w *= min(1, schedule.radius / np.linalg.norm(w))
+        w -= constants.eta * noised * constants.mechanism.resolution / constants.task.machines
+        w *= min(1, constants.task.radius / np.linalg.norm(w))
         x += 2 / (t + 2) * (w - x)
         np.testing.assert_allclose(sent_x, x, rtol=1e-9, atol=1e-15)
         x = sent_x.copy()
@@ -269,20 +269,20 @@ def test_the_audit_records_what_crosses_the_wire(communicator, server):
     size, rank = communicator.size, communicator.rank
     settings = {"clip_norm": CLIPPED.clip_norm, "diameter": CLIPPED.diameter}
     experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **settings)
-    schedule = resolve(experiment, Numbered(size * ROUNDS, 2), size).schedule
-    canaries = Canaries(schedule, CLIPPED, bytes(32))
+    constants = resolve(experiment, Numbered(size * ROUNDS, 2), size).constants
+    canaries = Canaries(constants, CLIPPED, bytes(32))
     kinds = np.arange(len(canaries)) % 2 == 0
     key = bytes(range(32))
     recorder = Recorder(communicator._comm)
     mpi = MpiCommunicator(recorder)
     recorder.log.clear()
     hosted = range(rank, rank + 1)
-    play(schedule, canaries, hosted, kinds, mpi, key)
+    play(constants, canaries, hosted, kinds, mpi, key)
     sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
 
     def watch(recorded):
         hosted = range(recorded.rank, recorded.rank + 1)
-        play(schedule, canaries, hosted, kinds, recorded, key)
+        play(constants, canaries, hosted, kinds, recorded, key)
         return recorded.sent, recorded.received
 
     ours = on_ranks(size, watch)

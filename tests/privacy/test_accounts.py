@@ -49,7 +49,7 @@ def test_only_an_account_that_holds_is_taken(method, mechanism):
     )  # fmt: skip
     if mechanism in ACCOUNTS[method]:
         plan = resolve(experiment, SOURCE, 1)
-        assert plan.schedule.mechanism.name == mechanism
+        assert plan.constants.mechanism.name == mechanism
         assert plan.experiment.mechanism == mechanism
         assert contradictions(Simulation(plan, Communicator()).run()) == []
         return
@@ -69,4 +69,4 @@ def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
     method, task = make_task(
         "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
     )
-    assert Plain.accounts_for(method.release(task, method.sizes(task, 9))) == holds
+    assert Plain.accounts_for(method.release(task, method.sampling(task, 9))) == holds

@@ -280,7 +280,7 @@ def check_coins(messages, rho, mechanism):
     assert FEWEST_COINS <= parts * coins <= messages.machines * coins <= MOST_FLIPS
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-9)
     statement = PrivacyStatement.of(mechanism, 1e-5, server="shuffled", S=messages.clip_norm)
-    # A schedule refuses a grid that leaves too little of the clipping norm.
+    # A constants refuses a grid that leaves too little of the clipping norm.
     is_fine = mechanism.resolution * math.sqrt(messages.parameters) <= messages.clip_norm
     assert (statement.mismatches() == []) == is_fine
     assert PrivacyStatement.from_attributes(statement.attributes()) == statement

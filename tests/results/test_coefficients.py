@@ -8,7 +8,7 @@ from helpers.patients import learn, table
 
 from mu2mpi import Experiment, run
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.results.model.coefficients import noise_of_output, schedule_of_result
+from mu2mpi.results.model.coefficients import constants_of_result, noise_of_output
 
 
 def in_own_units(columns):
@@ -81,7 +81,7 @@ def test_standard_errors_are_those_of_runs_that_can_learn_nothing(tmp_path, sett
         result = run(Experiment(**base, **settings, seed=seed))
         weights.append(result.x[:, :-1])
     deviation = float(np.std(weights))
-    assert deviation == pytest.approx(noise_of_output(schedule_of_result(result)), rel=0.05)
+    assert deviation == pytest.approx(noise_of_output(constants_of_result(result)), rel=0.05)
 
 
 def test_without_noise_there_is_no_standard_error(tmp_path):

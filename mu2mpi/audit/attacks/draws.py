@@ -11,9 +11,9 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.sampling import Poisson, Sampling, WithReplacement
-from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.noise.stream import derive_key
 
@@ -21,22 +21,22 @@ RUNS, MIN_RUNS = 1000, 32  # each with a key of its own: fewer where counts need
 MAX_CELLS, MAX_COUNTS = 48, 1 << 23  # machine-rounds, and samples times these times runs
 # Sampling with so much entropy that no two batches are the same, for each kind of random sampling.
 STREAMS: dict[str, Sampling] = {
-    "poisson": Poisson(owned=256, probability=0.5),
-    "replacement": WithReplacement(owned=2**35, most=4),
+    "poisson": Poisson(owned=256, probability=0.5, rounds=1),
+    "replacement": WithReplacement(owned=2**35, most=4, rounds=1),
 }
 
 
 class Draws(Attack):
     """Test the keys of runs, and what is drawn with them."""
 
-    def applies(self, schedule: Schedule) -> bool:
+    def applies(self, constants: RunConstants) -> bool:
         """Whether samples are drawn at random."""
-        return bool(schedule.sampling.chance)
+        return bool(constants.sampling.chance)
 
     def run(self, view: View) -> Finding:
         """Compare keys, batches, frequencies and pairs of machine-rounds."""
-        canaries = Canaries(view.schedule, CLIPPED, derive_key(view.root, "dealing"))
-        root, sampling = derive_key(view.root, "draws"), view.schedule.sampling
+        canaries = Canaries(view.constants, CLIPPED, derive_key(view.root, "dealing"))
+        root, sampling = derive_key(view.root, "draws"), view.constants.sampling
         refutations, alarms = _key_faults(view.experiment, root) + _batch_faults(sampling.chance, root), []
         counts = _counts(canaries, view.experiment, root)
         runs, cells, samples = counts.shape
@@ -89,7 +89,7 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     plan = resolve(Experiment.make(settings | {"rho": math.inf}), Numbered(1200, 1200), 1)
     simulation, dealt = Simulation(plan, Communicator()), (range(3), plan.partition)
     keys = simulation.keys
-    expected = make_supply(plan.source, plan.schedule, keys.dealing, *dealt, keys.sampling)(1)
+    expected = make_supply(plan.source, plan.constants, keys.dealing, *dealt, keys.sampling)(1)
     if not np.array_equal(simulation.machines.samples.labels, expected.labels):
         found.append("a run draws its samples with another key than its secret one")
     return found
@@ -115,9 +115,9 @@ def _counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
     if len(present) > MAX_CELLS:
         chosen = np.random.default_rng(list(root)).choice(len(present), MAX_CELLS, replace=False)
         present = [present[k] for k in np.sort(chosen)]
-    samples, places = canaries.schedule.sampling.owned, tuple(np.array(present).T)
+    samples, places = canaries.constants.sampling.owned, tuple(np.array(present).T)
     runs = max(MIN_RUNS, min(RUNS, MAX_COUNTS // (len(present) * samples)))
-    counts, hosted = np.empty((runs, len(present), samples)), range(canaries.schedule.machines)
+    counts, hosted = np.empty((runs, len(present), samples)), range(canaries.constants.task.machines)
     for run in range(runs):
         sampling = _draw(experiment, derive_key(root, "draws", str(run))).sampling
         counts[run] = canaries.draws(hosted, sampling)[places]

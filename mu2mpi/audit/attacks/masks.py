@@ -17,7 +17,8 @@ from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, blank_supply, re
 from mu2mpi.audit.evidence import byte_evidence
 from mu2mpi.audit.runs import hides_parts
 from mu2mpi.audit.wire import RecordedRank, on_ranks
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.sampling import Fresh
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.privacy.noise import masks
@@ -45,22 +46,23 @@ class Group(NamedTuple):
 class MaskedMessages(Attack):
     """Attack the masks of groups of machines, and the choice of neighbours."""
 
-    def applies(self, schedule: Schedule) -> bool:
+    def applies(self, constants: RunConstants) -> bool:
         """Whether masks hide messages."""
-        return hides_parts(schedule) and schedule.trust.shows_messages
+        return hides_parts(constants) and constants.task.trust.shows_messages
 
     def run(self, view: View) -> Finding:
         """Attack few machines in many rounds, and all that are audited in few."""
-        machines, colluders = view.schedule.machines, view.schedule.machines - view.schedule.parts
+        machines, colluders = view.constants.task.machines, view.constants.task.colluders
         sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, ROUNDS)}
         sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:FARTHEST]))
         refutations, key, groups, highest = [], derive_key(view.root, "noise", "masks"), 0, 0.0
         for (count, known), (pixels, rounds) in sizes.items():
-            schedule, chosen = _schedule(view, count, known, pixels), list(groups_of(count, known, view.root))
+            constants = _constants(view, count, known, pixels)
+            chosen = list(groups_of(count, known, view.root))
             # Each half of a byte is tested in each chunk, and in differences.
-            tests = 16 * max(1, len(chosen)) * (schedule.d // CHUNK + FARTHEST)
+            tests = 16 * max(1, len(chosen)) * (constants.task.d // CHUNK + FARTHEST)
             threshold = math.log(tests * (len(sizes) + 1) / view.risk)
-            faults, evidence = _mask_faults(schedule, key, rounds, chosen, threshold)
+            faults, evidence = _mask_faults(constants, key, rounds, chosen, threshold)
             refutations += faults
             groups, highest = groups + len(chosen), max(highest, evidence)
         if _common_neighbours(view.root) > math.log((len(sizes) + 1) / view.risk):
@@ -74,9 +76,10 @@ class MaskedMessages(Attack):
         return Finding(summary, tuple(refutations))
 
 
-def _schedule(view: View, machines: int, colluders: int, pixels: int) -> Schedule:
-    own = {"machines": machines, "colluders": colluders, "masks": view.schedule.server_options.masks}
-    return replace(real_schedule(pixels, server=view.schedule.server, **own), rounds=MAX_NUMBER)
+def _constants(view: View, machines: int, colluders: int, pixels: int) -> RunConstants:
+    own = {"machines": machines, "colluders": colluders, "masks": view.constants.task.server_options.masks}
+    constants = real_schedule(pixels, server=view.constants.task.server, **own)
+    return replace(constants, sampling=Fresh(MAX_NUMBER, MAX_NUMBER))
 
 
 def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
@@ -96,21 +99,21 @@ def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
 
 
 def _mask_faults(
-    schedule: Schedule, key: bytes, rounds: list[int], groups: list[Group], threshold: float
+    constants: RunConstants, key: bytes, rounds: list[int], groups: list[Group], threshold: float
 ) -> tuple[list[str], float]:
     """Say what is wrong with masks in some rounds, and what is the largest evidence against uniform bytes."""
 
     def act(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
-        hosted, supply = range(rank.rank, rank.rank + 1), blank_supply(schedule)
-        machines, server = machines_and_server(schedule, hosted, supply, rank, key_words(key))
-        added = np.empty((len(rounds), schedule.d), np.int64)
+        hosted, supply = range(rank.rank, rank.rank + 1), blank_supply(constants)
+        machines, server = machines_and_server(constants, hosted, supply, rank, key_words(key))
+        added = np.empty((len(rounds), constants.task.d), np.int64)
         for of_round, t in zip(added, rounds, strict=True):
             rank.forget()
             server.round(t, machines, Stopwatch())
             of_round[...] = (rank.sent[0] - server.unmasked).ravel()
         return added, server.masks
 
-    of_ranks, found, highest = on_ranks(schedule.machines, act), [], 0.0
+    of_ranks, found, highest = on_ranks(constants.task.machines, act), [], 0.0
     if np.any(left := np.add.reduce([added for added, _ in of_ranks]).any(axis=1)):
         found.append(f"masks of real messages do not cancel in round {rounds[left.argmax()]:,}")
     for group in groups:
@@ -118,9 +121,11 @@ def _mask_faults(
         for machine, other in product(group.machines, group.known):
             own = of_ranks[machine][1]
             if own is not None and other in own.others:
-                total -= _masks_shared(own.shared_with(other), schedule, rounds)
+                total -= _masks_shared(own.shared_with(other), constants, rounds)
         first = total[:FARTHEST]
-        tests = [(f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, schedule.d, CHUNK)]
+        tests = [
+            (f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, constants.task.d, CHUNK)
+        ]
         tests += [(f"{lag} rounds apart", first[lag:] - first[:-lag]) for lag in range(1, len(first))]
         evidence, where = max((float(byte_evidence(words).max()), where) for where, words in tests)
         highest = max(highest, evidence)
@@ -133,10 +138,10 @@ def _mask_faults(
     return found, highest
 
 
-def _masks_shared(of_edge: masks.Masks, schedule: Schedule, rounds: list[int]) -> Integers:
+def _masks_shared(of_edge: masks.Masks, constants: RunConstants, rounds: list[int]) -> Integers:
     found = []
     for t in rounds:
-        flat, mask = padded_zeros((schedule.rows, schedule.features))
+        flat, mask = padded_zeros((constants.task.rows, constants.task.features))
         of_edge.add(flat, t)
         found.append(mask.ravel())
     return np.array(found)

@@ -10,8 +10,8 @@ from mu2mpi.audit.attack import Attack, Finding, Runs, View
 from mu2mpi.audit.evidence import best_statistics
 from mu2mpi.audit.runs import noiseless, see, tells_sums, view as view_of
 from mu2mpi.core.errors import InputError
+from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Sampling
-from mu2mpi.federation.schedule import Schedule
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.accounting.pld import LEAST
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
@@ -34,9 +34,9 @@ class Measured(NamedTuple):
 class Multiplier(Attack):
     """Compare the noise with what is stated, and with what the claim needs."""
 
-    def applies(self, schedule: Schedule) -> bool:
+    def applies(self, constants: RunConstants) -> bool:
         """Whether samples are drawn at random, and sums are seen."""
-        return bool(schedule.sampling.chance) and tells_sums(schedule)
+        return bool(constants.sampling.chance) and tells_sums(constants)
 
     def run(self, view: View) -> Finding:
         """Measure the noise of the runs of the first worst case."""
@@ -54,7 +54,7 @@ class Multiplier(Attack):
             name, shown, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
         else:
             name, claimed = f"epsilon at delta = {claim.delta:g}", claim.epsilon
-            shown = _epsilon(canaries.schedule.sampling, overall.high, rounds, claim.delta)
+            shown = _epsilon(canaries.constants.sampling, overall.high, rounds, claim.delta)
             if (own := mechanism.guarantee().epsilon(claim.delta)) > claimed * (1 + 1e-9):
                 refutations.append(f"the noise is accounted for as {name} of {own:.4g}, not {claimed:.4g}")
         if shown > claimed:
@@ -81,15 +81,17 @@ def _epsilon(sampling: Sampling, multiplier: float, rounds: int, delta: float) -
 def _measure(runs: Runs, risk: float) -> tuple[list[Measured], list[Measured]]:
     """Measure the noise of all rounds and of each, as claimed and as learnt from half of the runs."""
     canaries, kinds, keys = runs.canaries, runs.kinds[:MAX_RUNS], runs.keys[:MAX_RUNS]
-    schedule, machine = canaries.schedule, int(canaries.machines[0])
-    both = see(noiseless(schedule), canaries, np.concatenate([kinds, ~kinds]), [*keys, *keys])
+    constants, machine = canaries.constants, int(canaries.machines[0])
+    both = see(noiseless(constants), canaries, np.concatenate([kinds, ~kinds]), [*keys, *keys])
     stacked = [
         np.vstack([of_rank[: len(keys)], quiet]) for of_rank, quiet in zip(runs.seen, both, strict=True)
     ]
-    noisy, known, flipped = np.split(view_of(schedule, stacked, machine), 3)
+    noisy, known, flipped = np.split(view_of(constants, stacked, machine), 3)
     hosted = range(machine, machine + 1)
     drawn = np.array([canaries.draws(hosted, derive_key(key, "sampling"))[:, 0, 0] for key in keys])
-    rounds = [t for t in canaries.there[machine].tolist() if t <= schedule.rounds - schedule.trust.is_central]
+    rounds = [
+        t for t in canaries.there[machine].tolist() if t <= constants.rounds - constants.task.trust.is_central
+    ]
     rounds = [t for t in rounds if drawn[:, t - 1].any()]
     moved, noise = np.where(kinds, 1.0, -1.0) * (known - flipped), noisy - known
     # By what one draw of the canary moves all numbers, shape (rounds, numbers).

@@ -14,7 +14,8 @@ from mu2mpi.audit.canaries import BOUNDARIES, Integers, blank_supply, real_sched
 from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
-from mu2mpi.federation.schedule import Schedule
+from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.sampling import Fresh
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.losses.base import Array
@@ -39,12 +40,12 @@ class Noise(Attack):
 
     def run(self, view: View) -> Finding:
         """Examine the messages, and judge all of them together."""
-        schedules = [_schedule(view.schedule, rho) for rho in RHOS]
-        d, machines, rounds = schedules[0].d, *_numbers(schedules[0])
+        schedules = [_constants(view.constants, rho) for rho in RHOS]
+        d, machines, rounds = schedules[0].task.d, *_numbers(schedules[0])
         # With one key both runs would have the same normals.
         keys = [derive_key(view.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
         runs = zip(schedules, keys, strict=True)
-        found = [noise_statistics(schedule, key, machines, rounds) for schedule, key in runs]
+        found = [noise_statistics(constants, key, machines, rounds) for constants, key in runs]
         all_squares, all_sums, repeated, counts = zip(*found, strict=True)
         squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
         refutations, alarms = list[str](), list[str]()
@@ -66,8 +67,8 @@ class Noise(Attack):
                     (refutations if is_less else alarms).append(words)
         if any(repeated):
             refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
-        for schedule, of_rho in zip(schedules, counts, strict=True):
-            refutations += low_bit_faults(of_rho, _noise_scale(schedule), view.risk / (2 * len(RHOS)))
+        for constants, of_rho in zip(schedules, counts, strict=True):
+            refutations += low_bit_faults(of_rho, _noise_scale(constants), view.risk / (2 * len(RHOS)))
         summary = (
             f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
             f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
@@ -75,10 +76,10 @@ class Noise(Attack):
         return Finding(summary, tuple(refutations), tuple(alarms))
 
 
-def _schedule(audited: Schedule, rho: float) -> Schedule:
+def _constants(audited: RunConstants, rho: float) -> RunConstants:
     """Constants of a run without masks: 2^32 machines have too many neighbours."""
-    correlation, own = audited.mechanism.correlation, dict[str, Any](rho=rho, server=audited.server)
-    if "masks" in find("servers", audited.server).options.model_fields:
+    correlation, own = audited.mechanism.correlation, dict[str, Any](rho=rho, server=audited.task.server)
+    if "masks" in find("servers", audited.task.server).options.model_fields:
         own["masks"] = "none"
     if correlation is not None:
         own |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
@@ -86,29 +87,29 @@ def _schedule(audited: Schedule, rho: float) -> Schedule:
     return real_schedule(**own)
 
 
-def _numbers(schedule: Schedule) -> tuple[list[int], list[int]]:
+def _numbers(constants: RunConstants) -> tuple[list[int], list[int]]:
     """Machines and rounds that are examined: consecutive ones of correlated noise."""
-    machines = [0] if schedule.trust.is_central else BOUNDARIES
-    if schedule.mechanism.correlation is not None:
+    machines = [0] if constants.task.trust.is_central else BOUNDARIES
+    if constants.mechanism.correlation is not None:
         return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])
-    return machines, sorted({*BOUNDARIES[1:], *(MORE_ROUNDS if schedule.trust.is_central else ())})
+    return machines, sorted({*BOUNDARIES[1:], *(MORE_ROUNDS if constants.task.trust.is_central else ())})
 
 
 def noise_statistics(
-    schedule: Schedule, key: bytes, machines: list[int], rounds: list[int]
+    constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[Array, list[float], int, Integers]:
     """Sum squares of fresh draws by coordinate and by message, and count chunks that occurred before.
 
     The last value counts `LOW_BYTES` of the noise, shape (5, 256).
     """
-    scale, d = _noise_scale(schedule), schedule.d
-    if not schedule.trust.is_central:
-        schedule = replace(schedule, machines=MAX_NUMBER)
-    if schedule.mechanism.correlation is None:
-        schedule = replace(schedule, rounds=MAX_NUMBER)
+    scale, d = _noise_scale(constants), constants.task.d
+    if not constants.task.trust.is_central:
+        constants = constants.with_task(machines=MAX_NUMBER)
+    if constants.mechanism.correlation is None:
+        constants = replace(constants, sampling=Fresh(MAX_NUMBER, MAX_NUMBER))
     squares, sums, counts = np.zeros(d), [], np.zeros((len(LOW_BYTES), 256), np.int64)
     signatures, whole = [], d // CHUNK * CHUNK
-    for noise, fresh in chain.from_iterable(_noise_of_machine(schedule, key, i, rounds) for i in machines):
+    for noise, fresh in chain.from_iterable(_noise_of_machine(constants, key, i, rounds) for i in machines):
         of_message = np.square(fresh / scale)
         squares += of_message
         sums.append(float(of_message.sum()))
@@ -138,24 +139,24 @@ def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
     return found
 
 
-def _noise_scale(schedule: Schedule) -> float:
+def _noise_scale(constants: RunConstants) -> float:
     """Return the standard deviation of what a machine, or a central server, draws, in units of the grid."""
-    variance = schedule.variances / (1 if schedule.trust.is_central else schedule.machines)
-    return math.sqrt(variance) * schedule.mechanism.sigma / schedule.mechanism.resolution
+    variance = constants.task.variances / (1 if constants.task.trust.is_central else constants.task.machines)
+    return math.sqrt(variance) * constants.mechanism.sigma / constants.mechanism.resolution
 
 
 def _noise_of_machine(
-    schedule: Schedule, key: bytes, machine: int, rounds: list[int]
+    constants: RunConstants, key: bytes, machine: int, rounds: list[int]
 ) -> Iterator[tuple[Integers, Integers]]:
     """Yield the noise of a machine's unmasked messages, or of a central server's, and its fresh draws.
 
     They differ if noise is correlated: what follows from the noise of earlier rounds is taken away.
     """
-    hosted, supply = range(machine, machine + 1), blank_supply(schedule)
-    machines, server = machines_and_server(schedule, hosted, supply, Communicator(), key_words(key))
+    hosted, supply = range(machine, machine + 1), blank_supply(constants)
+    machines, server = machines_and_server(constants, hosted, supply, Communicator(), key_words(key))
     before: Any = 0
-    if (correlation := schedule.mechanism.correlation) is not None:
-        buffers = np.zeros((len(correlation.weights), schedule.d))
+    if (correlation := constants.mechanism.correlation) is not None:
+        buffers = np.zeros((len(correlation.weights), constants.task.d))
     for t in rounds:
         server.round(t, machines, Stopwatch())
         message = server.iterates.direction if server.unmasked is None else server.unmasked

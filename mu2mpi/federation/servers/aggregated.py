@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import ColludersOptions, WithColluders
 from mu2mpi.federation.servers.untrusted import UntrustedServer
+from mu2mpi.federation.trust import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
+    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
 
 
@@ -50,17 +50,19 @@ class AggregatedServer(WithColluders, UntrustedServer):
     hides_sums = True
     takes_absence = False
 
-    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
+    def __init__(
+        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
+    ) -> None:
         from mu2mpi.privacy.noise.masks import Masks
         from mu2mpi.privacy.noise.stream import derive_key, padded_zeros
 
-        super().__init__(schedule, hosted, communicator, key)
-        self._flat_masked, self._masked = padded_zeros((schedule.rows, schedule.features))
-        own: Any = schedule.server_options
+        super().__init__(constants, hosted, communicator, key)
+        self._flat_masked, self._masked = padded_zeros((constants.task.rows, constants.task.features))
+        own: Any = constants.task.server_options
         if key is not None and own.masks != "none":
             root = derive_key(key.astype("<u4").tobytes(), "masks")
-            colluders = schedule.machines - schedule.parts
-            self.masks = Masks(schedule.machines, colluders, root, hosted, own.masks == "all") or None
+            colluders = constants.task.machines - constants.task.parts
+            self.masks = Masks(constants.task.machines, colluders, root, hosted, own.masks == "all") or None
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return the sum of the messages of the rank's machines, masked."""

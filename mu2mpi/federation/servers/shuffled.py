@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import ColludersOptions, WithColluders
 from mu2mpi.federation.servers.trusted import TrustedServer
+from mu2mpi.federation.trust import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
+    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
 
 
@@ -50,10 +50,12 @@ class ShuffledServer(WithColluders, TrustedServer):
     shows_sums = True
     takes_absence = False
 
-    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
-        super().__init__(schedule, hosted, communicator, key)
+    def __init__(
+        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
+    ) -> None:
+        super().__init__(constants, hosted, communicator, key)
         self._hosted, self._key, self._summed = hosted, None, 0
-        if key is not None and schedule.server_options.shuffle == "messages":
+        if key is not None and constants.task.server_options.shuffle == "messages":
             self._key = key.astype("<u4").tobytes()
 
     @classmethod
@@ -62,12 +64,12 @@ class ShuffledServer(WithColluders, TrustedServer):
         return bool(options.shuffle == "messages")
 
     @classmethod
-    def check(cls, schedule: "Schedule") -> None:
+    def check(cls, constants: "RunConstants") -> None:
         """Raise InputError if there are too many messages to make them one by one."""
-        if schedule.server_options.shuffle == "messages":
+        if constants.task.server_options.shuffle == "messages":
             from mu2mpi.federation.shuffler import check_messages
 
-            mechanism: Any = schedule.mechanism
+            mechanism: Any = constants.mechanism
             check_messages(mechanism)
 
     def _collected(self, t: int, machines: "Machines") -> "Integers | None":
@@ -76,11 +78,11 @@ class ShuffledServer(WithColluders, TrustedServer):
             return super()._collected(t, machines)
         from mu2mpi.federation.shuffler import count, make_messages, mixed
 
-        mechanism: Any = self._schedule.mechanism
+        mechanism: Any = self._constants.mechanism
         if self._summed == 0:
             # In a run that was resumed, rank 0 holds what all machines had sent before.
             holds_all = t > 1 and self._communicator.rank == 0
-            self._summed = self._schedule.machines if holds_all else len(self._hosted)
+            self._summed = self._constants.task.machines if holds_all else len(self._hosted)
         mine = make_messages(mechanism, self._key, self._hosted, t, machines.q.ravel(), self._summed)
         everyones = self._communicator.gather(mine)
         if everyones is None:

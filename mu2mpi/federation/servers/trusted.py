@@ -7,8 +7,8 @@ from mu2mpi.federation.servers.base import Server
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
+    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
     from mu2mpi.privacy.noise.source import NoiseSource
@@ -32,20 +32,22 @@ class TrustedServer(Server):
     shows_sums = shows_messages = False
     takes_absence = True
 
-    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
+    def __init__(
+        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
+    ) -> None:
         from mu2mpi.privacy.noise.stream import SERVER, padded_zeros
 
-        super().__init__(schedule, hosted, communicator, key)
+        super().__init__(constants, hosted, communicator, key)
         self._draw: NoiseSource | None = None
         self._total: Integers | None = None
         if communicator.rank == 0:
-            shape = (schedule.rows, schedule.features)
+            shape = (constants.task.rows, constants.task.features)
             self._flat_total, self._total = padded_zeros(shape)
             self._flat_message, self._message = padded_zeros(shape)
-            if key is not None and schedule.mechanism.is_noisy:
+            if key is not None and constants.mechanism.is_noisy:
                 who, size = (SERVER, 0, 1), self._flat_total.size
-                self._draw = schedule.mechanism.noise_source(
-                    key, who, schedule.variances, size, schedule.finest
+                self._draw = constants.mechanism.noise_source(
+                    key, who, constants.task.variances, size, constants.finest
                 )
 
     @classmethod
@@ -59,10 +61,10 @@ class TrustedServer(Server):
         self._observe(t, machines, clock)
         total = self._collected(t, machines)
         clock.lap("moving")
-        if t == self._schedule.rounds:
+        if t == self._constants.rounds:
             return
         if total is not None:
-            message = self._hidden(t, total, machines) if self._schedule.mechanism.is_noisy else total
+            message = self._hidden(t, total, machines) if self._constants.mechanism.is_noisy else total
             clock.lap("noise")
             iterates.step(t, message)
             clock.lap("step")

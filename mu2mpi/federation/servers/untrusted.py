@@ -7,8 +7,8 @@ from mu2mpi.federation.servers.base import Server
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
+    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.schedule import Schedule
     from mu2mpi.federation.servers.base import Integers, Key
     from mu2mpi.federation.stopwatch import Stopwatch
 
@@ -26,11 +26,13 @@ class UntrustedServer(Server):
     hides_sums = False
     takes_absence = True
 
-    def __init__(self, schedule: "Schedule", hosted: range, communicator: "Communicator", key: "Key") -> None:
+    def __init__(
+        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
+    ) -> None:
         from mu2mpi.privacy.noise.stream import padded_zeros
 
-        super().__init__(schedule, hosted, communicator, key)
-        _, self._total = padded_zeros((schedule.rows, schedule.features))
+        super().__init__(constants, hosted, communicator, key)
+        _, self._total = padded_zeros((constants.task.rows, constants.task.features))
 
     @classmethod
     def variances(cls, machines: int, parts: int) -> float:
@@ -45,7 +47,7 @@ class UntrustedServer(Server):
         clock.lap("noise")
         total = self._communicator.allreduce(message, self._total)
         clock.lap("moving")
-        if t < self._schedule.rounds:
+        if t < self._constants.rounds:
             iterates.step(t, total)
             clock.lap("step")
 

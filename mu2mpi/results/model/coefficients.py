@@ -1,14 +1,16 @@
 """What follows from a result alone: its run, its model in the columns' own units, and standard errors."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.task import cohort_of, task_of
+from mu2mpi.config.task import task_of, unequal_machines_of
 from mu2mpi.data.schema import Schema
-from mu2mpi.federation.schedule import Schedule, Task
+from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.iterates import Iterates
+from mu2mpi.federation.task import Task
 from mu2mpi.privacy.noise.correlation import Filter
 from mu2mpi.results.schema import Result
 
@@ -52,25 +54,25 @@ class Coefficients:
 def task_of_result(result: Result) -> Task:
     """Return what the method was to do; InputError if there is no such task."""
     experiment, accounts = result.experiment, result.accounts
-    samples, cohort = result.privacy.mechanism.samples, None
+    samples, unequal = result.privacy.mechanism.samples, None
     if accounts is not None:
         samples = max(1, int(accounts.samples.min()))
-        cohort = cohort_of(experiment, accounts.samples, accounts.owners, accounts)
+        unequal = unequal_machines_of(experiment, accounts.samples, accounts.owners, accounts)
     square = None if result.facts is None else result.facts.square
     sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
-    return task_of(experiment, *sizes, square=square, cohort=cohort)
+    return task_of(experiment, *sizes, square=square, unequal=unequal)
 
 
-def schedule_of_result(result: Result) -> Schedule:
+def constants_of_result(result: Result) -> RunConstants:
     """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
     task, method = task_of_result(result), result.experiment.chosen_method
-    return method.schedule(task, method.sizes(task, result.experiment.rounds))
+    return method.constants(task, method.sampling(task, result.experiment.rounds))
 
 
 def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
     """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
-    schedule = schedule_of_result(result)
-    by_sample = schedule.scaling.unit or schedule.scaling.bound is not None
+    constants = constants_of_result(result)
+    by_sample = constants.task.scaling.unit or constants.task.scaling.bound is not None
     features = result.x.shape[1] - 1
     terms = list(result.feature_names or map(str, range(features)))
     middles, halves = np.zeros(features), np.ones(features)
@@ -81,35 +83,35 @@ def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
             terms, middles, halves = _own_units(schema)
     # The margin is linear in columns v: sum of w (v - middle) / half, and the bias.
     change = np.zeros((features + 1, features + 1))
-    np.fill_diagonal(change, [*1 / halves, schedule.scaling.bias])
+    np.fill_diagonal(change, [*1 / halves, constants.task.scaling.bias])
     change[:-1, -1] = -middles / halves
     gain, start = 1.0, 0.0
     if result.label_range is not None and not scaled:
-        gain, start = schedule.problem.own_units(*result.label_range)
+        gain, start = constants.task.problem.own_units(*result.label_range)
     values = gain * (result.x @ change)
     values[:, -1] += start
-    errors = gain * noise_of_output(schedule) * np.sqrt(np.sum(change**2, axis=0))
+    errors = gain * noise_of_output(constants) * np.sqrt(np.sum(change**2, axis=0))
     each = "its column, in the column's own units,"
     if scaled or by_sample:
         each = "a feature scaled to [-1, 1]"
     of = "" if result.label_range is not None else " of the class"
-    meaning = f"Each value is what a unit of {each} adds to {schedule.problem.margin}{of}."
+    meaning = f"Each value is what a unit of {each} adds to {constants.task.problem.margin}{of}."
     notes = (meaning, *[SCALED] * by_sample, OF_NOISE)
     return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
 
 
-def noise_of_output(schedule: Schedule) -> float:
+def noise_of_output(constants: RunConstants) -> float:
     """Return the standard deviation that each coordinate of the output has from noise alone.
 
     It is measured: the method's own steps are taken with noise alone, in `PROBES` coordinates and a ball that
     is scaled with the root of their number, an approximation for models of a few parameters.
     """
-    mechanism, rounds = schedule.mechanism, schedule.rounds
-    radius = schedule.radius * math.sqrt(PROBES / schedule.d)
-    iterates = schedule.make_iterates(replace(schedule, rows=1, features=PROBES, radius=radius))
-    draw, draws = np.random.default_rng(0), schedule.variances
+    mechanism, rounds = constants.mechanism, constants.rounds
+    radius = constants.task.radius * math.sqrt(PROBES / constants.task.d)
+    iterates = Iterates(constants.with_task(rows=1, features=PROBES, diameter=2 * radius))
+    draw, draws = np.random.default_rng(0), constants.task.variances
     noise = Filter(mechanism.correlation, PROBES) if mechanism.correlation is not None else None
-    deviation = None if schedule.members is None else schedule.members.fresh_deviation
+    deviation = None if constants.task.per_machine is None else constants.task.per_machine.fresh_deviation
     for t in range(1, rounds):
         iterates.visit(t)
         # Over many rounds, signs are as good as normal numbers, and cheaper.
