@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.program import parser_of
 from mu2mpi.config.options import choices, option_fields, own_options, takes_boolean
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import find, names
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -62,8 +62,8 @@ def grouped_options() -> dict[str, list[str]]:
 def options_page() -> str:
     """Return all options by group, in Markdown."""
     parts = []
-    for title, names in grouped_options().items():
-        parts += [f"## {title}", *("\n".join(_option(name)) for name in names)]
+    for title, members in grouped_options().items():
+        parts += [f"## {title}", *("\n".join(_option(name)) for name in members)]
     return "\n\n".join(parts)
 
 
@@ -117,8 +117,9 @@ def _values(field: FieldInfo) -> str:
 def _summaries(field: FieldInfo) -> dict[str, str]:
     """Return a few words about each thing that an option chooses, where it has some."""
     extra = field.json_schema_extra
-    kind = str(extra["kind"]) if isinstance(extra, dict) else ""
-    told = {name: getattr(find(kind, name), "summary", "") for name in choices(field) or ()} if kind else {}
+    kind = str(extra.get("kind", extra.get("forms"))) if isinstance(extra, dict) else ""
+    things = [find(kind, name) for name in names(kind)] if kind else []
+    told = {getattr(one, "form", one.name): getattr(one, "summary", "") for one in things}
     return {name: words for name, words in told.items() if words}
 
 

@@ -19,6 +19,7 @@ from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
 
+SUMMARISED = "methods", "servers", "sources", "partitions"  # kinds that are imported fast
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
@@ -48,10 +49,11 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
     """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
     field = option_fields()[name]
     text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
-    # Of these, a few words come without slow imports.
-    if isinstance(extra, dict) and (kind := str(extra["kind"])) in ("methods", "servers"):
-        told = {thing: find(kind, thing).summary for thing in names(kind)}
-        text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
+    if isinstance(extra, dict) and (kind := str(extra.get("kind", extra.get("forms")))) in SUMMARISED:
+        things = [find(kind, name) for name in names(kind)]
+        told = [", ".join(filter(None, (getattr(one, "form", one.name), one.summary))) for one in things]
+        text, bracket, default = text.partition(" [default")
+        text += f": {'; '.join(told)}{bracket}{default}"
     if field.default is not None:
         default = f"{field.default:g}" if isinstance(field.default, float) else field.default
         text += f" [default: {default}]"

@@ -12,7 +12,9 @@ from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import default, find
 from mu2mpi.core.suggestions import did_you_mean
-from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_participation, check_partition, is_file
+from mu2mpi.data.options import LEAST, MOST, check_file_name, check_participation
+from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.sources.base import DataSource, find_source
 from mu2mpi.federation.servers.base import Server, trust_mode
 from mu2mpi.losses.practical import Facts
 from mu2mpi.methods.base import Method
@@ -23,6 +25,11 @@ from mu2mpi.privacy.accounting.guarantee import affordable_rho
 def _choice(kind: str, value: str | None, description: str) -> Any:
     """Declare an option that chooses a registered thing."""
     return Field(value, description=description, json_schema_extra={"kind": kind})
+
+
+def _parsed(kind: str, value: str | None, description: str) -> Any:
+    """Declare an option whose text names a registered thing, perhaps with a value of its own."""
+    return Field(value, description=description, json_schema_extra={"forms": kind})
 
 
 def _size(description: str, value: float | None = None) -> Any:
@@ -68,15 +75,11 @@ class Experiment(BaseModel):
 
     _parts: dict[str, BaseModel] = {}
 
-    data: str = Field(
-        "digits",
-        description="data set: digits (8x8, built in), mnist, a synthetic one, a population of which the "
-        "smallest loss is known, or a file of your own (docs/guides/data.md says which)",
-    )
-    partition: str | None = Field(
+    data: str = _parsed("sources", "digits", "data set, or a file of your own (docs/guides/data.md)")
+    partition: str | None = _parsed(
+        "partitions",
         None,
-        description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
-        "[default: owner where the data name owners, or else iid]",
+        "which machine gets which samples [default: owner where the data name owners, or else iid]",
     )
     loss: str = _choice("losses", "softmax", "loss that is minimised, of a linear model")
     method: str = _choice(
@@ -146,11 +149,23 @@ class Experiment(BaseModel):
         "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]"
     )
 
-    @field_validator("data", "partition", "participation")
+    @field_validator("data")
     @classmethod
-    def _check_form(cls, value: str | None, info: ValidationInfo) -> str | None:
-        checks = {"data": check_data, "partition": check_partition, "participation": check_participation}
-        return value if value is None else checks[str(info.field_name)](value)
+    def _check_data(cls, value: str) -> str:
+        find_source(value)
+        return check_file_name(value)
+
+    @field_validator("partition")
+    @classmethod
+    def _check_partition(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_partition(value)
+        return value
+
+    @field_validator("participation")
+    @classmethod
+    def _check_participation(cls, value: str | None) -> str | None:
+        return value if value is None else check_participation(value)
 
     @field_validator("loss", "method", "mechanism", "server")
     @classmethod
@@ -185,8 +200,7 @@ class Experiment(BaseModel):
                 raise InputError("rho and epsilon are both given, and either determines the other; give one")
             try:
                 super().__init__(**own)
-                source = FILE if self.on_file else self.data
-                chosen = {"data": source, "method": self.method, "server": self.server}
+                chosen = {"data": self.source.form, "method": self.method, "server": self.server}
                 self._parts = options_for(chosen, others)
                 check_together(self)
                 self.chosen_method.check(self, self.options)
@@ -256,6 +270,11 @@ class Experiment(BaseModel):
         return self._parts["method"]
 
     @property
+    def source(self) -> DataSource:
+        """The source of data."""
+        return find_source(self.data)
+
+    @property
     def source_options(self) -> BaseModel:
         """The options of the source."""
         return self._parts["data"]
@@ -315,8 +334,8 @@ class Experiment(BaseModel):
 
     @property
     def on_file(self) -> bool:
-        """Whether the data are a file of the user's."""
-        return is_file(self.data)
+        """Whether the data are the user's own."""
+        return self.source.is_user_data
 
     @property
     def tests_on_a_share(self) -> bool:

@@ -12,17 +12,16 @@ from mu2mpi.config.together import OF_MACHINES
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import did_you_mean, or_else
-from mu2mpi.data.options import OPTIONS
 
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    return _option_fields((*_owners("method"), *_owners("server")))
+    return _option_fields((*_owners("data"), *_owners("method"), *_owners("server")))
 
 
 @cache
 def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
-    """Return the same while these are the methods and servers."""
+    """Return the same while these are the sources, methods and servers."""
     from mu2mpi.config.experiment import Experiment
 
     fields: dict[str, FieldInfo] = {}
@@ -34,7 +33,8 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the names that an option such as ``method`` may have, with the options of each."""
     if chooser == "data":
-        return tuple(OPTIONS.items())
+        sources = [find("sources", name) for name in names("sources")]
+        return tuple((source.form, source.options) for source in sources)
     kind = {"method": "methods", "server": "servers"}.get(chooser)
     return tuple((name, find(kind, name).options) for name in names(kind)) if kind else ()
 
@@ -122,7 +122,7 @@ def values_in(*parts: BaseModel) -> dict[str, Any]:
 def choices(field: FieldInfo) -> tuple[str, ...] | None:
     """Return the values that an option may have, or None if they are not a short list of names."""
     extra = field.json_schema_extra
-    if isinstance(extra, dict):
+    if isinstance(extra, dict) and "kind" in extra:
         return tuple(names(str(extra["kind"])))
     kinds = (field.annotation, *get_args(field.annotation))
     literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)

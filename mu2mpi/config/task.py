@@ -98,6 +98,8 @@ def input_files(experiment: Experiment) -> dict[str, str]:
     trace = (experiment.participation or "").removeprefix("trace:")
     named = [experiment.budgets, trace if trace != experiment.participation else None]
     extensions = extension_files(
+        ("sources", experiment.source.name),
+        *([("partitions", experiment.partition.partition(":")[0])] if experiment.partition else []),
         ("losses", experiment.loss),
         ("methods", experiment.method),
         ("mechanisms", experiment.chosen_mechanism),

@@ -21,12 +21,15 @@ _FOLDERS = {
     "methods": "mu2mpi.methods",
     "mechanisms": "mu2mpi.privacy.mechanisms",
     "servers": "mu2mpi.federation.servers",
+    "sources": "mu2mpi.data.sources",
+    "formats": "mu2mpi.data.formats",
+    "partitions": "mu2mpi.data.partitions",
 }
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # packages whose classes are no extensions
 
 Thing = TypeVar("Thing")
 
-_CLASSES = ("mechanisms", "servers")  # kinds of which runs make objects of their own
+_CLASSES = ("mechanisms", "servers", "formats", "partitions")  # kinds of which runs make objects of their own
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
 
@@ -37,7 +40,8 @@ def register(thing: Thing) -> Thing:
     Parameters
     ----------
     thing : class or object
-        Its `kind` is ``methods``, ``losses``, ``mechanisms`` or ``servers``, and its `name` is what the
+        Its `kind` is ``methods``, ``losses``, ``mechanisms``, ``servers``, ``sources``, ``formats`` or
+        ``partitions``, and its `name` is what the
         user calls it; a later one of the same name takes its place.
 
     Raises

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.telling import DataError, shown, telling
-from mu2mpi.losses.model.scaling import FEATURE_SLACK
 
 Which = Literal["training", "test"]
 Labels = NDArray[Any]
@@ -22,6 +21,8 @@ Labels = NDArray[Any]
 # What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
 # parts of about the second
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
+# Share by which stored features may exceed their bound, as numbers that were rounded to it do
+FEATURE_SLACK = 1e-6
 CHECKED_AT_ONCE = 1 << 20  # features whose bound is checked in one go
 COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
@@ -57,6 +58,9 @@ class Source(ABC):
     files: tuple[Path, ...] = ()  # that hold the samples
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
+    # Whether machines draw samples as they need them, from distributions over `points` that are known
+    draws_fresh: bool = False
+    points: NDArray[np.float64]
     _reads_classes: bool = False  # though labels are to be numbers
     public: bool = True  # whether messages may name rows and what these hold
 
@@ -78,6 +82,14 @@ class Source(ABC):
     @abstractmethod
     def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Return these rows of one of the two sets, in this order."""
+
+    def draw(self, key: bytes, machine: int, machines: int, places: NDArray[np.int64]) -> Samples:
+        """Return fresh samples of one of M machines; they depend on key, machine and places alone."""
+        raise TypeError(f"{self.name} holds samples, and draws none")
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each point with each label, averaged over machines: shape (n, K)."""
+        raise TypeError(f"{self.name} holds samples of distributions that are not known")
 
     @property
     def test_rows(self) -> NDArray[np.int64] | None:

@@ -162,7 +162,7 @@ def _landed(iterates: "Iterates", t: int, total: "Integers", step: float) -> "tu
 
 def _longer(setting: Setting, radius: float) -> "Constants":
     """Return G and L of samples whose features exceed their bound by what sources accept."""
-    from mu2mpi.losses.model.scaling import FEATURE_SLACK
+    from mu2mpi.data.source import FEATURE_SLACK
 
     return setting.problem.constants(setting.square * (1 + FEATURE_SLACK) ** 2, radius, setting.classes)
 

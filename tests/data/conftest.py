@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from stand_ins import SHAPES, Server
 
-from mu2mpi.data.sources import mnist
-from mu2mpi.data.sources.mnist import IdxFile
+from mu2mpi.data import mnist
+from mu2mpi.data.mnist import IdxFile
 
 
 @pytest.fixture(autouse=True)
