@@ -33,7 +33,8 @@ class Digits(Source):
         self._labels = table[:, -1].astype(np.int32)
         self._training_rows, self._test_rows = split(self._labels, TEST_SAMPLES)
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Return some rows of one of the two sets."""
         chosen = (self._training_rows if which == "training" else self._test_rows)[rows]
         return Samples(self._features[chosen], self._labels[chosen])
 

@@ -98,7 +98,8 @@ class Mnist(Source):
         self.dimension = images[0].size
         self._training, self._test = (images, labels), (test_images, test_labels)
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Return some rows of one of the two sets."""
         images, labels = self._training if which == "training" else self._test
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 

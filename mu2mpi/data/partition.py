@@ -56,24 +56,10 @@ def pooled_rows(
     key: bytes,
     hosted: range,
 ) -> Rows:
-    """Deal samples at random within pools, such as those of a class or of an owner.
+    """Deal samples at random within pools, such as those of a class or of an owner, of which each has one.
 
-    Parameters
-    ----------
-    pools : array, shape (n,)
-        The pool of each training sample.
-    starts, shares : int64 array, shape (M, stretches)
-        What each machine takes: stretches of the samples sorted by pool, in random order within each, by
-        their first places and their lengths.
-    rounds : int
-        Number of samples that a machine uses at most.
-    key : bytes, shape (32,)
-    hosted : range
-        The machines whose rows are wanted.
-
-    Returns
-    -------
-    Rows
+    Each machine takes stretches of the samples sorted by pool, from `starts` on, of lengths `shares`: both of
+    shape (M, stretches).
     """
     # One random order within each pool, and another for what a machine takes of several.
     order, use = _order(len(pools), key), _order(len(pools), key, "order of use")

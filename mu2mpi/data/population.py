@@ -91,7 +91,8 @@ class Population(Source):
         labels[noisy] = drawn
         return Samples(self.points[points], labels)
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Raise TypeError: there are no rows."""
         raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
 
     def _leaning(self, machine: int, machines: int) -> float:

@@ -67,7 +67,7 @@ class Source(ABC):
     @property
     def feature_type(self) -> np.dtype[np.generic]:
         """The type of a feature as it is stored."""
-        return self._read("training", np.empty(0, np.int64)).features.dtype
+        return self.read("training", np.empty(0, np.int64)).features.dtype
 
     @property
     def sample_bytes(self) -> int:
@@ -80,7 +80,7 @@ class Source(ABC):
         return samples if samples * each <= WHOLE_BYTES else max(1, PART_BYTES // each)
 
     @abstractmethod
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Return these rows of one of the two sets, in this order."""
 
     def draw(self, key: bytes, machine: int, machines: int, places: NDArray[np.int64]) -> Samples:
@@ -133,9 +133,9 @@ class Source(ABC):
     def training_owners(self) -> NDArray[np.generic]:
         """Return the owner of every training sample, as whole numbers or as texts; InputError if unknown."""
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
-        return np.concatenate([self._read_owners(rows) for rows in blocks])
+        return np.concatenate([self.read_owners(rows) for rows in blocks])
 
-    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the owners of these rows of the training set."""
         raise InputError(
             f"{self.name} does not say which machine owns which sample, as partition = owner needs: give the "
@@ -162,7 +162,7 @@ class Source(ABC):
             test, rows = (np.arange(size * k // parts, size * (k + 1) // parts) for size in sizes)
             self.test(test)
             samples = self.training(rows)
-            owners = (self._read_owners(rows),) if self.has_owners else ()
+            owners = (self.read_owners(rows),) if self.has_owners else ()
             yield samples.features, samples.labels, *owners
 
     @cached_property
@@ -188,7 +188,7 @@ class Source(ABC):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
         limit = 1 / self.scale if self.limit is None else self.limit
         with telling(self.public):
-            samples = self._read(which, rows)
+            samples = self.read(which, rows)
             if samples.features.dtype != np.uint8 or limit < 255:
                 self._check_bound(which, rows, samples.features, limit)
             lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)

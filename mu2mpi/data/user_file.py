@@ -98,7 +98,7 @@ class UserFile(Source):
         self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
         self.files = training.path, path
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
         table, rows_of = self._sets[which]
         rows = rows_of(rows)
@@ -130,9 +130,10 @@ class UserFile(Source):
             labels = np.concatenate([self._labels_of(table, rows_of(numbers)) for numbers in blocks])
         return classes_of(labels, self.classes)
 
-    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the owners of some rows of the training set; InputError if the file names none."""
         if not self.has_owners:
-            return super()._read_owners(rows)
+            return super().read_owners(rows)
         table, rows_of = self._sets["training"]
         with telling(self.public):
             return table.cells("owner", rows_of(rows)).names(self._missing)

@@ -138,20 +138,12 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
     """Open the data of an experiment, with labels as its loss takes them; nothing is downloaded.
 
-    Parameters
-    ----------
-    experiment : Experiment
-    data_dir : Path, optional
-        Folder that holds one for each data set; by default ``MU2MPI_DATA_DIR``, or else the user's cache.
-    verify : bool
-        Whether to compare checksums, which one process of a node should do before the others.
-
-    Raises
-    ------
-    InputError
-        If data are missing or damaged, or their labels are not for the loss.
+    With `verify`, checksums are compared, which one process of a node should do before the others. InputError
+    if data are missing or damaged, or their labels are not for the loss.
     """
-    source = experiment.source.open(data_request(experiment, data_dir, verify))
+    options = experiment.source_options
+    request = DataRequest(experiment.data, options, experiment.scaling, data_dir, verify)
+    source = experiment.source.open(request)
     labels = find("losses", experiment.loss).labels
     if labels == "numbers":
         if source.label_range is None and not experiment.source.classes_are_numbers:
@@ -166,11 +158,6 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
             "give --loss squared, or declare its classes"
         )
     return source
-
-
-def data_request(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> DataRequest:
-    """Return what the source of an experiment is to open."""
-    return DataRequest(experiment.data, experiment.source_options, experiment.scaling, data_dir, verify)
 
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:

@@ -23,7 +23,7 @@ class Fixed(Source):
         self.training_samples = self.test_samples = len(labels)
         self.dimension = features.shape[1]
 
-    def _read(self, which, rows):
+    def read(self, which, rows):
         return Samples(self.features[rows], self.labels[rows])
 
 

@@ -15,8 +15,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data import hdf5_rows
 from mu2mpi.data.description import describe_source
+from mu2mpi.data.sources.base import DataRequest
 from mu2mpi.data.user_file import Split
-from mu2mpi.execution.plan import data_request, open_source
+from mu2mpi.execution.plan import open_source
 
 ROWS, FEATURES = 60, 5
 random = np.random.default_rng(4)
@@ -342,4 +343,5 @@ def test_owners_keep_their_samples(tmp_path, kind):
         assert row.tolist() in X[owner == OWNERS].tolist()
     np.testing.assert_array_equal(source.owner_sizes, np.unique(owners, return_counts=True)[1])
     experiment = Experiment(data=str(path))
-    assert "4 owners of" in describe_source(experiment.source, data_request(experiment))
+    request = DataRequest(experiment.data, experiment.source_options)
+    assert "4 owners of" in describe_source(experiment.source, request)

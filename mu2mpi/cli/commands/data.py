@@ -24,10 +24,11 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.description import describe_source, schema_template
-    from mu2mpi.execution.plan import data_request
+    from mu2mpi.data.sources.base import DataRequest
 
     if arguments.schema_template:
         print(schema_template(arguments.data), end="")
         return
     experiment = Experiment.make(given_settings(arguments))
-    print(describe_source(experiment.source, data_request(experiment, arguments.data_dir, verify=False)))
+    settings = experiment.data, experiment.source_options, experiment.scaling
+    print(describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify=False)))

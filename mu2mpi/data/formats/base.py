@@ -39,7 +39,8 @@ class File:
     name: ClassVar[str]  # of the format
     suffixes: ClassVar[tuple[str, ...]]  # of its files, in small letters
     names: list[str]
-    has_header = False
+    has_header = False  # whether the first row of the file is not a sample
+    has_names = True  # whether columns have names of their own, and not numbers
     is_table = False  # whether all arrays are columns
     first = 0  # number of the first feature without a name
 
@@ -51,9 +52,14 @@ class File:
         raise NotImplementedError
 
     def table(self, features: str | None, labels: str | None) -> "Table":
-        """Return samples of which features and labels, and perhaps owners, are an array each."""
+        """Return samples of which features and labels, and perhaps owners, are an array each.
+
+        Of columns, features are all but labels and owners, or those named with commas.
+        """
         from mu2mpi.data.table import OWNERS, Table, check_apart, find_name
 
+        if self.is_table:
+            return self._table_of_columns(features, labels)
         names = [
             find_name(self.path, self.names, name, option)
             for name, option in ((features, "features"), (labels, "labels"))
@@ -61,6 +67,25 @@ class File:
         names += [OWNERS] if OWNERS in self.names else []
         check_apart(self.path, names[:1], names[1:])
         return Table(self.path, *self.arrays(dict.fromkeys(names, "texts")).values())
+
+    def _table_of_columns(self, features: str | None, labels: str | None) -> "Table":
+        import numpy as np
+
+        from mu2mpi.data.table import OWNERS, Table, check_apart, find_name
+
+        others = [find_name(self.path, self.names, labels, "labels"), *({OWNERS} & {*self.names})]
+        wanted = [name for name in self.names if name not in others]
+        if features is not None:
+            wanted = [
+                find_name(self.path, self.names, name.strip(), "features") for name in features.split(",")
+            ]
+            check_apart(self.path, wanted, others)
+        kinds: dict[str, Kind] = {**dict.fromkeys(wanted, "numbers"), **dict.fromkeys(others, "names")}
+        arrays = self.arrays(kinds)
+        matrix = np.column_stack([np.empty((len(arrays[others[0]]), 0)), *(arrays[name] for name in wanted)])
+        found = Table(self.path, matrix, *(arrays[name] for name in others))
+        found.has_header, found.feature_names = self.has_header, tuple(wanted) if self.has_names else None
+        return found
 
     @cached_property
     def _sole(self) -> Any:

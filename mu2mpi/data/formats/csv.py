@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.data.table import Kind, Table
+    from mu2mpi.data.table import Kind
 
 # Cells that are turned into columns at once, and the memory that each may take meanwhile
 BLOCK_CELLS, BYTES_A_CELL = 1 << 18, 100
@@ -40,7 +40,7 @@ class Csv(TextFile):
         super().__init__(path)
         with self._rows() as rows:
             first = [name.strip() for name in next(rows, [])]
-        self.has_header = not first or None in map(number_in, first)
+        self.has_header = self.has_names = not first or None in map(number_in, first)
         self.names = first if self.has_header else [str(k) for k in range(len(first))]
         if len(set(self.names)) < len(self.names):
             raise InputError(f"{path}: two columns have the same name")
@@ -51,26 +51,6 @@ class Csv(TextFile):
             first = next((line for line in lines if line.strip()), "")
             delimiter = max(",;\t", key=first.count)
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
-
-    def table(self, features: str | None, labels: str | None) -> "Table":
-        """Return samples whose features are all columns but labels and owners, or those named with commas."""
-        import numpy as np
-
-        from mu2mpi.data.table import OWNERS, Table, check_apart, find_name
-
-        others = [find_name(self.path, self.names, labels, "labels"), *({OWNERS} & {*self.names})]
-        wanted = [name for name in self.names if name not in others]
-        if features is not None:
-            wanted = [
-                find_name(self.path, self.names, name.strip(), "features") for name in features.split(",")
-            ]
-            check_apart(self.path, wanted, others)
-        kinds: dict[str, Kind] = {**dict.fromkeys(wanted, "numbers"), **dict.fromkeys(others, "names")}
-        arrays = self.arrays(kinds)
-        matrix = np.column_stack([np.empty((len(arrays[others[0]]), 0)), *(arrays[name] for name in wanted)])
-        found = Table(self.path, matrix, *(arrays[name] for name in others))
-        found.has_header, found.feature_names = self.has_header, tuple(wanted) if self.has_header else None
-        return found
 
     def arrays(self, wanted: "Mapping[str, Kind]") -> "dict[str, NDArray[Any]]":
         """Return columns by name: numbers, NaN where one is missing, or texts as objects."""
