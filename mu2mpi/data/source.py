@@ -208,7 +208,8 @@ class Source(ABC):
             sizes = np.abs(features[start : start + at_once])
             if float(sizes.max(initial=0)) <= highest:
                 continue
-            row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
+            with np.errstate(invalid="ignore"):  # a signalling NaN cannot be converted without
+                row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
             names, finite = self.feature_names, np.isfinite(value)
             where = f"feature {column}" if names is None else f"column {shown(names[column])}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Iid(Partition):
     """The same number of random samples for each machine."""
 
-    name, summary = "iid", "at random"
+    name, summary = "iid", "random samples"
     is_default = True
 
     def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":

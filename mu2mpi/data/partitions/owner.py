@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Owner(Partition):
     """All samples of one owner for each machine, in random order."""
 
-    name, summary = "owner", "as the data say"
+    name, summary = "owner", "the samples of one owner each"
     is_by_owner = True
 
     def most_rounds(self, source: "Source", machines: int) -> int:
