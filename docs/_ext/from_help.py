@@ -62,8 +62,8 @@ def grouped_options() -> dict[str, list[str]]:
 def options_page() -> str:
     """Return all options by group, in Markdown."""
     parts = []
-    for title, names in grouped_options().items():
-        parts += [f"## {title}", *("\n".join(_option(name)) for name in names)]
+    for title, members in grouped_options().items():
+        parts += [f"## {title}", *("\n".join(_option(name)) for name in members)]
     return "\n\n".join(parts)
 
 
@@ -118,8 +118,8 @@ def _summaries(field: FieldInfo) -> dict[str, str]:
     """Return a few words about each thing that an option chooses, where it has some."""
     extra = field.json_schema_extra
     kind = str(extra.get("kind", extra.get("forms"))) if isinstance(extra, dict) else ""
-    things = {name: find(kind, name) for name in known_names(kind)} if kind else {}
-    told = {getattr(thing, "form", name): getattr(thing, "summary", "") for name, thing in things.items()}
+    things = [find(kind, name) for name in known_names(kind)] if kind else []
+    told = {getattr(one, "form", one.name): getattr(one, "summary", "") for one in things}
     return {name: words for name, words in told.items() if words}
 
 

@@ -41,7 +41,8 @@ class Numbered(Source):
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Return samples of ones, each labelled by its number."""
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
 
 

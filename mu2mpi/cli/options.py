@@ -19,6 +19,8 @@ from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
 
+# Kinds whose modules are imported fast enough for the help to give their summaries
+SUMMARISED = ("methods", "servers", "presets", "sources", "partitions", "participation")
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
@@ -48,12 +50,11 @@ def add_field(parser: Any, name: str, **other: Any) -> None:
     """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
     field = option_fields()[name]
     text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
-    kind = str(extra.get("kind", extra.get("forms"))) if isinstance(extra, dict) else ""
-    # Losses and mechanisms have no summaries, as their modules are slow to import.
-    if kind in ("methods", "servers", "presets", "participation"):
-        things = {thing: find(kind, thing) for thing in names(kind)}
-        told = {getattr(thing, "form", called): thing.summary for called, thing in things.items()}
-        text += ": " + "; ".join(", ".join(filter(None, both)) for both in told.items())
+    if isinstance(extra, dict) and (kind := str(extra.get("kind", extra.get("forms")))) in SUMMARISED:
+        things = [find(kind, name) for name in names(kind)]
+        told = [", ".join(filter(None, (getattr(one, "form", one.name), one.summary))) for one in things]
+        text, bracket, default = text.partition(" [default")
+        text += f": {'; '.join(told)}{bracket}{default}"
     if field.default is not None:
         default = f"{field.default:g}" if isinstance(field.default, float) else field.default
         text += f" [default: {default}]"

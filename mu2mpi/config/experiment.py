@@ -21,7 +21,9 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import registered
 from mu2mpi.core.registry import default, find
 from mu2mpi.data.facts import PublicFacts
-from mu2mpi.data.options import FILE, LEAST, MOST, check_data, check_partition, is_file
+from mu2mpi.data.options import LEAST, MOST, check_file_name
+from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.sources.base import DataSource, find_source
 from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.federation.trust import TrustMode, trust_mode
 from mu2mpi.methods.base import Method
@@ -32,6 +34,11 @@ from mu2mpi.privacy.accounting.guarantee import affordable_rho
 def _choice(kind: str, value: str | None, description: str) -> Any:
     """Declare an option that chooses a registered thing."""
     return Field(value, description=description, json_schema_extra={"kind": kind})
+
+
+def _parsed(kind: str, value: str | None, description: str) -> Any:
+    """Declare an option whose text names a registered thing, perhaps with a value of its own."""
+    return Field(value, description=description, json_schema_extra={"forms": kind})
 
 
 def _size(description: str, value: float | None = None) -> Any:
@@ -78,15 +85,11 @@ class Experiment(BaseModel):
     _parts: dict[str, BaseModel] = {}
     _implied_mechanism: str | None = None
 
-    data: str = Field(
-        "digits",
-        description="data set: digits (8x8, built in), mnist, a synthetic one, a population of which the "
-        "smallest loss is known, or a file of your own (docs/guides/data.md says which)",
-    )
-    partition: str | None = Field(
+    data: str = _parsed("sources", "digits", "data set, or a file of your own (docs/guides/data.md)")
+    partition: str | None = _parsed(
+        "partitions",
         None,
-        description="who gets which samples: iid, contiguous, sorted, owner, dirichlet:A or labels:N "
-        "[default: owner where the data name owners, or else iid]",
+        "which machine gets which samples [default: owner where the data name owners, or else iid]",
     )
     loss: str = _choice("losses", "softmax", "loss that is minimised, of a linear model")
     method: str = _choice(
@@ -156,11 +159,23 @@ class Experiment(BaseModel):
         "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]"
     )
 
-    @field_validator("data", "partition", "participation")
+    @field_validator("data")
     @classmethod
-    def _check_form(cls, value: str | None, info: ValidationInfo) -> str | None:
-        checks = {"data": check_data, "partition": check_partition, "participation": check_participation}
-        return value if value is None else checks[str(info.field_name)](value)
+    def _check_data(cls, value: str) -> str:
+        find_source(value)
+        return check_file_name(value)
+
+    @field_validator("partition")
+    @classmethod
+    def _check_partition(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_partition(value)
+        return value
+
+    @field_validator("participation")
+    @classmethod
+    def _check_participation(cls, value: str | None) -> str | None:
+        return value if value is None else check_participation(value)
 
     @field_validator("loss", "method", "mechanism", "server")
     @classmethod
@@ -192,8 +207,7 @@ class Experiment(BaseModel):
                 raise InputError("rho and epsilon are both given, and either determines the other; give one")
             try:
                 super().__init__(**own)
-                source = FILE if self.on_file else self.data
-                chosen = {"data": source, "method": self.method, "server": self.server}
+                chosen = {"data": self.source.form, "method": self.method, "server": self.server}
                 self._implied_mechanism = implied_mechanism(others)
                 # A method with switches is chosen by options of its own, so that mechanisms come after it.
                 mechanisms = own_options("mechanism")
@@ -287,6 +301,11 @@ class Experiment(BaseModel):
         return self._parts["mechanism"]
 
     @property
+    def source(self) -> DataSource:
+        """The source of data."""
+        return find_source(self.data)
+
+    @property
     def source_options(self) -> BaseModel:
         """The options of the source."""
         return self._parts["data"]
@@ -349,8 +368,8 @@ class Experiment(BaseModel):
 
     @property
     def on_file(self) -> bool:
-        """Whether the data are a file of the user's."""
-        return is_file(self.data)
+        """Whether the data are the user's own."""
+        return self.source.is_user_data
 
     @property
     def tests_on_a_share(self) -> bool:

@@ -12,17 +12,17 @@ from mu2mpi.config.together import OF_MACHINES
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import did_you_mean, or_else
-from mu2mpi.data.options import OPTIONS
 
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    return _option_fields((*_owners("method"), *_owners("mechanism"), *_owners("server")))
+    choosers = ("data", "method", "mechanism", "server")
+    return _option_fields(tuple(owner for chooser in choosers for owner in _owners(chooser)))
 
 
 @cache
 def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
-    """Return the same while these are the methods and servers."""
+    """Return the same while these are the sources, methods and servers."""
     from mu2mpi.config.experiment import Experiment
 
     fields: dict[str, FieldInfo] = {}
@@ -37,7 +37,8 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the names that an option such as ``method`` may have, with the options of each."""
     if chooser == "data":
-        return tuple(OPTIONS.items())
+        sources = [find("sources", name) for name in names("sources")]
+        return tuple((source.form, source.options) for source in sources)
     kind = {"method": "methods", "mechanism": "mechanisms", "server": "servers"}.get(chooser)
     return tuple((name, find(kind, name).options) for name in names(kind)) if kind else ()
 

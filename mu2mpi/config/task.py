@@ -103,6 +103,8 @@ def input_files(experiment: Experiment) -> dict[str, str]:
     schedule, value = schedule_of(experiment.participation)
     named = (experiment.budgets, *schedule.input_files(value))
     extensions = extension_files(
+        ("sources", experiment.source.name),
+        *([("partitions", experiment.partition.partition(":")[0])] if experiment.partition else []),
         ("losses", experiment.loss),
         ("methods", experiment.method),
         ("mechanisms", experiment.chosen_mechanism),

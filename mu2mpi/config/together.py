@@ -18,12 +18,7 @@ def machines_differ(asked: "Experiment") -> bool:
 
 def check_together(asked: "Experiment") -> None:
     """Raise InputError for settings that do not go together; the message says what would."""
-    if asked.data == "population" and asked.partition is not None:
-        raise InputError("partition deals out given samples, and machines draw their own of a population")
-    if asked.schema is not None and asked.normalize == "box":
-        raise InputError("schema declares the range of each column; leave out normalize = box")
-    if (asked.normalize == "box") != (asked.feature_bound is not None):
-        raise InputError("normalize = box and feature_bound need each other: features are divided by it")
+    asked.source.check(asked, asked.source_options)
     if asked.norm_bound is not None and asked.normalize == "unit":
         raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
     if asked.noise == "aggregate" and asked.trust.hides_sums:

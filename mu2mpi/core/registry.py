@@ -24,12 +24,16 @@ _FOLDERS = {
     "participation": "mu2mpi.federation.participation",
     "presets": "mu2mpi.methods.presets",
     "metrics": "mu2mpi.losses.metrics",
+    "sources": "mu2mpi.data.sources",
+    "formats": "mu2mpi.data.formats",
+    "partitions": "mu2mpi.data.partitions",
 }
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # packages whose classes are no extensions
 
 Thing = TypeVar("Thing")
 
-_CLASSES = ("mechanisms", "servers", "participation")  # kinds of which runs make objects of their own
+# Kinds of which runs make objects of their own
+_CLASSES = ("mechanisms", "servers", "participation", "formats", "partitions")
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
 
@@ -40,7 +44,8 @@ def register(thing: Thing) -> Thing:
     Parameters
     ----------
     thing : class or object
-        Its `kind` is ``methods``, ``losses``, ``mechanisms`` or ``servers``, and its `name` is what the
+        Its `kind` is ``methods``, ``losses``, ``mechanisms``, ``servers``, ``sources``, ``formats`` or
+        ``partitions``, and its `name` is what the
         user calls it; a later one of the same name takes its place.
 
     Raises

@@ -14,8 +14,9 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
-from mu2mpi.data.formats.table import MOST_FEATURES, Columns, Kind, Role, Table
-from mu2mpi.data.options import FILES, LEAST, MOST, is_file
+from mu2mpi.data.formats.base import file_form, is_file
+from mu2mpi.data.options import LEAST, MOST
+from mu2mpi.data.table import MOST_FEATURES, Columns, Kind, Role, Table
 from mu2mpi.data.telling import listed, shown
 
 MOST_CLASSES = 1_000_000
@@ -178,7 +179,7 @@ class Schema(BaseModel):
     def _check_test(cls, value: object) -> object:
         fits = is_file(value) if isinstance(value, str) else isinstance(value, float) and 0 < value < 1
         if not fits:
-            raise ValueError(f"should be a share such as 0.2, or {FILES}")
+            raise ValueError(f"should be a share such as 0.2, or {file_form()}")
         return value
 
     @model_validator(mode="after")

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.telling import DataError, shown, telling
-from mu2mpi.losses.model.scaling import FEATURE_SLACK
 
 Which = Literal["training", "test"]
 Labels = NDArray[Any]
@@ -22,6 +21,8 @@ Labels = NDArray[Any]
 # What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
 # parts of about the second
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
+# Share by which stored features may exceed their bound, as numbers that were rounded to it do
+FEATURE_SLACK = 1e-6
 CHECKED_AT_ONCE = 1 << 20  # features whose bound is checked in one go
 COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
@@ -57,13 +58,16 @@ class Source(ABC):
     files: tuple[Path, ...] = ()  # that hold the samples
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
+    # Whether machines draw samples as they need them, from distributions over `points` that are known
+    draws_fresh: bool = False
+    points: NDArray[np.float64]
     _reads_classes: bool = False  # though labels are to be numbers
     public: bool = True  # whether messages may name rows and what these hold
 
     @property
     def feature_type(self) -> np.dtype[np.generic]:
         """The type of a feature as it is stored."""
-        return self._read("training", np.empty(0, np.int64)).features.dtype
+        return self.read("training", np.empty(0, np.int64)).features.dtype
 
     @property
     def sample_bytes(self) -> int:
@@ -76,8 +80,16 @@ class Source(ABC):
         return samples if samples * each <= WHOLE_BYTES else max(1, PART_BYTES // each)
 
     @abstractmethod
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         """Return these rows of one of the two sets, in this order."""
+
+    def draw(self, key: bytes, machine: int, machines: int, places: NDArray[np.int64]) -> Samples:
+        """Return fresh samples of one of M machines; they depend on key, machine and places alone."""
+        raise TypeError(f"{self.name} holds samples, and draws none")
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each point with each label, averaged over machines: shape (n, K)."""
+        raise TypeError(f"{self.name} holds samples of distributions that are not known")
 
     @property
     def test_rows(self) -> NDArray[np.int64] | None:
@@ -121,9 +133,9 @@ class Source(ABC):
     def training_owners(self) -> NDArray[np.generic]:
         """Return the owner of every training sample, as whole numbers or as texts; InputError if unknown."""
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
-        return np.concatenate([self._read_owners(rows) for rows in blocks])
+        return np.concatenate([self.read_owners(rows) for rows in blocks])
 
-    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the owners of these rows of the training set."""
         raise InputError(
             f"{self.name} does not say which machine owns which sample, as partition = owner needs: give the "
@@ -150,7 +162,7 @@ class Source(ABC):
             test, rows = (np.arange(size * k // parts, size * (k + 1) // parts) for size in sizes)
             self.test(test)
             samples = self.training(rows)
-            owners = (self._read_owners(rows),) if self.has_owners else ()
+            owners = (self.read_owners(rows),) if self.has_owners else ()
             yield samples.features, samples.labels, *owners
 
     @cached_property
@@ -176,7 +188,7 @@ class Source(ABC):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
         limit = 1 / self.scale if self.limit is None else self.limit
         with telling(self.public):
-            samples = self._read(which, rows)
+            samples = self.read(which, rows)
             if samples.features.dtype != np.uint8 or limit < 255:
                 self._check_bound(which, rows, samples.features, limit)
             lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
@@ -196,7 +208,8 @@ class Source(ABC):
             sizes = np.abs(features[start : start + at_once])
             if float(sizes.max(initial=0)) <= highest:
                 continue
-            row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
+            with np.errstate(invalid="ignore"):  # a signalling NaN cannot be converted without
+                row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
             place, value = self._place(which, rows[start + row]), features[start + row, column]
             names, finite = self.feature_names, np.isfinite(value)
             where = f"feature {column}" if names is None else f"column {shown(names[column])}"

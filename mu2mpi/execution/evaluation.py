@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.source import Labels, Samples, Source
-from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.measurements import evaluation_cost, run_cost
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Problem
@@ -163,7 +162,7 @@ class ExactEvaluator:
     """Rounding leaves no more."""
 
     def __init__(
-        self, population: Population, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
+        self, population: Source, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
     ) -> None:
         self._communicator, self._problem, self._population = communicator, problem, population
         self._weights = population.probabilities()

@@ -22,10 +22,10 @@ from mu2mpi.core.parallel import TURNS, Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.machine_files import combined_digest
-from mu2mpi.data.opening import open_source
-from mu2mpi.data.partition import check_rounds, most_rounds
+from mu2mpi.data.partition import check_rounds
+from mu2mpi.data.partitions.base import default_partition, parse_partition
 from mu2mpi.data.source import Source
-from mu2mpi.data.sources.population import Population
+from mu2mpi.data.sources.base import DataRequest
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
 
@@ -66,15 +66,16 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     """
     if source.label_range is not None:
         find("losses", experiment.loss).check_range(*source.label_range)
-    partition = experiment.partition or ("owner" if source.has_owners else "iid")
-    machines = experiment.machines or (len(source.owner_sizes) if partition == "owner" else ranks)
-    most = None if isinstance(source, Population) else most_rounds(source, machines, partition)
+    chosen = experiment.partition or default_partition(source.has_owners)
+    partition = parse_partition(chosen)
+    machines = experiment.machines or (len(source.owner_sizes) if partition.is_by_owner else ranks)
+    most = None if source.draws_fresh else partition.most_rounds(source, machines)
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
     unequal = None
     if machines_differ(experiment):
         check_machine_rounds(machines, experiment.rounds or 1)
-        known = (source.owner_sizes, source.owner_names) if partition == "owner" else None
+        known = (source.owner_sizes, source.owner_names) if partition.is_by_owner else None
         unequal = unequal_machines_of(experiment, *(known or (np.full(machines, samples), None)))
     facts = PublicFacts(source.classes, square, machines * samples)
     if unequal is not None and experiment.preset is not None:
@@ -96,7 +97,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         check_rounds(largest, machines, sampling.rounds, sampling.owned)
     completed = experiment.derived(rounds=sampling.rounds, **method.completed(task, sampling))
     constants = method.constants(task, sampling)
-    return Plan(completed, source, partition, facts, constants, input_files(experiment))
+    return Plan(completed, source, chosen, facts, constants, input_files(experiment))
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
@@ -133,6 +134,31 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     values: dict[str, object] = {"the schema of the data": plan.source.columns}
     values["the privacy budgets or the participation of machines"] = members and members.digest
     check_agreement({**plan.input_files, **values}, communicator)
+
+
+def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
+    """Open the data of an experiment, with labels as its loss takes them; nothing is downloaded.
+
+    With `verify`, checksums are compared, which one process of a node should do before the others. InputError
+    if data are missing or damaged, or their labels are not for the loss.
+    """
+    options = experiment.source_options
+    request = DataRequest(experiment.data, options, experiment.scaling, data_dir, verify)
+    source = experiment.source.open(request)
+    labels = find("losses", experiment.loss).labels
+    if labels == "numbers":
+        if source.label_range is None and not experiment.source.classes_are_numbers:
+            raise InputError(
+                f"loss = {experiment.loss} learns numbers, and the label of {source.name} is a class; "
+                "declare its low and high in the schema, or give --label-range; or give --loss softmax"
+            )
+        source.take_numbers()
+    if source.label_range is not None and labels == "classes":
+        raise InputError(
+            f"loss = {experiment.loss} tells classes apart, and the label of {source.name} is a number; "
+            "give --loss squared, or declare its classes"
+        )
+    return source
 
 
 def shared_source(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:

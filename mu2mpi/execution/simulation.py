@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.identity import simulated
 from mu2mpi.core.parallel import Communicator, block
-from mu2mpi.data.sources.population import Population
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator
 from mu2mpi.execution.keys import Keys
@@ -72,7 +71,7 @@ class Simulation:
             self.measurements = planned_measurements(plan)
             asked = communicator, constants.task.problem, constants.task.scaling
             self.evaluator: Evaluator | ExactEvaluator
-            if isinstance(source, Population):
+            if source.draws_fresh:
                 self.evaluator = ExactEvaluator(source, *asked)
             else:
                 self.evaluator = Evaluator(source, *asked, constants.task.G, self.measurements.share)

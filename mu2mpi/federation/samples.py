@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.partition import partition_rows
+from mu2mpi.data.partitions.base import parse_partition
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.data.sources.population import Population
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.participants import RunParticipation, rounds_per_chunk
@@ -91,10 +90,9 @@ def _attended(
 
 def _reader(source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str) -> Read:
     """Return what reads a training set, or draws samples as they are needed: no others are stored."""
-    if not isinstance(source, Population):
-        rows_of = partition_rows(
-            source, partition, constants.task.machines, constants.sampling.owned, key, hosted
-        )
+    if not source.draws_fresh:
+        machines, owned = constants.task.machines, constants.sampling.owned
+        rows_of = parse_partition(partition).rows(source, machines, owned, key, hosted)
         return lambda places, machines: source.training(rows_of(places, machines))
 
     def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:

@@ -160,7 +160,7 @@ class SnowballSgd(Method):
 
 def _longer(task: Task, radius: float) -> "Constants":
     """Return G and L of samples whose features exceed their bound by what sources accept."""
-    from mu2mpi.losses.model.scaling import FEATURE_SLACK
+    from mu2mpi.data.source import FEATURE_SLACK
 
     return task.problem.constants(task.square * (1 + FEATURE_SLACK) ** 2, radius, task.classes)
 

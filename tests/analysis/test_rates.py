@@ -15,8 +15,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.opening import open_source
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.results.reader import Summary
 

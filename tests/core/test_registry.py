@@ -10,6 +10,9 @@ from helpers.launch import run_command
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
+from mu2mpi.data.formats.base import File
+from mu2mpi.data.partitions.base import Partition
+from mu2mpi.data.sources.base import DataSource
 from mu2mpi.federation.servers.base import Server
 from mu2mpi.losses.base import Problem
 from mu2mpi.methods.base import Method
@@ -25,6 +28,9 @@ BUILT_IN = {
         "binomial", "correlated", "gaussian", "last-iterate", "poisson", "replacement", "replacement-exact"
     ],
     "servers": ["aggregated", "shuffled", "trusted", "untrusted"],
+    "sources": ["digits", "mnist", "population", "synthetic", "user-file"],
+    "formats": ["csv", "hdf5", "npz", "parquet", "svm"],
+    "partitions": ["contiguous", "dirichlet", "iid", "labels", "owner", "sorted"],
 }  # fmt: skip
 
 
@@ -38,7 +44,8 @@ def scratch(monkeypatch):
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_what_is_built_in_has_the_name_of_its_module(kind):
     assert names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
-    base = {"losses": Problem, "methods": Method, "mechanisms": Mechanism, "servers": Server}[kind]
+    bases = [Problem, Method, Mechanism, Server, DataSource, File, Partition]
+    base = dict(zip(BUILT_IN, bases, strict=True))[kind]
     for name in BUILT_IN[kind]:
         thing = find(kind, name)
         assert (thing.kind, thing.name) == (kind, name)
@@ -72,7 +79,7 @@ def test_what_is_registered_is_found(scratch):
     [SimpleNamespace(name="x"), SimpleNamespace(kind="losses"), SimpleNamespace(kind="x", name="x")],
 )
 def test_what_has_no_kind_or_no_name_cannot_be_registered(thing):
-    with pytest.raises(ValueError, match="no kind among losses, methods, mechanisms, servers, or no name"):
+    with pytest.raises(ValueError, match=f"no kind among {', '.join(BUILT_IN)}, or no name"):
         register(thing)
 
 

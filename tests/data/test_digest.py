@@ -6,8 +6,8 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.opening import open_source
 from mu2mpi.data.source import digest_of
+from mu2mpi.execution.plan import open_source
 
 random = np.random.default_rng(2)
 X = random.integers(-64, 65, (50, 4)).astype(np.int16)

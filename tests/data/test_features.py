@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.opening import open_source
-from mu2mpi.data.sources.digits import Digits
+from mu2mpi.data.digits import Digits
+from mu2mpi.execution.plan import open_source
 
 PROJECT = Path(__file__).parents[2]
 specification = importlib.util.spec_from_file_location("features", PROJECT / "scripts" / "features.py")

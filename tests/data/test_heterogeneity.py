@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.partition import (
-    dirichlet_shares,
-    most_rounds,
-    partition_rows,
-    shard_size,
-    sorted_shares,
-)
+from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.partitions.labels import shard_size
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 
 KEY = bytes(range(32))
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "dirichlet:50", "labels:1", "labels:2", "owner"]
+
+
+def most_rounds(source, machines, partition):
+    return parse_partition(partition).most_rounds(source, machines)
+
+
+def partition_rows(source, partition, *others):
+    return parse_partition(partition).rows(source, *others)
 
 
 class Owned(ArraySource):
@@ -128,10 +131,8 @@ def test_shares_are_whole_and_never_more_than_there_is(sizes, machines, concentr
     sizes = np.array(sizes)
     each = int(sizes.sum()) // machines
     random = np.random.RandomState(seed)
-    for shares in (
-        dirichlet_shares(sizes, machines, each, concentration, random),
-        sorted_shares(sizes, machines, each),
-    ):
+    for partition in (f"dirichlet:{concentration}", "sorted"):
+        shares = parse_partition(partition).shares(sizes, machines, each, random)
         assert shares.min() >= 0
         assert np.all(shares.sum(axis=1) == each)
         assert np.all(shares.sum(axis=0) <= sizes)
@@ -140,10 +141,8 @@ def test_shares_are_whole_and_never_more_than_there_is(sizes, machines, concentr
 def test_proportions_of_the_first_machine_are_those_of_a_dirichlet_distribution():
     # With classes of equal size, each share has mean 1/4 and variance (1/4)(3/4)/(4 A + 1).
     sizes, trials, concentration = np.full(4, 10**6), 4000, 0.7
-    random = np.random.RandomState(0)
-    shares = (
-        np.array([dirichlet_shares(sizes, 1, 10_000, concentration, random)[0] for _ in range(trials)]) / 1e4
-    )
+    random, dirichlet = np.random.RandomState(0), parse_partition(f"dirichlet:{concentration}")
+    shares = np.array([dirichlet.shares(sizes, 1, 10_000, random)[0] for _ in range(trials)]) / 1e4
     variance = 0.25 * 0.75 / (4 * concentration + 1)
     # Five standard errors: a correct sampler fails for about one seed in a hundred thousand.
     assert np.abs(shares.mean(axis=0) - 0.25).max() < 5 * np.sqrt(variance / trials)

@@ -12,8 +12,7 @@ from helpers.unequal_machines import owned_source, write_budgets, write_trace
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.machine_files import read_budgets, read_trace
-from mu2mpi.data.opening import open_source
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 
 NAMES = ("clinic", "ü hospital", "10", "9")

@@ -15,8 +15,8 @@ from mu2mpi.cli import main
 from mu2mpi.core import files
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import cache_folder
-from mu2mpi.data.sources import mnist
-from mu2mpi.data.sources.mnist import IdxFile, Mnist, open_idx
+from mu2mpi.data import mnist
+from mu2mpi.data.mnist import IdxFile, Mnist, fetch, open_idx
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
 
@@ -92,7 +92,7 @@ def test_swapped_files_are_seen_and_labels_of_other_data_by_the_checksum(small, 
 
 
 def test_offline_without_a_copy(small):
-    for get in (Mnist, Mnist.fetch):
+    for get in (Mnist, fetch):
         with pytest.raises(InputError) as caught:
             get()
         assert all(word in str(caught.value) for word in (*SHAPES, "--data-dir", "`mu2mpi data mnist`"))
@@ -114,13 +114,13 @@ def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
 def test_download(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
     monkeypatch.setattr(mnist, "MIRRORS", (server.url, "http://127.0.0.1:9/"))
-    Mnist.fetch()
+    fetch()
     source = Mnist()
     images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
     np.testing.assert_array_equal(source.training(np.arange(60)).features, images)
     assert cached() == small
     assert server.asked == [f"{name}.gz" for name in SHAPES]
-    Mnist.fetch()
+    fetch()
     assert len(server.asked) == 4, "downloaded again"
 
 
@@ -140,10 +140,10 @@ def test_a_bad_mirror_and_then_a_good_one(small, tmp_path, serve, monkeypatch, h
     damaged.unlink() if how is None else damaged.write_bytes(DAMAGES[how](small[LABELS]))
     monkeypatch.setattr(mnist, "MIRRORS", (bad.url,))
     with pytest.raises(InputError, match=bad.url):
-        Mnist.fetch()
+        fetch()
     assert cached() == {IMAGES: small[IMAGES]}
     monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
-    Mnist.fetch()
+    fetch()
     assert cached() == small
     assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz", f"{LABELS}.gz"]
     assert good.asked == [f"{LABELS}.gz", f"{TEST_IMAGES}.gz", f"{TEST_LABELS}.gz"]
@@ -156,7 +156,7 @@ def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypat
     with pytest.raises(InputError, match=f"{IMAGES} has the wrong checksum"):
         Mnist()
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
-    Mnist.fetch()
+    fetch()
     assert server.asked == [f"{IMAGES}.gz"]
     assert cached() == small
 
@@ -168,13 +168,13 @@ def test_a_folder_of_the_user_gets_what_is_missing_and_keeps_what_is_damaged(
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
     damaged = put(tmp_path / "damaged", small | {LABELS: b"mine"}, packed=False)
     with pytest.raises(InputError, match=LABELS):
-        Mnist.fetch(damaged)
+        fetch(damaged)
     assert (damaged / "mnist" / LABELS).read_bytes() == b"mine"
     folder = put(tmp_path / "data", {IMAGES: small[IMAGES]}, packed=True)
     with pytest.raises(InputError, match=LABELS):
         Mnist(folder)
     assert server.asked == []
-    paths = Mnist.fetch(folder)
+    paths = fetch(folder)
     assert [path.name for path in paths] == [f"{IMAGES}.gz", LABELS, TEST_IMAGES, TEST_LABELS]
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in paths[1:])
     assert Mnist(folder).training_samples == 60
@@ -186,7 +186,7 @@ def test_a_cache_that_cannot_be_written(small, tmp_path, serve, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(InputError, match="file/mnist"):
-        Mnist.fetch()
+        fetch()
     assert server.asked == []
 
 
@@ -201,7 +201,7 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
 
     monkeypatch.setattr("requests.get", get)
     with pytest.raises(InputError, match="in time"):
-        Mnist.fetch()
+        fetch()
     # One file of one mirror is asked for, once.
     assert seen == [mnist.TIMEOUT]
 

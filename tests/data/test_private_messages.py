@@ -10,7 +10,7 @@ from helpers.schema_tables import SCHEMA, fixed, table, written
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.opening import open_source
+from mu2mpi.execution.plan import open_source
 
 SECRET, NUMBER = "Quixotic", 7319.5137
 """What no message may hold: a text and a number that occur in private data alone."""

@@ -13,7 +13,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core import memory
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.cells import MISSING
-from mu2mpi.data.opening import open_source
+from mu2mpi.execution.plan import open_source
 
 ROWS, BAD = 40, 17
 X = np.random.default_rng(2).integers(-8, 9, (ROWS, 3)).astype(np.float32) / 8

@@ -23,7 +23,7 @@ class Fixed(Source):
         self.training_samples = self.test_samples = len(labels)
         self.dimension = features.shape[1]
 
-    def _read(self, which, rows):
+    def read(self, which, rows):
         return Samples(self.features[rows], self.labels[rows])
 
 
@@ -75,9 +75,9 @@ def test_rows_that_do_not_exist(which, rows):
 
 def test_only_the_source_in_use_is_imported():
     code = (
-        "import sys; from mu2mpi import Experiment; from mu2mpi.data.opening import open_source\n"
+        "import sys; from mu2mpi import Experiment; from mu2mpi.execution.plan import open_source\n"
         "open_source(Experiment(data='digits'))\n"
-        "others = ('mu2mpi.data.sources.mnist', 'mu2mpi.data.sources.synthetic', 'requests')\n"
+        "others = ('mu2mpi.data.mnist', 'mu2mpi.data.synthetic', 'requests')\n"
         "sys.exit(any(m in sys.modules for m in others))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

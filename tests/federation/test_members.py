@@ -11,9 +11,8 @@ from helpers.unequal_machines import OwnedSource, owned_source, write_budgets
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
-from mu2mpi.data.opening import open_source
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 from mu2mpi.results.model.coefficients import constants_of_result
 from mu2mpi.results.reader import read_result

@@ -15,7 +15,7 @@ from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.opening import open_source
+from mu2mpi.execution.plan import open_source
 
 SECONDS = 20
 ROWS, FEATURES = 40, 3

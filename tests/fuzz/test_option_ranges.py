@@ -20,10 +20,9 @@ from mu2mpi.config.sweep import result_name
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
-from mu2mpi.data.opening import open_source
-from mu2mpi.data.options import LEAST, MOST, OPTIONS
+from mu2mpi.data.options import LEAST, MOST
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.federation.participants import MAX_MACHINES
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.reader import read_result
@@ -90,7 +89,7 @@ def drawn_settings(chance):
         "server": chance.choice(names("servers")),
     }
     own = find("methods", settings["method"]).options, find("servers", settings["server"]).options
-    parts = [Experiment, OPTIONS[settings["data"]], *own]
+    parts = [Experiment, find("sources", settings["data"]).options, *own]
     fields = {name: field for part in parts for name, field in part.model_fields.items()}
     often = {
         "participation": 0.2, "budgets": 0.06, "objective": 0.06, "machines": 0.7, "rounds": 0.7, "seed": 0.5,

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.data.population import POINTS, Population
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.federation.machine import HostedSamples
 
 
@@ -19,7 +19,7 @@ class ArraySource(Source):
         self.dimension = training.features.shape[1]
         self.training_samples, self.test_samples = len(training.labels), len(test.labels)
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         samples = self._training if which == "training" else self._test
         return Samples(samples.features[rows], samples.labels[rows])
 

@@ -15,7 +15,7 @@ class OwnedSource(ArraySource):
     has_owners = True
     owners: NDArray[Any]
 
-    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         return self.owners[rows]
 
 

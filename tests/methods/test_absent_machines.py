@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.partition import partition_rows
+from mu2mpi.data.partitions.base import parse_partition
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.servers.trusted import TrustedServer
@@ -144,9 +144,8 @@ def reference_of(experiment, source, constants, rho, kind, by_samples):
     )
     root = root_key(experiment.seed)
     plan = resolve(experiment, source, 1)
-    rows = partition_rows(
-        source, plan.partition, M, constants.sampling.owned, derive_key(root, "dealing"), range(M)
-    )
+    owned, key = constants.sampling.owned, derive_key(root, "dealing")
+    rows = parse_partition(plan.partition).rows(source, M, owned, key, range(M))
     key = key_words(Keys.noise_key(root, plan.experiment, plan.context))
 
     def sample(i, k):

@@ -8,7 +8,7 @@ from helpers.slow import slow
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import names
-from mu2mpi.data.opening import open_source
+from mu2mpi.execution.plan import open_source
 
 LOSSES = ["logistic", "smoothed-hinge", "squared", "huber", "poisson"]
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "labels:2"]

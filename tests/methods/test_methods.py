@@ -6,7 +6,7 @@ import numpy as np
 from helpers.simulations import simulation_of
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.sources.population import Population
+from mu2mpi.data.population import Population
 
 
 def test_a_run_on_a_population_measures_the_same_errors():

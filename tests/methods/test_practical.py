@@ -100,7 +100,7 @@ class Table(Source):
         labels["counts"] = np.minimum(rng.poisson(5 * np.exp(2 * y)), 10) / 5 - 1
         self.all = Samples(z, labels[kind])
 
-    def _read(self, which, rows):
+    def read(self, which, rows):
         rows = rows + (3000 if which == "test" else 0)
         return Samples(self.all.features[rows], self.all.labels[rows])
 

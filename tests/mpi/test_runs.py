@@ -11,8 +11,8 @@ from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.opening import open_source
 from mu2mpi.execution.job import run
+from mu2mpi.execution.plan import open_source
 from mu2mpi.execution.simulation import share_result
 
 POPULATION = {"data": "population", "features": 4, "heterogeneity": 0.5}

@@ -12,8 +12,7 @@ from helpers.unequal_machines import owned_source, write_budgets
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.opening import open_source
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.execution.resume import check_state
 from mu2mpi.results.checkpoint import write_checkpoint
 from mu2mpi.results.reader import read_result

@@ -9,7 +9,7 @@ from mu2mpi.cli.shared import add_data_dir, add_flag
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("data", metavar="NAME", help="digits, mnist, synthetic, or a file of your own")
+    parser.add_argument("data", metavar="NAME", help="data set, or a file of your own, as for run")
     for option in ("--features", "--labels", "--missing-labels", "--label-range", "--schema", "--test"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     for option in ("--strict", "--data-is-public"):
@@ -23,9 +23,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.data.opening import describe_source, schema_template
+    from mu2mpi.data.description import describe_source, schema_template
+    from mu2mpi.data.sources.base import DataRequest
 
     if arguments.schema_template:
         print(schema_template(arguments.data), end="")
         return
-    print(describe_source(Experiment.make(given_settings(arguments)), arguments.data_dir))
+    experiment = Experiment.make(given_settings(arguments))
+    settings = experiment.data, experiment.source_options, experiment.scaling
+    print(describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify=False)))

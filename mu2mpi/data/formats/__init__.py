@@ -1,1 +1,1 @@
-"""Formats of files."""
+"""The file formats that are built in, one a module."""

@@ -1,1 +1,1 @@
-"""One module a source of data, which knows how to open it by an experiment's options."""
+"""The sources of data that are built in, one a module."""

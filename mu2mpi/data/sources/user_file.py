@@ -1,224 +1,138 @@
-"""Data of the user's own: samples in a file, labels of any kind, a part of them for testing."""
+"""The user's own files as a source."""
 
-import hashlib
-import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import check_readable
-from mu2mpi.data.cells import MISSING, UNFIT
-from mu2mpi.data.formats.table import Table, open_file
-from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
-from mu2mpi.data.source import COLUMN_AT_ONCE, Labels, Samples, Source, Which, classes_of, row_blocks
-from mu2mpi.data.telling import DataError, row_text, shown, telling
+from mu2mpi.core.options import Options
+from mu2mpi.core.registry import register
+from mu2mpi.data.formats.base import file_form, is_file
+from mu2mpi.data.options import LEAST, MOST, check_file_name
+from mu2mpi.data.sources.base import DataRequest, DataSource
 
-LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
-READ_BYTES = 4 << 20  # features that are read at once
-MOST_LISTED = 1_000_000  # test rows that a result lists
-SURELY_MANY = 100  # beyond so many classes, there should be at least three samples of each, on average
+if TYPE_CHECKING:
+    from mu2mpi.data.source import Source
+
+# `schema` is also an old name of pydantic's for what is model_json_schema by now.
+warnings.filterwarnings("ignore", 'Field name "schema"')
 
 
-class UserFile(Source):
-    """The samples of a file, of which a share is for testing, or of one for training and one for testing.
+def _text(description: str) -> Any:
+    return Field(None, min_length=1, coerce_numbers_to_str=True, description=description)
 
-    Rows are read when they are asked for, from formats that allow it. Features are divided by the bound;
-    without one, samples are to be scaled to norm 1.
-    """
 
-    remedy = (
-        "declare the columns with --schema, give a larger public bound with --normalize box --feature-bound, "
-        "or give --normalize unit"
+class FileOptions(Options):
+    """Contents of a file, and how they are checked."""
+
+    schema: str | None = Field(  # type: ignore[assignment]
+        None, description="file that declares the columns of a table in public terms (docs/guides/data.md)"
+    )
+    features: str | None = _text(
+        "name of the dataset, or names of the columns, that hold them [default: features, X, x, images or "
+        "data; in CSV all other columns]"
+    )
+    labels: str | None = _text(
+        "name of the dataset or column that holds the labels [default: labels, label, y, target or class]"
+    )
+    test: float | str | None = Field(
+        None, description="share of it, chosen at random, that is for testing, or another file [default: 0.2]"
+    )
+    missing_labels: Literal["keep"] | None = Field(
+        None,
+        description="keep takes texts such as NA for names of classes and owners [default: they are refused]",
+    )
+    feature_bound: float | None = Field(
+        None,
+        ge=1e-100,
+        le=1e100,
+        description="with normalize = box: public bound on every feature, by which they are divided",
+    )
+    data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
+    label_range: str | None = Field(
+        None, description="public range LOW:HIGH of numbers as labels, such as 0:100; others are clamped"
+    )
+    strict: bool | None = Field(
+        None, description="refuse values that are missing or outside what is declared: for public data"
+    )
+    data_is_public: bool | None = Field(
+        None, description="let messages name rows and values of the data, and say how many are clamped"
     )
 
-    def __init__(self, experiment: Any) -> None:
-        self.public, self._strict = bool(experiment.data_is_public), bool(experiment.strict)
-        self._missing = MISSING if experiment.missing_labels is None else frozenset[str]()
-        self.flaws: Flaws = {}  # counted as rows are read
-        self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
-        schema = None if experiment.schema is None else read_schema(Path(experiment.schema).expanduser())
-        with telling(self.public):
-            training = self._open_table(experiment, schema, Path(experiment.data).expanduser())
-            self.name, self.has_owners = str(training.path), training.has_owners
-            self.dimension = training.dimension
-            self._open_test(experiment, schema, training)
-            self._label: Column | None = None
-            if schema is not None:
-                self._label, self.columns = schema.label[1], schema.toml
-                self.square = float(len(schema.features))  # of a group of indicators one is set
-            elif experiment.label_range is not None:
-                low, high = map(float, experiment.label_range.split(":"))
-                self._label = Column(type="label", low=low, high=high)
-            names: Any
-            if self._label is None:
-                names = self._values = _find_classes(training, self._missing)
-            else:
-                names, self.label_range = self._label.classes, self._label.range
-            self.classes = TENTHS if names is None else len(names)
-            self.class_names = None if names is None else tuple(map(str, names))
-        # What a preset chooses here does not depend on the number of machines, which is not known yet.
-        if experiment.scaling == "unit":
-            self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
-        else:
-            self.scale = 1 / (experiment.feature_bound or 1.0)
-        self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
-        names = training.feature_names
-        # A result could not hold others.
-        self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.schema is not None:
+            taken = ("features", "labels", "missing_labels", "feature_bound", "label_range")
+            if given := [name for name in taken if getattr(self, name) is not None]:
+                raise ValueError(f"schema declares what {' and '.join(given)} would say; leave out either")
+        elif self.strict and self.label_range is None:
+            raise ValueError("strict is about what is declared: give schema or label_range with it")
+        return self
 
-    def _open_test(self, experiment: Any, schema: Schema | None, training: Table) -> None:
-        """Set what is for training and what for testing: a share of the training file, or another file."""
-        test = experiment.test or (schema and schema.test) or 0.2
-        if not isinstance(test, str):
-            if training.samples < 2:
-                raise InputError(f"{self.name} has one row; give another file for testing, with --test")
-            split = Split(training.samples, test, experiment.data_seed)
-            self.training_samples, self.test_samples = split.training_rows, split.test_rows
-            self._sets = {"training": (training, split.training), "test": (training, split.test)}
-            self.files = (training.path,)
-            return
-        path = Path(test).expanduser()
-        check_readable(path)
-        if os.path.samefile(path, training.path):
-            raise InputError(
-                f"the test file {path} is the training file itself, and what is measured on it has no noise; "
-                "give --test another file, or a share of this one, such as 0.2"
-            )
-        other = self._open_table(experiment, schema, path, training.dimension)
-        if (count := other.dimension) != self.dimension:
-            raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
-        self.training_samples, self.test_samples = training.samples, other.samples
-        self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
-        self.files = training.path, path
+    @field_validator("schema")
+    @classmethod
+    def _check_schema(cls, value: str | None) -> str | None:
+        return value and check_file_name(value)
 
-    def _read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
-        table, rows_of = self._sets[which]
-        rows = rows_of(rows)
-        order = np.argsort(rows, kind="stable")
-        features = np.empty((len(rows), self.dimension), table.feature_type)
-        labels: Labels = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
-        for start in range(0, len(rows), self._at_once):
-            part = order[start : start + self._at_once]
-            features[part] = table.features(rows[part])
-            labels[part] = self._labels_of(table, rows[part])
-        return Samples(features, labels)
+    @field_validator("strict", "data_is_public")
+    @classmethod
+    def _unset(cls, value: bool | None) -> bool | None:
+        return value or None
+
+    @field_validator("label_range")
+    @classmethod
+    def _check_range(cls, value: str | None) -> str | None:
+        try:
+            low, high = map(float, (value or "0:1").split(":"))
+        except ValueError:
+            low = high = math.nan
+        if not (max(abs(low), abs(high)) <= MOST and high - low >= LEAST):
+            raise ValueError("should be LOW:HIGH, such as 0:100, with a low below its high")
+        return value
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _read_test(cls, value: object) -> object:
+        if value is None or is_file(str(value)):
+            return value and check_file_name(str(value))
+        try:
+            share = float(str(value))
+        except ValueError:
+            raise ValueError(f"should be a share such as 0.2, or {file_form()}") from None
+        if not 0 < share < 1:
+            raise ValueError("should be greater than 0 and less than 1")
+        return share
+
+
+@register
+class UserFileSource(DataSource):
+    """See `mu2mpi.data.user_file`."""
+
+    name, form, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
+    options = FileOptions
+    is_user_data = True
+    classes_are_numbers = False
 
     @property
-    def test_rows(self) -> NDArray[np.int64] | None:
-        """The rows that the split takes, unless they are too many for a result to list."""
-        if len(self.files) > 1 or self.test_samples > MOST_LISTED:
-            return None
-        return self._sets["test"][1](np.arange(self.test_samples))
+    def accepted(self) -> str:
+        """All suffixes of files that can be read."""
+        return file_form()
 
-    def _place(self, which: Which, number: int) -> str:
-        table, rows_of = self._sets[which]
-        return f"{table.path}: {row_text(rows_of(np.array([number]))[0], table.has_header)}"
+    def claims(self, data: str) -> bool:
+        """Whether the suffix is that of a file format."""
+        return is_file(data)
 
-    def training_labels(self) -> NDArray[np.int32]:
-        """Return the class of every training sample, or its tenth of a range; features are not read."""
-        table, rows_of = self._sets["training"]
-        blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
-        with telling(self.public):
-            labels = np.concatenate([self._labels_of(table, rows_of(numbers)) for numbers in blocks])
-        return classes_of(labels, self.classes)
+    def check(self, asked: Any, options: Any) -> None:
+        """Refuse a scale of features beside a schema, and a scale without its bound."""
+        if options.schema is not None and asked.normalize == "box":
+            raise InputError("schema declares the range of each column; leave out normalize = box")
+        if (asked.normalize == "box") != (options.feature_bound is not None):
+            raise InputError("normalize = box and feature_bound need each other: features are divided by it")
 
-    def _read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        if not self.has_owners:
-            return super()._read_owners(rows)
-        table, rows_of = self._sets["training"]
-        with telling(self.public):
-            return table.cells("owner", rows_of(rows)).names(self._missing)
+    def open(self, request: DataRequest) -> "Source":
+        """Open the file, and perhaps another for testing."""
+        from mu2mpi.data.user_file import UserFile
 
-    def _labels_of(self, table: Table, rows: NDArray[np.int64]) -> Labels:
-        """Return the class of each of some rows, ascending, or its label in [-1, 1]."""
-        cells = table.cells("label", rows)
-        if self._label is not None:
-            return self._label.labels(cells, self._strict, self.flaws)
-        labels = cells.names(self._missing)
-        if labels.dtype != self._values.dtype:
-            raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
-        place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
-        unknown = self._values[place] != labels
-        cells.refuse(unknown, f"a label of which {self.name} has no sample", "remove the sample")
-        return place.astype(np.int32)
-
-    def _open_table(self, experiment: Any, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
-        if schema is None:
-            return open_file(path, dimension).table(experiment.features, experiment.labels)
-        # What a sparse file lacks at the end is 0.
-        file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
-        schema.check_names(path, file.column_names)
-        return Encoded(file.columns(schema.kinds), schema, self._strict, self.flaws)
-
-
-def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
-    """Return the different labels of a file in order: two at least, and not too many to be classes."""
-    found = table.cells("label", np.arange(0)).names(missing)
-    for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
-        found = np.union1d(found, table.cells("label", rows).names(missing))
-        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 3):
-            no = (
-                "these are no classes: if they are numbers, give --label-range LOW:HIGH and a loss of "
-                "numbers such as squared; if another column has the classes, name it with --labels"
-            )
-            raise DataError(
-                f"{table.path} has too many different labels; {no}",
-                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {no}",
-            )
-    if len(found) < 2:
-        two = "classification needs at least two classes"
-        raise DataError(
-            f"{table.path}: every label is the same; {two}",
-            f"{table.path}: every label is {shown(found[0])}; {two}",
-        )
-    return found
-
-
-class Split:
-    """A random part of the rows of a file for testing, the rest for training.
-
-    It needs no list: the rows are cut into as many stretches of nearly equal length as there are test rows,
-    and one row of each, any with the same probability, is a test row. Both parts keep the order of the file
-    and have a row at least.
-    """
-
-    def __init__(self, rows: int, fraction: float, seed: int) -> None:
-        self.test_rows = min(rows - 1, max(1, round(fraction * rows)))
-        self.training_rows = rows - self.test_rows
-        self._rows = rows
-        digest = hashlib.sha256(b"mu2mpi: test split %d" % seed).digest()
-        self._key = np.uint64(int.from_bytes(digest[:8], "little"))
-
-    def test(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of some test samples; the k-th lies in the k-th stretch."""
-        start = self._start(numbers)
-        length = (self._start(numbers + 1) - start).astype(np.uint64)
-        return start + (_mixed(numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
-
-    def training(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of some training samples."""
-        # Before the stretch k lie k test rows, so the training sample that is the n-th lies in the last
-        # stretch that starts at row n + k or before. A first guess misses it by a stretch or two.
-        stretch = np.minimum(numbers * self.test_rows // self.training_rows, self.test_rows - 1)
-        while (late := self._start(stretch) - stretch > numbers).any():
-            stretch -= late
-        while (early := self._start(stretch + 1) - (stretch + 1) <= numbers).any():
-            stretch += early
-        rows = numbers + stretch
-        return rows + (rows >= self.test(stretch))
-
-    def _start(self, stretch: NDArray[np.int64]) -> NDArray[np.int64]:
-        return stretch * self._rows // self.test_rows
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
-    words = (words + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+        return UserFile(request)

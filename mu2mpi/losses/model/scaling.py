@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 # The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2).
 UNIT_BIAS = 0.1
-# Share by which stored features may exceed their bound, as numbers that were rounded to it do
-FEATURE_SLACK = 1e-6
 _LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point numbers do not count
 
 

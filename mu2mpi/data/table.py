@@ -1,11 +1,8 @@
-"""Tables of samples in files of the user's, whatever their format, and what is checked of every one."""
+"""Tables of samples in files of any format, and what is checked of every one."""
 
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import check_readable
-from mu2mpi.core.memory import check_room
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.telling import listed, shown
 
@@ -26,18 +21,6 @@ USUAL = {
 OWNERS = "machine"
 MOST_FEATURES = 10_000_000
 
-# Modules and classes by the suffixes of their files
-FORMATS = {
-    ".h5": ("hdf5", "Hdf5"),
-    ".hdf5": ("hdf5", "Hdf5"),
-    ".parquet": ("parquet", "Parquet"),
-    ".npz": ("whole", "Npz"),
-    ".svm": ("whole", "Svm"),
-    ".libsvm": ("whole", "Svm"),
-    ".csv": ("whole", "Csv"),
-}
-# A packed file that says it unpacks to more bytes than this, and more times its size, is refused
-SURELY_LARGE, MOST_FOLD = 16 << 20, 250
 Role = Literal["label", "owner"]
 
 # How a column is read from text: as numbers, as it stands, or as whole numbers where all are such
@@ -137,110 +120,3 @@ def columns_of(path: Path, arrays: Mapping[str, Any], has_header: bool = False) 
         return {name: arrays[name][rows].reshape(len(rows)) for name in names}
 
     return Columns(path, lengths.pop(), read, has_header)
-
-
-class File:
-    """A file of arrays with names, one of which may hold features without names, or a field a column."""
-
-    names: list[str]
-    has_header = False
-    is_table = False  # whether all arrays are columns
-    first = 0  # number of the first feature without a name
-
-    def __init__(self, path: Path, dimension: int = 0) -> None:
-        self.path = path
-
-    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
-        """Arrays by name, which have a shape and a dtype and give ascending rows by ``array[rows]``."""
-        raise NotImplementedError
-
-    def table(self, features: str | None, labels: str | None) -> Table:
-        """Return samples of which features and labels, and perhaps owners, are an array each."""
-        names = [
-            find_name(self.path, self.names, name, option)
-            for name, option in ((features, "features"), (labels, "labels"))
-        ]
-        names += [OWNERS] if OWNERS in self.names else []
-        check_apart(self.path, names[:1], names[1:])
-        return Table(self.path, *self.arrays(dict.fromkeys(names, "texts")).values())
-
-    @cached_property
-    def _sole(self) -> Any:
-        """The only array, if it has fields, and else None."""
-        only = next(iter(self.arrays({self.names[0]: "texts"}).values())) if len(self.names) == 1 else None
-        return only if only is not None and len(only.shape) == 1 and only.dtype.names else None
-
-    @cached_property
-    def _numbered(self) -> Table | None:
-        """The samples, if their features have no names: these are called by their numbers."""
-        name = next((name for name in USUAL["features"] if name in self.names), None)
-        is_matrix = name is not None and len(self.arrays({name: "numbers"})[name].shape) > 1
-        return self.table(None, None) if is_matrix else None
-
-    def _read_numbered(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        table: Any = self._numbered
-        features = table.features(rows) if any(map(str.isdecimal, names)) else np.empty((0, 0))
-        return {
-            name: features[:, int(name) - self.first]
-            if name.isdecimal()
-            else table.cells("owner" if name == OWNERS else "label", rows).values
-            for name in names
-        }
-
-    @property
-    def column_names(self) -> list[str]:
-        """Names of all columns."""
-        if self.is_table or (self._numbered is None and self._sole is None):
-            return self.names
-        if self._numbered is None:
-            return list(self._sole.dtype.names)
-        numbers = range(self.first, self.first + self._numbered.dimension)
-        return [*map(str, numbers), "label", *[OWNERS] * self._numbered.has_owners]
-
-    def columns(self, wanted: Mapping[str, Kind]) -> Columns:
-        """Columns by name, be it as of `column_names` or that of an array."""
-        if set(wanted) <= set(self.names):
-            return columns_of(self.path, self.arrays(wanted), self.has_header)
-        if self._numbered is not None:
-            return Columns(self.path, self._numbered.samples, self._read_numbered)
-        array = self._sole
-        for name in wanted:
-            kind = array.dtype[name]
-            if kind.subdtype or kind.kind not in "biufSUO":
-                raise InputError(
-                    f"{self.path}: the field {shown(name)} has the type {kind}; a column has one number or "
-                    "text a row; declare it as ignored"
-                )
-
-        def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-            block = array[rows].reshape(len(rows))
-            return {name: block[name] for name in names}
-
-        return Columns(self.path, array.shape[0], read)
-
-
-def open_file(path: Path, dimension: int = 0) -> File:
-    """Open a file; one of LIBSVM has at least so many features. A run imports no other format's module."""
-    check_readable(path)
-    module, name = FORMATS.get(Path(path.name.lower().removesuffix(".gz")).suffix, ("", ""))
-    if not module:
-        raise InputError(f"{path} is no file of samples by its suffix")
-    if name in ("Svm", "Csv"):
-        _check_size(path)
-    found: File = getattr(import_module(f"mu2mpi.data.formats.{module}"), name)(path, dimension)
-    return found
-
-
-def _check_size(path: Path) -> None:
-    """Raise InputError if a text, or by its own account what a packed one holds, is too large to be read."""
-    size = os.path.getsize(path)
-    if path.suffix.lower() == ".gz" and size > 4:
-        with open(path, "rb") as file:
-            file.seek(-4, os.SEEK_END)
-            unpacked = int.from_bytes(file.read(4), "little")
-        if unpacked > max(SURELY_LARGE, MOST_FOLD * size):
-            raise InputError(
-                f"{path} unpacks to over {MOST_FOLD} times its size; if that is meant, unpack it first"
-            )
-        size = unpacked
-    check_room(path, size)

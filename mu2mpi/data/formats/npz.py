@@ -1,0 +1,41 @@
+"""Archives of numpy's."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mu2mpi.core.memory import check_room
+from mu2mpi.core.registry import register
+from mu2mpi.data.formats.base import File
+from mu2mpi.data.telling import reading
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mu2mpi.data.table import Kind
+
+
+@register
+class Npz(File):
+    """An archive, of which each array is read at its first use."""
+
+    name, suffixes = "npz", (".npz",)
+
+    def __init__(self, path: Path, dimension: int = 0) -> None:
+        import numpy as np
+
+        super().__init__(path)
+        self._read: dict[str, NDArray[Any]] = {}
+        with reading(path), open(path, "rb") as file:
+            self.names = list(np.load(file).files)
+
+    def arrays(self, wanted: "Mapping[str, Kind]") -> "dict[str, NDArray[Any]]":
+        """Return arrays by name; no more is unpacked than the archive says that they take."""
+        import numpy as np
+
+        new = [name for name in wanted if name not in self._read]
+        with reading(self.path), open(self.path, "rb") as file:
+            archive: Any = np.load(file)
+            check_room(self.path, sum(archive.zip.getinfo(f"{name}.npy").file_size for name in new))
+            self._read |= {name: archive[name] for name in new}
+        return {name: self._read[name] for name in wanted}

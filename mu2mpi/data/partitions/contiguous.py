@@ -1,0 +1,24 @@
+"""Samples in the order of the data."""
+
+from typing import TYPE_CHECKING
+
+from mu2mpi.core.registry import register
+from mu2mpi.data.partitions.base import Partition
+
+if TYPE_CHECKING:
+    from mu2mpi.data.partition import Rows
+    from mu2mpi.data.source import Source
+
+
+@register
+class Contiguous(Partition):
+    """A block of consecutive rows for each machine, used in their order."""
+
+    name, summary = "contiguous", "a block of rows each"
+
+    def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":
+        """Cut the rows into blocks."""
+        import numpy as np
+
+        first = self.most_rounds(source, machines) * np.asarray(hosted, np.int64)
+        return lambda places, of: first[of] + places

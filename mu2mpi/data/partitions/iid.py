@@ -1,0 +1,25 @@
+"""Samples dealt at random."""
+
+from typing import TYPE_CHECKING
+
+from mu2mpi.core.registry import register
+from mu2mpi.data.partitions.base import Partition
+
+if TYPE_CHECKING:
+    from mu2mpi.data.partition import Rows
+    from mu2mpi.data.source import Source
+
+
+@register
+class Iid(Partition):
+    """The same number of random samples for each machine."""
+
+    name, summary = "iid", "random samples"
+    is_default = True
+
+    def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":
+        """Deal all samples at random."""
+        from mu2mpi.data.partition import machine_rows
+
+        dealt = machine_rows(source.training_samples, machines, rounds, key, hosted)
+        return lambda places, of: dealt[places, of]

@@ -1,0 +1,65 @@
+"""A few classes for each machine."""
+
+import re
+from typing import TYPE_CHECKING
+
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
+from mu2mpi.data.partitions.base import LabelPartition
+
+if TYPE_CHECKING:
+    from numpy.random import RandomState
+
+    from mu2mpi.data.partitions.base import Counts
+    from mu2mpi.data.source import Source
+
+
+@register
+class Labels(LabelPartition):
+    """Shards of one class each, N of them for each machine."""
+
+    name, form, summary = "labels", "labels:N", "N classes each"
+
+    def __init__(self, value: str | None = None) -> None:
+        if not re.fullmatch(r"[1-9]\d{0,8}", value or ""):
+            raise InputError("should be labels:N with a number of classes such as labels:2")
+        self.labels = int(value or 0)
+
+    def most_rounds(self, source: "Source", machines: int) -> int:
+        """Return the size of N shards; InputError if there are fewer classes, or too few samples."""
+        labels = self.labels
+        if labels > source.classes:
+            raise InputError(
+                f"partition = labels:{labels} asks for more than the {source.classes} classes that there are"
+            )
+        each = labels * shard_size(source.class_sizes, machines * labels)
+        if each == 0:
+            raise InputError(
+                f"{source.name} has too few samples to give {labels} classes to each of {machines} machines; "
+                "give fewer --machines"
+            )
+        return each
+
+    def shares(self, sizes: "Counts", machines: int, each: int, random: "RandomState") -> "Counts":
+        """Return the sizes of shards that are dealt out at random.
+
+        Shards are as large as they can be; what is left of a class is not used. See McMahan et al.,
+        "Communication-efficient learning of deep networks from decentralized data", 2017.
+        """
+        import numpy as np
+
+        size = shard_size(sizes, machines * self.labels)
+        class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))
+        shares = np.zeros((machines, len(sizes)), np.int64)
+        takers = np.repeat(np.arange(machines), self.labels)
+        np.add.at(shares, (takers, class_of_shard[: len(takers)]), size)
+        return shares
+
+
+def shard_size(sizes: "Counts", shards: int) -> int:
+    """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
+    low, high = 0, int(sizes.sum()) // shards
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if (sizes // middle).sum() >= shards else (low, middle - 1)
+    return low

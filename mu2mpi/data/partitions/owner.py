@@ -1,0 +1,38 @@
+"""Samples of the owners that the data name."""
+
+from typing import TYPE_CHECKING
+
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
+from mu2mpi.data.partitions.base import Partition
+
+if TYPE_CHECKING:
+    from mu2mpi.data.partition import Rows
+    from mu2mpi.data.source import Source
+
+
+@register
+class Owner(Partition):
+    """All samples of one owner for each machine, in random order."""
+
+    name, summary = "owner", "the samples of one owner each"
+    is_by_owner = True
+
+    def most_rounds(self, source: "Source", machines: int) -> int:
+        """Return the samples of the owner with the fewest; InputError unless there are M owners."""
+        sizes = source.owner_sizes
+        if len(sizes) != machines:
+            raise InputError(
+                f"{source.name} names {len(sizes)} owners, so --machines must be {len(sizes)}; or deal the "
+                "samples anew with --partition iid"
+            )
+        return int(sizes.min())
+
+    def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":
+        """Give each machine the samples of one owner."""
+        from mu2mpi.data.partition import pooled_rows
+
+        self.most_rounds(source, machines)
+        sizes = source.owner_sizes
+        starts = sizes.cumsum() - sizes
+        return pooled_rows(source.training_owners(), starts[:, None], sizes[:, None], rounds, key, hosted)
