@@ -15,7 +15,6 @@ from mu2mpi.analysis import arrays
 from mu2mpi.analysis.runs import Runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
 
@@ -192,8 +191,6 @@ def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):
     assert caught[0].filename == __file__
     with pytest.raises(InputError):
         mu2mpi.load(tmp_path, strict=True)
-    with pytest.raises(InputError, match="mu2mpi\\[analysis\\]"):
-        needed("nowhere_found.deep")
 
 
 def test_loading_imports_neither_the_simulation_nor_the_extra(folder):

@@ -16,7 +16,6 @@ from mu2mpi.config.options import choices, method_options, option_fields, own_op
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
-from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.keys import Keys
 
 optional_counts = st.none() | st.integers(1, 10**6)
@@ -256,17 +255,3 @@ def test_no_two_experiments_have_the_same_default_name(some, others):
             made.append(Experiment(machines=4, seed=len(chosen)))
     one, other = made
     assert (result_name(one) == result_name(other)) == (one == other)
-
-
-def test_unreadable_configurations(tmp_path):
-    texts = {
-        "bad": "rho = = 3",
-        "long": f"rho = {5000 * '9'}",
-        "deep": f"rho = {5000 * '['}",
-        "binary": "\udcff",
-    }
-    for name, text in texts.items():
-        (tmp_path / f"{name}.toml").write_text(text, errors="surrogateescape")
-    for name in ("absent", *texts):
-        with pytest.raises(InputError, match=rf"{name}\.toml"):
-            read_toml(tmp_path / f"{name}.toml")
