@@ -1,4 +1,4 @@
-"""Processes that are killed, starved of disk or signalled: nothing is lost, and runs resume to the same bits."""
+"""Processes that are killed, starved of disk or signalled: nothing is lost, and runs go on."""
 
 import contextlib
 import functools
