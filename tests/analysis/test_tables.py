@@ -1,6 +1,5 @@
 """Tables: what is averaged, what stands where, what is best, and every format."""
 
-import csv
 import math
 import re
 import shutil
@@ -18,7 +17,6 @@ from helpers.summaries import (
 
 import mu2mpi
 from mu2mpi.analysis.cells import Layout
-from mu2mpi.analysis.formats import as_csv, as_markdown, as_text
 from mu2mpi.analysis.tables import Dress, build_table, escaped
 from mu2mpi.cli.program import main
 
@@ -73,10 +71,6 @@ def test_csv_has_full_precision_and_every_format_as_many_cells_in_each_line():
     markdown = [line for line in table.render("markdown").splitlines() if line.startswith("|")]
     assert len(markdown) == (2 + 4) + (2 + 2)
     assert {line.count("|") for line in markdown} == {4}
-    header, rows = ["a", "long name"], [["x|y", 'say "1,2"'], ["", "50% of A&B_{2}\\"]]
-    assert as_text(header, [rows]).splitlines()[2] == 'x|y  say "1,2"'
-    assert as_markdown(header, [rows]).splitlines()[2] == r'| x\|y | say "1,2" |'
-    assert list(csv.reader(as_csv(header, rows).splitlines())) == [header, *rows]
 
 
 @pytest.mark.parametrize(
