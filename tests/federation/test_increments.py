@@ -37,13 +37,9 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
 
     def add(q, first, end):
         fresh = (
-            samples.features,
-            samples.labels,
-            scaling.factors(samples.features, scale),
-            scaling.bias,
-            first,
+            samples.features, samples.labels, scaling.factors(samples.features, scale), scaling.bias, first,
             end,
-        )
+        )  # fmt: skip
         CORRECTED_MOMENTUM.kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, 2, 1.0, fine, BATCH)
 
     add(together, 0, n)

@@ -54,18 +54,9 @@ def reference_run(experiment, source, schedule, record):
         "trusted": (ref.trusted_server, by_server),
     }[experiment.server]
     return algorithm(
-        features,
-        labels,
-        x1,
-        experiment.diameter,
-        experiment.rho,
-        noise,
-        experiment.clip_norm,
-        record,
-        experiment.normalize == "unit",
-        experiment.eta_scale,
-        schedule.mechanism.resolution,
-    )
+        features, labels, x1, experiment.diameter, experiment.rho, noise, experiment.clip_norm, record,
+        experiment.normalize == "unit", experiment.eta_scale, schedule.mechanism.resolution,
+    )  # fmt: skip
 
 
 def assert_same_point(found, expected, schedule):
@@ -98,17 +89,10 @@ def test_run_equals_the_algorithm_box(
     source = random_source(seed, machines * rounds + 3, dimension, classes, dtype)
     experiment = Experiment(
         server="trusted" if server == "trusted" else "untrusted",
-        noise="aggregate" if server == "aggregate" else None,
-        machines=machines,
-        rounds=rounds,
-        rho=rho,
-        diameter=diameter,
-        clip_norm=clip_norm,
-        normalize=normalize,
-        eta_scale=eta_scale,
-        seed=seed,
+        noise="aggregate" if server == "aggregate" else None, machines=machines, rounds=rounds, rho=rho,
+        diameter=diameter, clip_norm=clip_norm, normalize=normalize, eta_scale=eta_scale, seed=seed,
         evaluations=rounds,
-    )
+    )  # fmt: skip
     simulation = simulation_of(experiment, source)
     result = simulation.run()
     record: list[ref.Round] = []
@@ -153,18 +137,9 @@ def test_run_equals_the_method_of_its_source(
     if (estimator, query) == ("corrected-momentum", "iterate"):
         clip_norm = clip_norm or 2.0
     experiment = Experiment(
-        estimator=estimator,
-        query=query,
-        server=server,
-        machines=machines,
-        rounds=rounds,
-        rho=rho,
-        diameter=diameter,
-        clip_norm=clip_norm,
-        normalize=normalize,
-        seed=seed,
-        evaluations=3,
-    )
+        estimator=estimator, query=query, server=server, machines=machines, rounds=rounds, rho=rho,
+        diameter=diameter, clip_norm=clip_norm, normalize=normalize, seed=seed, evaluations=3,
+    )  # fmt: skip
     simulation = simulation_of(experiment, source)
     schedule, result = simulation.schedule, simulation.run()
     features, labels, x1, by_machine, by_server = dealt(experiment, source, schedule)

@@ -38,19 +38,10 @@ def drawn(experiment, source, schedule):
 
     return ref.Drawn(
         features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
-        labels=samples.labels.reshape(M, n),
-        chosen=chosen,
-        rounds=schedule.rounds,
-        batch=0.0,
-        x1=np.zeros(shape),
-        D=2 * schedule.radius,
-        C=0.0,
-        eta=0.0,
-        sigma=0.0,
-        noise=noise,
-        unit=experiment.normalize == "unit",
-        resolution=schedule.mechanism.resolution,
-    )
+        labels=samples.labels.reshape(M, n), chosen=chosen, rounds=schedule.rounds, batch=0.0,
+        x1=np.zeros(shape), D=2 * schedule.radius, C=0.0, eta=0.0, sigma=0.0, noise=noise,
+        unit=experiment.normalize == "unit", resolution=schedule.mechanism.resolution,
+    )  # fmt: skip
 
 
 def check(result, output, w):
@@ -60,14 +51,9 @@ def check(result, output, w):
 
 
 settings = (
-    st.integers(1, 4),
-    st.integers(2, 5),
-    st.integers(1, 20),
-    st.sampled_from([0.1, 5.0]),
-    st.sampled_from([None, 0.3]),
-    st.sampled_from(["none", "unit"]),
-    st.integers(0, 2**31),
-)
+    st.integers(1, 4), st.integers(2, 5), st.integers(1, 20), st.sampled_from([0.1, 5.0]),
+    st.sampled_from([None, 0.3]), st.sampled_from(["none", "unit"]), st.integers(0, 2**31),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -55,15 +55,9 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
 ):
     """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
     schedule = schedule_of(
-        machines=machines,
-        rounds=rounds,
-        classes=classes,
-        features=dimension + 1,
-        diameter=diameter,
-        rho=1.0,
-        eta_scale=1.0,
-        normalize="unit" if unit else "none",
-    )
+        machines=machines, rounds=rounds, classes=classes, features=dimension + 1, diameter=diameter, rho=1.0,
+        eta_scale=1.0, normalize="unit" if unit else "none",
+    )  # fmt: skip
     n = machines * schedule.sampling.owned
     source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
     changed = source.training(np.arange(n))
@@ -123,15 +117,9 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     features[0, 0] = 1.75 * size
     scales = Scaling(unit=True).factors(features, 1.0)
     schedule = schedule_of(
-        machines=1,
-        rounds=2,
-        classes=2,
-        features=401,
-        diameter=100.0,
-        rho=math.inf,
-        eta_scale=1.0,
+        machines=1, rounds=2, classes=2, features=401, diameter=100.0, rho=math.inf, eta_scale=1.0,
         normalize="unit",
-    )
+    )  # fmt: skip
     samples = HostedSamples(
         features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit=True).bias
     )
@@ -248,16 +236,9 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
     factors, batches = ref.snowball_batches(rounds - 1, machines, d, rho)
     source = random_source(seed, machines * sum(batches) + 2, dimension, classes, np.float32)
     experiment = Experiment(
-        method="snowball-sgd",
-        server=server,
-        machines=machines,
-        rounds=rounds,
-        rho=rho,
-        diameter=diameter,
-        normalize=normalize,
-        eta_scale=eta_scale,
-        seed=seed,
-    )
+        method="snowball-sgd", server=server, machines=machines, rounds=rounds, rho=rho, diameter=diameter,
+        normalize=normalize, eta_scale=eta_scale, seed=seed,
+    )  # fmt: skip
     simulation = simulation_of(experiment, source)
     result, root = simulation.run(), root_key(seed)
     rows = machine_rows(

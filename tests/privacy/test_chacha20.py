@@ -8,9 +8,7 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.stream import (
-    key_words,
-)
+from mu2mpi.privacy.noise.stream import key_words
 
 keys = st.binary(min_size=32, max_size=32)
 words = st.integers(0, 2**32 - 1)
@@ -20,13 +18,9 @@ words = st.integers(0, 2**32 - 1)
 def keystream(key, counter, nonce):
     out = np.empty(16 * BLOCKS, np.uint32)
     fill_keystream(
-        out,
-        key,
-        numba.uint32(counter),
-        numba.uint32(nonce[0]),
-        numba.uint32(nonce[1]),
+        out, key, numba.uint32(counter), numba.uint32(nonce[0]), numba.uint32(nonce[1]),
         numba.uint32(nonce[2]),
-    )
+    )  # fmt: skip
     return out
 
 

@@ -25,17 +25,9 @@ def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
     batches = growing_batches(rounds - 1, growth_of(machines, d, rho))
     messages = Messages(
-        rounds=rounds,
-        machines=machines,
-        parameters=d,
-        clip_norm=G * LOOSENESS,
-        gradient_norm=G,
-        touched=1,
-        summed=int(batches.max()),
-        samples=int(batches.sum()),
-        drawn=float(batches[0]),
-        is_hidden=True,
-    )
+        rounds=rounds, machines=machines, parameters=d, clip_norm=G * LOOSENESS, gradient_norm=G, touched=1,
+        summed=int(batches.max()), samples=int(batches.sum()), drawn=float(batches[0]), is_hidden=True,
+    )  # fmt: skip
     return LastIterate.calibrate(Budget(rho, math.nan, 1e-5), messages)
 
 
