@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mu2mpi import cli
 from mu2mpi.analysis.settings import chosen, listed
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -52,3 +53,17 @@ def test_what_chooses_nothing_is_refused(condition):
 
 def test_values_are_listed_as_numbers():
     assert listed([30, 1, 100.0, None, 3, "iid", 10, 3]) == "1, 3, 10, 30, 100, iid, unset"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--where", "roh=4"], "rho"),
+        (["--where", "clients=4"], "machines"),
+        (["--rows", "methd"], "method"),
+        (["--values", "val_loss"], "test_loss"),
+    ],
+)
+def test_names_of_settings_and_measurements_that_are_misspelt_are_answered(capsys, folder, words, meant):
+    assert cli.main(["table", str(folder), *words]) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from helpers.faults import (
 )
 from helpers.slow import slow
 
+from mu2mpi.audit.attack import all_attacks
 from mu2mpi.audit.attacks import draws as draws_module
 from mu2mpi.execution import keys as keys_module, simulation
 from mu2mpi.execution.keys import Keys
@@ -404,3 +405,8 @@ def test_masks_that_hide_enough_without_an_edge_are_not_complained_of(monkeypatc
     edges = masks.edges
     monkeypatch.setattr(masks, "edges", lambda M, *of: edges(M, *of)[1:] if M == 4 else edges(M, *of))
     assert attacked("masks", server="aggregated", machines=4, colluders=0).refutations == ()
+
+
+def test_every_attack_has_faults():
+    broken = {fault.values[0] if hasattr(fault, "values") else fault[0] for fault in FAULTS}
+    assert broken == {type(attack).__module__.rpartition(".")[2] for attack in all_attacks()}

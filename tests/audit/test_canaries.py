@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from helpers.faults import canaries_of
 
-from mu2mpi.audit.attack import all_attacks
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.audit.trials import coin_kinds
-from mu2mpi.audit.wire import OutOfStepError, on_ranks
 from mu2mpi.core.registry import names
 from mu2mpi.federation.machine import Machines
 
@@ -102,45 +100,3 @@ def test_draws_are_counted_by_machine_and_sample():
         for machine in range(3):
             assert counts[t, machine].tolist() == np.bincount(taken[t, machine], minlength=5).tolist()
     np.testing.assert_array_equal(canaries.draws(range(1, 2), bytes(32))[:, 0], counts[:, 1])
-
-
-def test_ranks_of_one_process_do_what_the_communicator_promises():
-    def act(rank):
-        mine = np.arange(3, dtype=np.int64) + 10 * rank.rank
-        total = rank.allreduce(mine, np.empty_like(mine)).copy()
-        reduced = rank.reduce(mine, np.empty_like(mine) if rank.rank == 0 else None)
-        array = np.full(2, float(rank.rank))
-        rank.bcast(array)
-        return total.tolist(), reduced is None, array.tolist(), len(rank.sent), len(rank.received)
-
-    answers = on_ranks(3, act)
-    total = [30, 33, 36]
-    assert answers[0] == (total, False, [0, 0], 3, 2)
-    assert answers[1] == answers[2] == (total, True, [0, 0], 2, 2)
-
-
-def test_an_error_on_one_rank_ends_all():
-    def act(rank):
-        if rank.rank == 1:
-            raise ZeroDivisionError
-        rank.bcast(np.zeros(1))
-
-    with pytest.raises(ZeroDivisionError):
-        on_ranks(3, act)
-    with pytest.raises(RuntimeError):
-        on_ranks(2, lambda rank: rank.part(0))
-
-
-def test_ranks_that_do_not_meet_are_an_error():
-    for act in (
-        lambda rank: rank.rank == 0 and rank.bcast(np.zeros(1)),
-        lambda rank: rank.rank == 2 and rank.bcast(np.zeros(1)),
-        lambda rank: [rank.bcast(np.zeros(1)) for _ in range(rank.rank + 1)],
-    ):
-        with pytest.raises(OutOfStepError):
-            on_ranks(3, act)
-
-
-def test_attacks_are_found_by_listing_their_folder():
-    names = [type(attack).__name__ for attack in all_attacks()]
-    assert names == ["Draws", "MaskedMessages", "Multiplier", "Noise"]

@@ -1,37 +1,15 @@
 """How runs are packed into tasks, and how far these are: with stand-ins for the commands of a SLURM."""
 
 import math
-import os
-import stat
 
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.slurm import MOST_TASKS, most_tasks
 from mu2mpi.cluster.submission import START_SECONDS, Load, pack, task_seconds
 
 MINUTE = 60.0
 SMALL = 'data = "synthetic"\nsamples = 60\nfeatures = 2\nmachines = 2\n'
 MANY = f"{SMALL}seed = {list(range(1, 1101))}\n"
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch):
-    """Return what puts a command of a SLURM on the path that prints a text; no other one is there."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("sbatch", "scontrol", "squeue"):
-        (folder / name).write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 1\n")
-        (folder / name).chmod(stat.S_IRWXU)
-
-    def put(name, output):
-        (folder / f"{name}.txt").write_text(output)
-        (folder / name).write_text('#!/bin/sh\ncat > "$0.input"\ncat "$0.txt"\n')
-        return folder / f"{name}.input"
-
-    return put
 
 
 def equal(count, seconds, machines=100):
@@ -64,12 +42,6 @@ def test_no_part_of_unequal_runs_takes_more_than_its_share():
     parts = pack(loads, 2, 20 * MINUTE, 1001)
     assert max(task_seconds(loads, parts, 2)) <= START_SECONDS + 2 * MINUTE
     assert parts <= 2 * sum(load.seconds for load in loads) / 2 / (2 * MINUTE)
-
-
-def test_the_most_tasks_are_asked_of_slurm(command):
-    assert most_tasks() == MOST_TASKS
-    command("scontrol", "MaxArraySize            = 77\nMaxDBDMsgs = 20\n")
-    assert most_tasks() == 77
 
 
 def invoke(capsys, *words):

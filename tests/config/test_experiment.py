@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
-from mu2mpi.config.options import choices, method_options, option_fields, own_options
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
-from mu2mpi.core.toml import read_toml
+from mu2mpi.core.registry import names
 from mu2mpi.execution.keys import Keys
 
 optional_counts = st.none() | st.integers(1, 10**6)
@@ -149,38 +147,6 @@ def test_toml_states_defaults_and_leaves_out_what_is_unset():
     assert not {"estimator", "query"} & tomllib.loads(Experiment(method="anytime-sgd").to_toml()).keys()
 
 
-def test_options_are_one_list_with_those_of_methods_behind_the_method():
-    listed = list(option_fields())
-    assert len(listed) == len(set(listed))
-    place = listed.index("method") + 1
-    own = list(own_options("method"))
-    assert listed[place : place + len(own)] == own
-    assert {"estimator", "query", "preset", "batch"} <= set(own)
-    assert set(method_options()) == set(own) - {"preset"}
-    # An option that several methods have says what it means to each.
-    text = option_fields()["batch"].description
-    assert option_fields()["batch"].title.startswith("samples ")
-    assert text.startswith("accelerated-srgd: ")
-    assert "dp-sgd: samples that are expected" in text
-    assert "noisy-minibatch-sgd: samples K" in text
-    assert choices(option_fields()["estimator"]) == ("corrected-momentum", "gradient")
-    assert choices(option_fields()["method"]) == tuple(names("methods"))
-    assert choices(option_fields()["rho"]) is None
-
-
-def test_options_of_other_methods_are_none():
-    settings = {"dp-sgd": {"server": "trusted"}, "storm": {"clip_norm": 1.0}}
-    for name in names("methods"):
-        experiment = Experiment(method=name, **settings.get(name, {}))
-        own = find("methods", name).options.model_fields
-        for option in own_options("method"):
-            expected = own[option].default if option in own else None
-            assert getattr(experiment, option) == expected
-            assert option in own or option not in experiment.settings()
-    with pytest.raises(AttributeError, match="machnies"):
-        Experiment().machnies  # noqa: B018
-
-
 def test_a_change_is_checked():
     experiment = Experiment(machines=3, rho=2.0, seed=1)
     for change in ({"rho": -5}, {"machines": 0}, {"rhoo": 1}, {"batch": 3}, {"method": "dp-sgd"}):
@@ -256,17 +222,3 @@ def test_no_two_experiments_have_the_same_default_name(some, others):
             made.append(Experiment(machines=4, seed=len(chosen)))
     one, other = made
     assert (result_name(one) == result_name(other)) == (one == other)
-
-
-def test_unreadable_configurations(tmp_path):
-    texts = {
-        "bad": "rho = = 3",
-        "long": f"rho = {5000 * '9'}",
-        "deep": f"rho = {5000 * '['}",
-        "binary": "\udcff",
-    }
-    for name, text in texts.items():
-        (tmp_path / f"{name}.toml").write_text(text, errors="surrogateescape")
-    for name in ("absent", *texts):
-        with pytest.raises(InputError, match=rf"{name}\.toml"):
-            read_toml(tmp_path / f"{name}.toml")

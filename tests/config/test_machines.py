@@ -41,49 +41,6 @@ def test_what_is_no_way_to_take_part(text):
         Experiment(participation=text)
 
 
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"participation_seed": 1}, "participation"),
-        ({"participation": "all", "participation_seed": 1}, "participation"),
-        ({"participation": "by-size", "method": "snowball-sgd", "server": "trusted"}, "snowball-sgd"),
-        ({"budgets": "a.toml", "method": "accelerated-srgd"}, "accelerated-srgd"),
-        ({"objective": "samples", "noise": "aggregate"}, "noise = aggregate"),
-        ({"participation": "uniform:2", "method": "dp-gd", "preset": "practical"}, "preset = practical"),
-        ({"budgets": "a.toml", "method": "dp-sgd", "server": "trusted"}, "poisson"),
-        ({"budgets": "a.toml", "method": "noisy-minibatch-sgd"}, "replacement"),
-        ({"objective": "people"}, "objective"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(settings, name):
-    with pytest.raises(InputError, match=name):
-        Experiment(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"participation": "uniform:4"}, "3 machines"),
-        ({"participation": "uniform:3", "rounds": 5}, "--rounds 4"),
-        ({"participation": "by-size", "rounds": 10}, None),
-        ({"participation": "by-size", "rounds": 2**32 - 1}, "machine-rounds"),
-        ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "no machine"),
-        ({"budgets": "{}/nobody.toml"}, "budget of z"),
-        ({"participation": "trace:{}/trace.csv", "rounds": 3}, "--rounds 2"),
-    ],
-)
-def test_what_the_machines_cannot_do_is_refused_once_they_are_known(settings, words, tmp_path):
-    write_budgets(tmp_path / "nobody.toml", rho={"z": 1.0})
-    (tmp_path / "trace.csv").write_text("round,machine\n1,a\n2,b\n")
-    source = owned_source(1, [10, 6, 4], 3, 2)
-    filled = {k: v.format(tmp_path) if isinstance(v, str) else v for k, v in settings.items()}
-    if words is None:
-        assert resolve(Experiment(**filled), source, 1).constants.rounds == 10
-        return
-    with pytest.raises(InputError, match=words):
-        resolve(Experiment(**filled), source, 1)
-
-
 def test_a_sweep_may_go_through_them(tmp_path):
     budgets = [write_budgets(tmp_path / f"{name}.toml", rho={"a": 1.0}) for name in "xy"]
     ways = ["all", "uniform:2", "bernoulli:0.5", "by-size"]

@@ -12,7 +12,6 @@ import pytest
 from helpers.small_mnist import LARGE, ROUNDS, SHAPES, open_together, put
 
 from mu2mpi.cli import main
-from mu2mpi.core import files
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import cache_folder
 from mu2mpi.data import mnist
@@ -357,22 +356,6 @@ def test_a_copy_that_cannot_be_written(tmp_path, monkeypatch, verify, cause):
         path.write_bytes(gzip.compress(content))
         with pytest.raises(InputError):
             open_idx(path, EXPECTED, verify)
-
-
-def test_an_interrupted_write_leaves_nothing(tmp_path):
-    def chunks():
-        yield b"new"
-        raise KeyboardInterrupt
-
-    target = tmp_path / "folder" / "file"
-    target.parent.mkdir()
-    with pytest.raises(KeyboardInterrupt):
-        files.write_whole(target, chunks())
-    assert list(target.parent.iterdir()) == []
-    files.write_whole(target, [b"old"])
-    with pytest.raises(KeyboardInterrupt):
-        files.write_whole(target, chunks())
-    assert [path.read_bytes() for path in target.parent.iterdir()] == [b"old"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Schemas: every format gives the same features, and those that an independent version gives."""
 
 import math
-import tomllib
 
 import h5py
 import numpy as np
@@ -11,7 +10,6 @@ from helpers.property_tests import given
 from helpers.schema_tables import FEATURES, FORMATS, SCHEMA, expected, table, written
 from hypothesis import strategies as st
 
-from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data import user_file
@@ -329,31 +327,7 @@ def test_a_parquet_file_that_changes_is_not_read_on(tmp_path, schema):
 # Templates -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_template_has_the_columns_and_no_values(tmp_path, schema, capsys, name):
-    path = written(tmp_path, name, table(ROWS))
-    assert main(["data", str(path), "--schema-template"]) == 0
-    text = capsys.readouterr().out
-    assert {*tomllib.loads(text)["columns"]} == {*tomllib.loads(SCHEMA)["columns"]}
-    schema.write_text(text)
-    with pytest.raises(InputError) as caught:
-        opened(path, schema)
-    assert len(str(caught.value).splitlines()) == 7
-
-
 # What is said ----------------------------------------------------------------------------------------------
-
-
-def test_what_a_schema_makes_of_a_file(tmp_path, schema, capsys):
-    path = str(written(tmp_path, "a.csv", table(ROWS)))
-    assert main(["data", path, "--schema", str(schema)]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in tomllib.loads(SCHEMA)["columns"])
-    assert "missing" not in said
-    assert main(["data", path, "--schema", str(schema), "--data-is-public"]) == 0
-    ages = table(ROWS).age
-    counts = f"{ages.isna().sum()} values missing, {((ages < 18) | (ages > 90.5)).sum()} outside"
-    assert counts in capsys.readouterr().out
 
 
 def test_strict_refuses_what_is_else_clamped(tmp_path, schema):

@@ -1,20 +1,28 @@
 """Runs with their files, in one process: what is written, what is refused, and whose key is used."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from helpers.assertions import assert_same
+from helpers.interrupted_runs import BEGINS, Meanwhile, job, simulated, stopped_state
 from helpers.slow import slow
+from helpers.sources import random_source
 
 from mu2mpi import run
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import job as module
-from mu2mpi.execution.job import Job, holds
+from mu2mpi.execution.job import holds
 from mu2mpi.execution.plan import resolve, shared_source
-from mu2mpi.results.observer import Observer
+from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.writer import check_output
 
 SERIAL = Communicator()
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 4}
@@ -25,17 +33,6 @@ SECRET = Experiment(**SETTINGS)
 @pytest.fixture(scope="module")
 def source():
     return shared_source(SEEDED, None, SERIAL)
-
-
-def job(overwrite=False):
-    return Job(SERIAL, lambda: False, overwrite, 1e9)
-
-
-class Meanwhile(Observer):
-    """Does something after the first checkpoint, if there is one, and before the first round."""
-
-    def __init__(self, action):
-        self.on_start = lambda _: action()
 
 
 def never():
@@ -133,3 +130,162 @@ def test_no_epsilon_is_run_that_would_not_hold_at_some_machine(server, everybody
 def test_what_is_run_keeps_its_promise(settings, tmp_path):
     run(Experiment(**SETTINGS, **settings), output=tmp_path / "a.h5")
     assert contradictions(read_result(tmp_path / "a.h5")) == []
+
+
+def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
+    """A run without a seed that dies in its first round starts again with the same noise."""
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mu2mpi.federation.servers.untrusted.UntrustedServer.round", fail)
+        with pytest.raises(MemoryError):
+            job().run_to_file(Experiment(machines=4), source, path)
+    kept = read_checkpoint(checkpoint_path(path))
+    assert kept.rounds_done == 0
+    expected = simulated(Experiment(machines=4), source, kept)
+    assert_same(job().run_to_file(Experiment(machines=4), source, path), expected)
+    assert_same(read_result(path), expected)
+    assert list(tmp_path.iterdir()) == [path]
+    # Another run has a key of its own.
+    other = job().run_to_file(Experiment(machines=4), source, tmp_path / "b.h5")
+    assert not np.array_equal(other.x, expected.x)
+
+
+def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
+    """Without a seed each would send everything under a key of its own."""
+    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
+    of_first = []
+
+    def second_start():
+        of_first.append(checkpoint_path(path).read_bytes())
+        with monkeypatch.context() as patch:
+            # It looked for a checkpoint before the first job wrote one.
+            patch.setattr("mu2mpi.execution.job.find_checkpoint", lambda *_: None)
+            patch.setattr("mu2mpi.federation.machine.Machines.noised", lambda *_: pytest.fail("it sends"))
+            with pytest.raises(InputError, match="sent nothing"):
+                job().run_to_file(experiment, source, path)
+        assert checkpoint_path(path).read_bytes() == of_first[0]
+
+    first = job().run_to_file(experiment, source, path, [Meanwhile(second_start)])
+    assert len(of_first) == 1
+    # A third, which looked for the output before it was there.
+    with pytest.raises(InputError, match="sent nothing"):
+        job().run_to_file(experiment, source, path, [BEGINS])
+    assert_same(read_result(path), first)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_may_be_replaced_is_what_was_there_when_the_job_began(tmp_path):
+    """Two jobs with --overwrite would else both send everything, and one result would speak for both."""
+    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
+    old = job(True).run_to_file(experiment, source, path)
+    first, second = (job(True, before={path: identity(path)}) for _ in range(2))
+    new = first.run_to_file(experiment, source, path)
+    assert not np.array_equal(old.x, new.x)
+    with pytest.raises(InputError, match="sent nothing"):
+        second.run_to_file(experiment, source, path, [BEGINS])
+    assert_same(read_result(path), new)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("seeds", [(1, None), (None, 1), (1, 2)])
+def test_a_job_leaves_the_checkpoint_of_another_alone(seeds, tmp_path):
+    """It may hold the only key of what has been sent already."""
+    source, path = random_source(1, 100, 6, 3), tmp_path / "a.h5"
+    first, second = (Experiment(machines=4, seed=seed) for seed in seeds)
+
+    def another_starts():
+        kept = checkpoint_path(path).read_bytes()
+        with pytest.raises(InputError, match="seed"):
+            job(True, 1e-9).run_to_file(second, source, path, [BEGINS])
+        assert checkpoint_path(path).read_bytes() == kept
+
+    job(True, 1e-9).run_to_file(first, source, path, [Meanwhile(another_starts)])
+    assert read_result(path).experiment.seed == first.seed
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.slow
+def test_of_two_jobs_with_one_output_none_loses_its_result_unheard(tmp_path):
+    """Started at once, without a seed: those that end well have printed what the file holds."""
+    path = tmp_path / "a.h5"
+    command = [sys.executable, "-m", "mu2mpi", "run", "--machines", "9", "--output", str(path)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    jobs = [subprocess.Popen(command, **options) for _ in range(2)]
+    ended = [(*each.communicate(timeout=120), each.returncode) for each in jobs]
+    assert sorted(code for *_, code in ended) in ([0, 0], [0, 2]), ended
+    history = read_result(path).history
+    said = f"test loss {history.test_loss[-1]:.4f}, accuracy {history.test_accuracy[-1]:.1%}"
+    assert all(said in out for out, _, code in ended if code == 0)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("other", [{}, {"rho": 2.0}])
+@pytest.mark.parametrize("checkpoint_stays", [True, False])
+def test_a_result_of_another_job_is_not_taken_for_ones_own(tmp_path, checkpoint_stays, other):
+    """Under another key, or of another experiment: then that of this run is lost but for its checkpoint."""
+    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
+    theirs = job().run_to_file(experiment.having(**other), source, tmp_path / "other.h5")
+
+    def another_result():
+        (tmp_path / "other.h5").rename(path)
+        if not checkpoint_stays:
+            checkpoint_path(path).unlink()
+
+    words = "go on from it" if checkpoint_stays else "it is lost"
+    with pytest.raises(InputError, match=words):
+        job(bool(other)).run_to_file(experiment, source, path, [Meanwhile(another_result)])
+    assert_same(read_result(path), theirs)
+    assert checkpoint_path(path).exists() == checkpoint_stays
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_two_jobs_that_go_on_from_one_checkpoint_come_to_one_result(tmp_path, seed):
+    source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=seed)
+    path, results = tmp_path / "a.h5", []
+    write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(path))
+
+    def another_job():
+        results.append(job().run_to_file(experiment, source, path))
+
+    assert_same(job().run_to_file(experiment, source, path, [Meanwhile(another_job)]), results[0])
+    assert_same(read_result(path), results[0])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_job_whose_checkpoint_is_read_by_another_may_end(tmp_path, monkeypatch):
+    """The other has seen that there is one, and finds none: it must not send everything once more."""
+    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
+    state = stopped_state(experiment, source, 10)
+    write_checkpoint(state, checkpoint_path(path))
+
+    def read_too_late(place):
+        with monkeypatch.context() as patch:
+            patch.setattr("mu2mpi.results.checkpoint.read_checkpoint", read_checkpoint)
+            job().run_to_file(experiment, source, path)
+        return read_checkpoint(place)
+
+    monkeypatch.setattr("mu2mpi.results.checkpoint.read_checkpoint", read_too_late)
+    with pytest.raises(InputError, match="sent nothing"):
+        job().run_to_file(experiment, source, path, [BEGINS])
+    assert_same(read_result(path), simulated(experiment, source, state))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_written_while_a_job_begins_is_of_another(tmp_path, monkeypatch):
+    """The output appears after it was found free: the job must learn of it before it sends anything."""
+    experiment, path = Experiment(data="digits", machines=4), tmp_path / "a.h5"
+
+    def found_free(path, overwrite):
+        check_output(path, overwrite)
+        with monkeypatch.context() as patch:
+            patch.setattr("mu2mpi.results.writer.check_output", check_output)
+            run(experiment, output=path)
+
+    monkeypatch.setattr("mu2mpi.results.writer.check_output", found_free)
+    with pytest.raises(InputError, match="sent nothing"):
+        run(experiment, output=path, observers=[BEGINS])
+    assert list(tmp_path.iterdir()) == [path]

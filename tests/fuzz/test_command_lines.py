@@ -24,14 +24,9 @@ VALUES = (
     "rho=4", "rho", "=", "seed=1", "a,b", "server,rho", ",", "test_loss", "%s", "{}", "$(x)",
 )  # fmt: skip
 FLAGS = {
-    "show": ("--diagnostics",),
-    "table": ("--strict",),
-    "privacy": (),
-    "job": ("--status", "--after-table"),
-    "data": (),
-    "sweep": ("--list",),
-    "info": (),
-}
+    "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": ("--status", "--after-table"),
+    "data": (), "sweep": ("--list",), "info": (),
+}  # fmt: skip
 OPTIONS = {
     "table": ("--where", "--rows", "--columns", "--values", "--format"),
     "privacy": ("--rho", "--epsilon", "--delta", "--samples"),

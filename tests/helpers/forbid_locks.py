@@ -25,17 +25,10 @@ def forbid_locks(error: int) -> None:
     architecture, flock, control = CALLS[platform.machine()]
     fail = FAIL | error
     program = [
-        (LOAD, 0, 0, ARCHITECTURE),
-        (EQUAL, 0, 6, architecture),
-        (LOAD, 0, 0, NUMBER),
-        (EQUAL, 5, 0, flock),
-        (EQUAL, 0, 3, control),
-        (LOAD, 0, 0, SECOND),
-        (EQUAL, 2, 0, fcntl.F_SETLK),
-        (EQUAL, 1, 0, fcntl.F_SETLKW),
-        (RETURN, 0, 0, ALLOW),
-        (RETURN, 0, 0, fail),
-    ]
+        (LOAD, 0, 0, ARCHITECTURE), (EQUAL, 0, 6, architecture), (LOAD, 0, 0, NUMBER), (EQUAL, 5, 0, flock),
+        (EQUAL, 0, 3, control), (LOAD, 0, 0, SECOND), (EQUAL, 2, 0, fcntl.F_SETLK),
+        (EQUAL, 1, 0, fcntl.F_SETLKW), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, fail),
+    ]  # fmt: skip
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     header = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
     libc = ctypes.CDLL(None, use_errno=True)

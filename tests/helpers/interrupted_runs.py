@@ -6,10 +6,12 @@ from helpers.launch import mpirun
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import environment
+from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.resume import find_checkpoint
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict
+from mu2mpi.results.observer import Observer
 
 
 class StopAt(Keeper):
@@ -40,6 +42,20 @@ def stopped_state(experiment, source, t):
     with pytest.raises(Interrupted):
         simulated(experiment, source, keeper=keeper)
     return keeper.state
+
+
+def job(overwrite=False, every=1e9, before=None):
+    return Job(Communicator(), lambda: False, overwrite, every, before or {})
+
+
+class Meanwhile(Observer):
+    """Does something once, after the first checkpoint and before the first round."""
+
+    def __init__(self, action):
+        self.on_start = lambda _: action()
+
+
+BEGINS = Meanwhile(lambda: pytest.fail("it begins"))
 
 
 # Ranks that look at every round whether to save or to stop, and that do something at a round.

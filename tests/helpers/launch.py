@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 # More ranks than cores, as root or not: MPICH ignores what Open MPI needs.
 SETTINGS = {
@@ -31,12 +30,6 @@ def mpirun(
     return run_command(command_on(ranks, *arguments, python=python), timeout, variables)
 
 
-def start_ranks(ranks: int, *arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
-    """Start ``python ARGUMENTS`` on some ranks, and return while they run; options are those of Popen."""
-    texts = [str(part) for part in command_on(ranks, *arguments)]
-    return subprocess.Popen(texts, env={**os.environ, **SETTINGS}, **options)
-
-
 def command_on(ranks: int, *arguments: str | Path, python: str = sys.executable) -> list[str | Path]:
     return [Path(python).parent / "mpirun", "-n", str(ranks), python, *arguments]
 
@@ -53,11 +46,6 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     texts = [str(part) for part in command]
     return subprocess.run(
-        texts,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, **SETTINGS, **variables},
-        cwd=cwd,
-        check=False,
-    )
+        texts, capture_output=True, text=True, timeout=timeout, env={**os.environ, **SETTINGS, **variables},
+        cwd=cwd, check=False,
+    )  # fmt: skip

@@ -7,8 +7,11 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import pytest
 from scipy import special
 
+from helpers.sources import random_samples
+from mu2mpi.core.registry import find
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.model.scaling import Scaling
 
@@ -77,6 +80,25 @@ PLAIN = {
     ),
 }
 """By name."""
+
+LOSSES = pytest.mark.parametrize("problem", [find("losses", name) for name in PLAIN], ids=list(PLAIN))
+TYPES = pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
+)
+SCALINGS = Scaling(), Scaling(unit=True), Scaling(bound=0.4), Scaling(bound=50.0)
+
+
+def number_of_classes(problem: Problem, classes: int) -> int:
+    """Return the number of classes of a loss that is asked for some."""
+    return 2 if problem.name == "logistic" else classes
+
+
+def stored_samples(problem: Problem, shape: tuple[int, int, int], dtype: type, seed: int) -> Any:
+    """Return a generator, the number of classes, and features and labels as a source has them."""
+    n, classes, dimension = shape
+    rng, classes = np.random.default_rng(seed), number_of_classes(problem, classes)
+    features = random_samples(rng, n, dimension, classes, dtype).features
+    return rng, classes, features, random_labels(rng, problem, n, classes)
 
 
 def random_labels(rng: np.random.Generator, problem: Problem, n: int, classes: int) -> Any:

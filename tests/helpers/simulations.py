@@ -24,16 +24,9 @@ SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> Release:
     """Return what is to be hidden, with the numbers that a grid depends on."""
     return Release(
-        rounds=summed,
-        machines=machines,
-        parameters=d,
-        clip_norm=clip_norm,
-        gradient_norm=gradient_norm,
-        touched=1,
-        summed=summed,
-        samples=summed,
-        drawn=1.0,
-    )
+        rounds=summed, machines=machines, parameters=d, clip_norm=clip_norm, gradient_norm=gradient_norm,
+        touched=1, summed=summed, samples=summed, drawn=1.0,
+    )  # fmt: skip
 
 
 def make_task(

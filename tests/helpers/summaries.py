@@ -1,14 +1,18 @@
 """Summaries of runs whose losses and gradients follow the theorems by construction."""
 
+import csv
 import itertools
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.results.reader import Summary
 
@@ -118,3 +122,49 @@ def trust_runs(seeds=2, **settings):
         for noise in [{"untrusted": M, "trusted": 1}.get(server, 1 / (1 - (share or 0)))]
         for seed in range(seeds)
     ]
+
+
+def summary(loss=2.25, accuracy=0.7, name="a.h5", created="2030-01-01T00:00:00+00:00", **settings):
+    paper = {"data": "mnist", "server": "untrusted", "machines": 100, "rounds": 600, "rho": 4.0, "seed": 1}
+    return Summary(Path(name), Experiment.make({**paper, **settings}), created, loss, accuracy)
+
+
+def three_seeds(**settings):
+    values = [(2.2841, 0.652), (2.2851, 0.662), (2.2861, 0.648)]
+    return [summary(*pair, seed=seed, **settings) for seed, pair in enumerate(values)]
+
+
+def methods(losses=None, spread=0.01, **settings):
+    """Return three seeds of each method on one size; the given losses, or all the same."""
+    runs = []
+    for name, (own, _, _) in METHODS.items():
+        for seed in (1, 2, 3):
+            made = comparison_run(4000, seed, **own, **settings)
+            loss = (losses or {}).get(name, 1.0) + spread * (seed - 2)
+            runs.append(replace(made, test_loss=loss, test_accuracy=math.exp(-loss)))
+    return runs
+
+
+def drawn(loss=1.0, **settings):
+    """Return a run on digits whose rounds a seed may draw."""
+    base = {"data": "digits", "server": "trusted", "machines": 5, "rounds": 100}
+    return Summary(Path(f"{loss}-{settings}.h5"), Experiment(**{**base, **settings}), "", loss, 0.5)
+
+
+def csv_lines(table):
+    return list(csv.DictReader(table.render("csv").splitlines()))
+
+
+def cells_of(text, word):
+    """Return the cells of each line of a text table that has `word` for one of its cells."""
+    lines = [re.split(r"  +", line.strip()) for line in text.splitlines()]
+    return [line for line in lines if word in line]
+
+
+def seeds_of(runs):
+    sections = build_table(runs).sections
+    return sorted(cell.seeds for section in sections for cell in section.cells.values() if cell.seeds)
+
+
+def plain(text):
+    return " ".join(text.split())

@@ -5,25 +5,20 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from helpers.plain_losses import PLAIN, plain_samples, random_labels
+from helpers.plain_losses import LOSSES, PLAIN, number_of_classes, random_labels
 from helpers.property_tests import given
-from helpers.sources import random_samples
 from hypothesis import strategies as st
 
-from mu2mpi.core.registry import find
-from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.losses.model.linear import BATCH, TILE, sum_losses
+from mu2mpi.core.registry import find, names
 from mu2mpi.losses.model.scaling import Scaling
 
-LOSSES = pytest.mark.parametrize("problem", [find("losses", name) for name in PLAIN], ids=list(PLAIN))
 seeds = st.integers(0, 2**31)
 sizes = st.sampled_from([1e-3, 1.0, 30.0])
-classes_of = {"logistic": 2}
 
 
 def drawn(problem, rng, n):
     """Return how many classes there are, and labels of n samples: the ends of their range often."""
-    classes = classes_of.get(problem.name) or int(rng.integers(2, 7))
+    classes = number_of_classes(problem, int(rng.integers(2, 7)))
     return classes, random_labels(rng, problem, n, classes)
 
 
@@ -167,84 +162,11 @@ def test_gradients_are_rounded_no_more_often_than_is_said(problem, seed, radius)
     assert error <= problem.roundings(classes) * 2.0**-53 * G
 
 
-shapes = st.tuples(st.integers(1, 9), st.integers(2, 6), st.integers(1, 40) | st.integers(TILE - 2, TILE + 2))
-TYPES = pytest.mark.parametrize(
-    ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
-)
-scalings = st.sampled_from([Scaling(), Scaling(unit=True), Scaling(bound=0.4), Scaling(bound=50.0)])
+def test_every_loss_has_a_plain_version():
+    assert sorted(PLAIN) == names("losses")
 
 
-def made(problem, shape, dtype, seed):
-    """Return samples as stored, and the number of classes."""
-    n, classes, dimension = shape
-    rng = np.random.default_rng(seed)
-    classes = classes_of.get(problem.name, classes)
-    return rng, classes, random_samples(rng, n, dimension, classes, dtype).features
-
-
-@LOSSES
-@TYPES
-@given(shapes, scalings, seeds, max_examples=12)
-def test_sums_of_losses(problem, dtype, scale, shape, scaling, seed):
-    rng, classes, features = made(problem, shape, dtype, seed)
-    labels = random_labels(rng, problem, len(features), classes)
-    z = plain_samples(features.astype(float) * scale, scaling)
-    x = rng.standard_normal((problem.rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
-    arguments = features, labels, scaling.factors(features, scale), scaling.bias
-    total, score = problem.kernel(sum_losses)(x, *arguments)
-    plain = PLAIN[problem.name]
-    expected = [plain.loss(x @ sample, label) for sample, label in zip(z, labels, strict=True)]
-    assert total == pytest.approx(sum(expected), rel=1e-11, abs=1e-12)
-    if problem.labels == "classes":
-        assert score == np.sum(problem.best(z @ x.T) == labels)
-    else:
-        assert score == pytest.approx(
-            np.sum((plain.prediction(z @ x[0]) - labels) ** 2), rel=1e-11, abs=1e-13
-        )
-
-
-@LOSSES
-@TYPES
-@given(
-    shapes, scalings, st.integers(1, 1000), st.sampled_from([1, BATCH]), st.sampled_from([0.1, 0.9, 1e6]),
-    st.booleans(), seeds, max_examples=12,
-)  # fmt: skip
-def test_what_a_round_adds_is_what_plain_numpy_adds(
-    problem, dtype, scale, shape, scaling, t, batch, clip_norm, plainly, seed
-):
-    """STORM's increments, or plain gradients, each clipped: to the grid's spacing."""
-    rng, classes, features = made(problem, shape, dtype, seed)
-    labels = random_labels(rng, problem, len(features), classes)
-    z = plain_samples(features.astype(float) * scale, scaling)
-    x, x_previous = rng.standard_normal((2, problem.rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
-    x_previous = x + (x_previous - x) / t
-    expected, long = np.zeros(x.shape), 0
-    plain = PLAIN[problem.name]
-    for sample, label in zip(z, labels, strict=True):
-        c = plain.residual(x @ sample, label)
-        if not plainly:
-            c = t * c - (t - 1) * plain.residual(x_previous @ sample, label)
-        s = np.outer(c, sample)
-        factor = min(1.0, clip_norm / max(np.linalg.norm(s), 1e-300))
-        expected += factor * s
-        long += factor < 1
-    resolution, q = 2.0**-36, np.zeros(x.shape, np.int64)
-    fresh = features, labels, scaling.factors(features, scale), scaling.bias, 0, len(labels)
-    add = (GRADIENT if plainly else CORRECTED_MOMENTUM).kernel(problem, len(x))
-    _, clipped = add(q, x, x_previous, *fresh, t, clip_norm, resolution, batch)
-    assert clipped == long
-    tolerance = len(labels) * (resolution + 1e-12 * t)
-    np.testing.assert_allclose(q * resolution, expected, rtol=0, atol=tolerance)
-
-
-@TYPES
-@given(st.integers(1, 40), st.sampled_from([1e-3, 0.4, 2.0, 50.0]), seeds, max_examples=30)
-def test_no_sample_is_longer_than_its_bound_and_shorter_ones_stay(dtype, scale, dimension, bound, seed):
-    features = random_samples(np.random.default_rng(seed), 8, dimension, 2, dtype).features
-    scaling = Scaling(bound=bound)
-    z = scaling.samples(features, scale)
-    plain = features.astype(float) * scale
-    assert np.all(np.sum(z**2, axis=1) <= scaling.largest_square(dimension) * (1 + 1e-14))
-    short = np.linalg.norm(plain, axis=1) < bound
-    np.testing.assert_array_equal(z[short, :-1], plain[short])
-    np.testing.assert_allclose(z, plain_samples(plain, scaling), rtol=1e-13)
+def test_constants_of_softmax_are_those_of_the_paper():
+    G, L = find("losses", "softmax").constants(Scaling().largest_square(784), 0.05, 10)
+    assert pytest.approx(39.6, abs=0.05) == G
+    assert L == 392.5

@@ -15,48 +15,8 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.keys import Keys
-from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithReplacement
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
-
-KEY = bytes(range(32))
-SAMPLINGS = [
-    Fresh(12), Batches((1, 1, 4, 9)), WithReplacement(7, 5), Poisson(40, 0.3), Poisson(5, 1.0), Cyclic(7, 3),
-    Cyclic(4, 4),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=repr)
-def test_what_a_machine_uses_depends_on_its_number_and_the_round_alone(sampling):
-    rounds = range(1, 5)
-    places, sizes = sampling.take(KEY, range(6), rounds)
-    whole = np.split(places, np.cumsum(sizes.ravel())[:-1])
-    for t in rounds:
-        for i in range(6):
-            alone = sampling.take(KEY, range(i, i + 1), range(t, t + 1))
-            np.testing.assert_array_equal(alone.places, whole[6 * (t - 1) + i])
-            assert alone.sizes == len(alone.places) <= sampling.most
-    assert places.min() >= 0
-    assert places.max() < sampling.owned
-
-
-def test_samples_are_drawn_with_their_probabilities():
-    """Five standard deviations of a binomial count each, and of the covariance of two."""
-    n, rounds = 8, 20_000
-    for sampling, expected in ((WithReplacement(n, 3), 3 / n), (Poisson(n, 0.3), 0.3)):
-        places, sizes = sampling.take(KEY, range(3, 5), range(1, rounds + 1))
-        of_round = np.repeat(np.arange(2 * rounds), sizes.ravel())
-        counts = np.zeros((2 * rounds, n))
-        np.add.at(counts, (of_round, places), 1)
-        error = 5 * math.sqrt(expected / (2 * rounds))
-        assert np.abs(counts.mean(axis=0) - expected).max() < error
-        covariance = np.cov(counts, rowvar=False) - np.diag(np.diag(np.cov(counts, rowvar=False)))
-        wanted = -3 / n**2 if isinstance(sampling, WithReplacement) else 0.0
-        assert np.abs(covariance - wanted * (1 - np.eye(n))).max() < error
-        # Other machines and other rounds draw for themselves.
-        first, second = counts.reshape(rounds, 2, n).transpose(1, 0, 2)
-        for one, other in ((first, second), (first[1:], first[:-1])):
-            assert np.abs(np.mean((one - expected) * (other - expected))) < error / math.sqrt(n)
 
 
 def drawn(experiment, source, constants):
@@ -78,19 +38,10 @@ def drawn(experiment, source, constants):
 
     return ref.Drawn(
         features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
-        labels=samples.labels.reshape(M, n),
-        chosen=chosen,
-        rounds=constants.rounds,
-        batch=0.0,
-        x1=np.zeros(shape),
-        D=2 * constants.task.radius,
-        C=0.0,
-        eta=0.0,
-        sigma=0.0,
-        noise=noise,
-        unit=experiment.normalize == "unit",
-        resolution=constants.mechanism.resolution,
-    )
+        labels=samples.labels.reshape(M, n), chosen=chosen, rounds=constants.rounds, batch=0.0,
+        x1=np.zeros(shape), D=2 * constants.task.radius, C=0.0, eta=0.0, sigma=0.0, noise=noise,
+        unit=experiment.normalize == "unit", resolution=constants.mechanism.resolution,
+    )  # fmt: skip
 
 
 def check(result, output, w):
@@ -100,14 +51,9 @@ def check(result, output, w):
 
 
 settings = (
-    st.integers(1, 4),
-    st.integers(2, 5),
-    st.integers(1, 20),
-    st.sampled_from([0.1, 5.0]),
-    st.sampled_from([None, 0.3]),
-    st.sampled_from(["none", "unit"]),
-    st.integers(0, 2**31),
-)
+    st.integers(1, 4), st.integers(2, 5), st.integers(1, 20), st.sampled_from([0.1, 5.0]),
+    st.sampled_from([None, 0.3]), st.sampled_from(["none", "unit"]), st.integers(0, 2**31),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -3,10 +3,15 @@
 import math
 
 import numpy as np
+import pytest
 from helpers.simulations import simulation_of
+from helpers.slow import slow
 
+from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.registry import names
 from mu2mpi.data.population import Population
+from mu2mpi.execution.plan import open_source
 
 
 def test_a_run_on_a_population_measures_the_same_errors():
@@ -34,3 +39,40 @@ def test_a_run_on_a_population_measures_the_same_errors():
         simulation.machines.observe = observed
         history = simulation.run().history
         np.testing.assert_allclose(history.estimate_error, np.array(errors)[history.round - 1], rtol=1e-12)
+
+
+LOSSES = ["logistic", "smoothed-hinge", "squared", "huber", "poisson"]
+
+
+PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "labels:2"]
+
+
+CASES = [
+    (method, server)
+    for method in names("methods")
+    for server in ("untrusted", "trusted")
+    if (method, server) not in (("dp-sgd", "untrusted"), ("snowball-sgd", "untrusted"))
+]
+
+
+def finished(**settings):
+    chosen = {"data": "synthetic", "samples": 300, "features": 5, "machines": 3, "seed": 1, "evaluations": 1}
+    experiment = Experiment(**{**chosen, **settings})
+    return simulation_of(experiment, open_source(experiment)).run()
+
+
+@pytest.mark.parametrize(("loss", "classes"), [("squared", 4), *slow(*[(name, 2) for name in LOSSES])])
+@pytest.mark.parametrize(("method", "server"), CASES)
+def test_it_runs_however_samples_are_dealt(loss, classes, method, server):
+    own = {"clip_norm": 1.0} if method == "storm" else {}
+    if method not in ("dp-sgd", "noisy-minibatch-sgd", "snowball-sgd"):
+        own["rounds"] = 8
+    settings = {"loss": loss, "classes": classes, "method": method, "server": server, **own}
+    results = [finished(**settings, partition=partition) for partition in PARTITIONS]
+    results.append(finished(**settings, data="population", l2=0.1))
+    for result in results:
+        assert np.linalg.norm(result.x) <= 0.05 * (1 + 1e-12)
+        assert np.all(np.isfinite([result.history.test_loss[-1], *result.metrics.values()]))
+        assert contradictions(result) == []
+    # Samples in another order are other messages.
+    assert len({result.x.tobytes() for result in results}) == len(results)

@@ -6,6 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers import reference as ref
+from helpers.noise import drawn_noise
 from helpers.property_tests import given
 from helpers.simulations import machines_on, make_schedule, simulation_of
 from helpers.sources import ArraySource, one_a_round, random_source
@@ -14,11 +16,13 @@ from hypothesis import strategies as st
 from mu2mpi import cli
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.federation.iterates import Iterates
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.execution.keys import Keys
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.snowball_sgd import arithmetic_slack
 from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
+from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 
@@ -51,15 +55,9 @@ def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
 ):
     """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
     constants = schedule_of(
-        machines=machines,
-        rounds=rounds,
-        classes=classes,
-        features=dimension + 1,
-        diameter=diameter,
-        rho=1.0,
-        eta_scale=1.0,
-        normalize="unit" if unit else "none",
-    )
+        machines=machines, rounds=rounds, classes=classes, features=dimension + 1, diameter=diameter, rho=1.0,
+        eta_scale=1.0, normalize="unit" if unit else "none",
+    )  # fmt: skip
     n = machines * constants.sampling.owned
     source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
     changed = source.training(np.arange(n))
@@ -119,15 +117,9 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
     features[0, 0] = 1.75 * size
     scales = Scaling(unit=True).factors(features, 1.0)
     constants = schedule_of(
-        machines=1,
-        rounds=2,
-        classes=2,
-        features=401,
-        diameter=100.0,
-        rho=math.inf,
-        eta_scale=1.0,
+        machines=1, rounds=2, classes=2, features=401, diameter=100.0, rho=math.inf, eta_scale=1.0,
         normalize="unit",
-    )
+    )  # fmt: skip
     samples = HostedSamples(
         features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit=True).bias
     )
@@ -206,3 +198,66 @@ def test_a_false_claim_is_found_out(finished, changes):
     assert contradictions(finished) == []
     false = replace(mechanism, **values)
     assert contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
+
+
+shapes = st.tuples(
+    st.integers(1, 6),  # machines
+    st.integers(2, 25),  # rounds
+    st.integers(2, 7),  # classes
+    st.integers(1, 40),  # features
+)
+
+
+def assert_same_point(found, expected, constants):
+    """To a millionth, or as near as three numbers leave it that were rounded to another multiple of the grid.
+
+    One that lies in the middle of two multiples may go to either, and then is in all messages that follow.
+    """
+    steps = [constants.step_size(t) / max(1, constants.sampling.size(t)) for t in range(1, constants.rounds)]
+    rounded = 3 * constants.mechanism.resolution * sum(steps) / constants.task.machines
+    # Samples of unit norm with a single feature may cancel to nothing.
+    assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+@given(
+    shapes,
+    st.sampled_from([0.5, 4.0, 1e9, np.inf]),
+    st.sampled_from([0.01, 0.1, 5.0, 500.0]),
+    st.sampled_from(["none", "unit"]),
+    st.sampled_from([None, None, 0.1, 1.0]),
+    st.integers(0, 2**31),
+    max_examples=15,
+)
+def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, normalize, eta_scale, seed):
+    machines, rounds, classes, dimension = shape
+    machines = machines if server == "trusted" else 1
+    d = classes * (dimension + 1)
+    factors, batches = ref.snowball_batches(rounds - 1, machines, d, rho)
+    source = random_source(seed, machines * sum(batches) + 2, dimension, classes, np.float32)
+    experiment = Experiment(
+        method="snowball-sgd", server=server, machines=machines, rounds=rounds, rho=rho, diameter=diameter,
+        normalize=normalize, eta_scale=eta_scale, seed=seed,
+    )  # fmt: skip
+    simulation = simulation_of(experiment, source)
+    result, root = simulation.run(), root_key(seed)
+    rows = machine_rows(
+        source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
+    )
+    samples = source.training(rows.ravel())
+    key, shape = key_words(Keys.noise_key(root, result.experiment)), (classes, dimension + 1)
+
+    def noise(t):
+        return drawn_noise(simulation.constants, key, SERVER if server == "trusted" else MACHINE, 0, t)
+
+    z = ref.samples(samples.features, normalize == "unit")
+    F = 1 if normalize == "unit" else dimension + 1
+    w = ref.snowball_sgd(
+        z, samples.labels, shape, machines, diameter, rho, noise, batches, factors, F, eta_scale
+    )
+    assert_same_point(result.x, w, simulation.constants)
+    np.testing.assert_array_equal(result.w, result.x)
+    assert result.history.round.tolist() == [rounds]
+    assert result.history.samples[-1] == result.history.gradient_evaluations[-1] == machines * sum(batches)
+    assert result.diagnostics.clipped_share == 0
+    assert contradictions(result) == []

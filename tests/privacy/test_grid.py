@@ -2,7 +2,6 @@
 
 import math
 
-import numba
 import numpy as np
 import pytest
 from helpers.property_tests import given
@@ -10,21 +9,10 @@ from helpers.simulations import make_messages
 from hypothesis import example, strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.kernels import round_to_integer
 from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_resolution, clipping_bound
 
 norms = st.floats(1e-3, 1e6)
 sizes = st.integers(1, 10**6)
-
-
-@numba.vectorize
-def rounded(value):
-    return round_to_integer(value)
-
-
-@given(st.floats(-(2.0**50), 2.0**50))
-def test_rounding_is_to_the_nearest_even(value):
-    assert rounded(value) == round(value)
 
 
 @given(norms, st.floats(1e-2, 1e12), sizes, sizes, sizes)

@@ -4,15 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.privacy_accountant import NeighboringRelation
 from helpers.slow import slow
 
-from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
-
-DELTA = 1e-5
 
 
 @pytest.mark.parametrize(
@@ -36,26 +31,3 @@ def test_dp_sgd_has_the_noise_that_it_needs_and_hardly_more(probability, rounds,
     assert abs(excess.mean() - delta) < 5 * excess.std() / math.sqrt(losses.size) + 0.01 * delta
     if probability == 1:
         assert epsilon_exact(2 * 3 * math.sqrt(rounds) / sigma, delta) == pytest.approx(epsilon, rel=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("probability", "rounds", "multiplier"), [(2.56e-4, 80_000, 1.2), (0.01, 2000, 3.0), (1.0, 50, 300.0)]
-)
-def test_rounding_of_losses_costs_little(probability, rounds, multiplier):
-    one = pld.from_gaussian_mechanism(
-        multiplier, value_discretization_interval=2e-5, sampling_prob=probability,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE,
-    )  # fmt: skip
-    finely = one.self_compose(rounds).get_epsilon_for_delta(DELTA)
-    assert (
-        finely * (1 - 1e-6)
-        < PoissonReleases.epsilon_by(1.0, 1, probability, rounds, multiplier, DELTA)
-        < 1.005 * finely
-    )
-
-
-def test_delta_that_is_too_small_to_be_computed_with_is_refused():
-    with pytest.raises(InputError, match=r"delta = 1e-14 is too small.*at least delta = 1e-12"):
-        PoissonReleases.least_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
-    sigma = PoissonReleases.least_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
-    assert 3 * 0.995 < PoissonReleases.epsilon_by(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3

@@ -22,17 +22,9 @@ from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
 def make_mechanism(rho, clip_norm, rounds):
     """Return the mechanism with the noise of the reference, and each sample in all messages."""
     return GaussianReleases(
-        rho=rho,
-        clip_norm=clip_norm,
-        sigma=ref.noise_scale(clip_norm, rounds, rho),
-        resolution=RESOLUTION,
-        rounds=rounds,
-        machines=10,
-        parameters=7850,
-        samples=rounds,
-        drawn=1.0,
-        touched=rounds,
-    )
+        rho=rho, clip_norm=clip_norm, sigma=ref.noise_scale(clip_norm, rounds, rho), resolution=RESOLUTION,
+        rounds=rounds, machines=10, parameters=7850, samples=rounds, drawn=1.0, touched=rounds,
+    )  # fmt: skip
 
 
 def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False, **others):

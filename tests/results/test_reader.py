@@ -10,9 +10,8 @@ from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.hdf5 import attributes_of, file_image, write_array, write_attributes
-from mu2mpi.results.collection import find_files, find_summaries
-from mu2mpi.results.reader import open_own, read_experiment, read_result, read_summary
+from mu2mpi.core.hdf5 import attributes_of
+from mu2mpi.results.reader import read_experiment, read_result, read_summary
 from mu2mpi.results.writer import write_result
 
 
@@ -127,37 +126,6 @@ def test_what_is_no_hdf5_file_is_refused(tmp_path):
             read_result(tmp_path / name)
 
 
-@pytest.mark.parametrize("stride", [29, *slow(1)])
-def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_path, stride):
-    """Whether it lies in a number or a text, an attribute or an array, or in the structure of the file."""
-    path, names = tmp_path / "a.h5", np.array([b"no", "jå".encode()], h5py.string_dtype("utf-8", 3))
-
-    def fill(file):
-        group = file.create_group("group", track_order=True)
-        write_attributes(file, {f"number {k}": 1.5 * k for k in range(9)} | {"text": "rho = 4.0\n" * 500})
-        write_attributes(group, {f"integer {k}": k for k in range(9)} | {"text": "größer"})
-        write_array(group, "plain", np.arange(4.0))
-        write_attributes(write_array(file, "packed", names, compression="gzip", shuffle=True), {"units": "1"})
-
-    def content():
-        with open_own(path) as file:
-            found = {name: attributes_of(file[name]) for name in ("/", "group", "packed")}
-            return repr((found, file["group/plain"][()].tobytes(), file["packed"].asstr()[()].tolist()))
-
-    good = file_image(fill)
-    path.write_bytes(good)
-    expected, errors = content(), 0
-    for k in range(random.randrange(stride), len(good), stride):
-        damaged = bytearray(good)
-        damaged[k] ^= 1 << k % 8
-        path.write_bytes(damaged)
-        try:
-            assert content() == expected, k
-        except InputError:
-            errors += 1
-    assert errors > len(good) / stride / 2
-
-
 @pytest.mark.parametrize("stride", [997, *slow(7)])
 def test_flipped_bytes_of_a_result_are_errors_or_change_nothing(build_result, tmp_path, same, stride):
     path, result = tmp_path / "a.h5", build_result(2, 2, rows=2, ranks=1)
@@ -192,39 +160,3 @@ def test_files_that_end_early_or_have_a_hole_are_refused_or_complete(path, resul
         except InputError:
             refused += 1
     assert refused > 15
-
-
-def test_find_skips_and_names_what_cannot_be_used(build_result, tmp_path):
-    for name in ("b.h5", "a.h5", "sub/c.h5"):
-        write_result(build_result(), tmp_path / name)
-    write_result(build_result(), tmp_path / "odd.suffix")
-    (tmp_path / "bad.h5").write_bytes(b"hello")
-    (tmp_path / "notes.txt").write_text("")
-    for hidden in (".x.h5", ".a.h5.12-ab.tmp", ".cache/d.h5"):
-        (tmp_path / hidden).parent.mkdir(exist_ok=True)
-        (tmp_path / hidden).write_bytes(b"")
-    found, warnings = find_summaries([tmp_path])
-    assert [run.path.relative_to(tmp_path).as_posix() for run in found] == ["a.h5", "b.h5", "sub/c.h5"]
-    assert [warning for warning in warnings if "bad.h5" in warning] == warnings
-    with pytest.raises(InputError, match=r"bad\.h5"):
-        find_summaries([tmp_path], strict=True)
-    found, warnings = find_summaries([tmp_path / "odd.suffix", tmp_path / "sub"])
-    assert [run.path.name for run in found] == ["odd.suffix", "c.h5"]
-    assert warnings == []
-
-
-def test_find_lists_a_file_once_and_names_a_folder_that_cannot_be_listed(path, monkeypatch):
-    (path.parent / "link.h5").symlink_to(path)
-    files, _ = find_files([path, path.parent, path.parent / "." / path.name])
-    assert files == [path]
-    with pytest.raises(InputError):
-        find_files([path.parent / "nowhere"])
-
-    def walk(folder, onerror):
-        onerror(PermissionError(13, "Permission denied", f"{folder}/locked"))
-        return iter([])
-
-    monkeypatch.setattr("mu2mpi.results.collection.os.walk", walk)
-    files, (warning,) = find_files([path.parent])
-    assert files == []
-    assert f"{path.parent}/locked" in warning

@@ -63,19 +63,6 @@ def test_so_are_keys_and_values_of_a_configuration(capsys, tmp_path, line, meant
     assert meant in error
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (["--where", "roh=4"], "rho"),
-        (["--where", "clients=4"], "machines"),
-        (["--rows", "methd"], "method"),
-        (["--values", "val_loss"], "test_loss"),
-    ],
-)
-def test_so_are_settings_and_measurements_of_results(capsys, folder, words, meant):
-    assert f"did you mean {meant}?" in refused(capsys, "table", folder, *words)
-
-
 def test_what_is_like_nothing_known_is_answered_with_all():
     assert or_else("quux", ["rho", "seed"], "settings") == "; the settings are rho, seed"
     assert did_you_mean("sed", ["rho", "seed"]) == "; did you mean seed?"

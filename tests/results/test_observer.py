@@ -136,15 +136,3 @@ def test_other_evaluations_change_no_model_so_that_files_stay(tmp_path, capsys):
     assert new.x.tobytes() == same.x.tobytes()
     with pytest.raises(InputError, match="rho is 3"):
         mu2mpi.sweep({**settings, "evaluations": 4, "rho": 3.0}, output=tmp_path)
-
-
-@pytest.mark.parametrize("labels", ["classes", "numbers"])
-def test_a_live_figure_draws_what_was_measured(labels):
-    loss = "softmax" if labels == "classes" else "squared"
-    figure = mu2mpi.LiveFigure()
-    result = mu2mpi.run({**SETTINGS, "loss": loss}, observers=[figure])
-    score = 100 * result.history.test_accuracy if labels == "classes" else result.history.test_r2
-    for panel, values in zip(figure.figure.axes, (result.history.test_loss, score), strict=True):
-        (line,) = panel.lines
-        np.testing.assert_array_equal(line.get_xdata(), result.history.round)
-        np.testing.assert_array_equal(line.get_ydata(), values)

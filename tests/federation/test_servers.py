@@ -6,7 +6,6 @@ from helpers.sources import random_source
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference, sent
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.execution.plan import resolve
@@ -73,14 +72,6 @@ def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():
     assert aggregated.loss_bound == trusted.loss_bound
     halved = resolve(Experiment(server="aggregated", colluders=5, **settings), source, 1).constants
     assert halved.eta == pytest.approx(trusted.eta * 0.5**0.5)
-
-
-def test_masks_change_nothing_that_is_summed_and_what_is_shuffled_does():
-    plain, all_of_them = Experiment(server="aggregated"), Experiment(server="aggregated", masks="all")
-    assert sent(plain) == sent(all_of_them)
-    assert difference(plain, all_of_them) is not None
-    assert sent(Experiment(server="shuffled")) != sent(Experiment(server="shuffled", shuffle="messages"))
-    assert sent(plain) != sent(Experiment(server="aggregated", colluders=2))
 
 
 def test_one_rank_alone_computes_no_mask_unless_it_is_asked_for_all(monkeypatch):

@@ -3,10 +3,12 @@
 import math
 
 import pytest
+from helpers.simulations import make_task
 
 from mu2mpi.cli import main
 from mu2mpi.core import registry
 from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian
+from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 
 
@@ -44,3 +46,18 @@ def test_a_guarantee_that_is_nonsense_is_refused(case, monkeypatch, capsys, tmp_
     assert main([*command, str(tmp_path / "a.h5")]) == 2
     assert f"error: mechanism = own states {words}" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+class Plain(GaussianReleases):
+    """Holds for what a mechanism holds for that does not say."""
+
+    accounts_for = classmethod(Mechanism.accounts_for.__func__)
+
+
+@pytest.mark.parametrize(("batch", "holds"), [(None, True), (600, False), (100, True)])
+def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
+    """As those of full batches do, and of one pass; not those of several."""
+    method, task = make_task(
+        "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
+    )
+    assert Plain.accounts_for(method.messages(task, method.sampling(task, 9))) == holds

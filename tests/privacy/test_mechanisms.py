@@ -3,17 +3,15 @@
 from itertools import product
 
 import pytest
-from helpers.simulations import make_task
 from helpers.sources import random_source
 
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import names
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 
 SOURCE = random_source(1, 2000, 4, 3)
 ACCOUNTS = {
@@ -57,16 +55,6 @@ def test_only_an_account_that_holds_is_taken(method, mechanism):
         resolve(experiment, SOURCE, 1)
 
 
-class Plain(GaussianReleases):
-    """Holds for what a mechanism holds for that does not say."""
-
-    accounts_for = classmethod(Mechanism.accounts_for.__func__)
-
-
-@pytest.mark.parametrize(("batch", "holds"), [(None, True), (600, False), (100, True)])
-def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
-    """As those of full batches do, and of one pass; not those of several."""
-    method, task = make_task(
-        "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
-    )
-    assert Plain.accounts_for(method.release(task, method.sampling(task, 9))) == holds
+def test_no_mechanism_is_left_out():
+    assert {mechanism for known in ACCOUNTS.values() for mechanism in known} == set(names("mechanisms"))
+    assert set(ACCOUNTS) == set(names("methods"))

@@ -1,0 +1,79 @@
+"""HDF5 files: checksums, and what is read from them."""
+
+import random
+
+import h5py
+import numpy as np
+import pytest
+from helpers.slow import slow
+
+from mu2mpi.core.hdf5 import (
+    array_in,
+    attributes_of,
+    file_image,
+    floats_in,
+    number_in,
+    open_group,
+    open_to_read,
+    shape_in,
+    text_in,
+    write_array,
+    write_attributes,
+)
+
+
+@pytest.mark.parametrize("stride", [29, *slow(1)])
+def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_path, stride):
+    """Whether it lies in a number or a text, an attribute or an array, or in the structure of the file."""
+    path, names = tmp_path / "a.h5", np.array([b"no", "jå".encode()], h5py.string_dtype("utf-8", 3))
+
+    def fill(file):
+        group = file.create_group("group", track_order=True)
+        write_attributes(file, {f"number {k}": 1.5 * k for k in range(9)} | {"text": "rho = 4.0\n" * 500})
+        write_attributes(group, {f"integer {k}": k for k in range(9)} | {"text": "größer"})
+        write_array(group, "plain", np.arange(4.0))
+        write_attributes(write_array(file, "packed", names, compression="gzip", shuffle=True), {"units": "1"})
+
+    def content():
+        with open_to_read(path) as file:
+            found = {name: attributes_of(file[name]) for name in ("/", "group", "packed")}
+            return repr((found, file["group/plain"][()].tobytes(), file["packed"].asstr()[()].tolist()))
+
+    good = file_image(fill)
+    path.write_bytes(good)
+    expected, errors = content(), 0
+    for k in range(random.randrange(stride), len(good), stride):
+        damaged = bytearray(good)
+        damaged[k] ^= 1 << k % 8
+        path.write_bytes(damaged)
+        try:
+            assert content() == expected, k
+        except Exception:
+            # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
+            errors += 1
+    assert errors > len(good) / stride / 2
+
+
+def test_numbers_texts_and_arrays_are_those_that_were_written(tmp_path):
+    arrays = {"matrix": np.arange(6, dtype=np.int16).reshape(2, 3), "empty": np.empty((0, 4))}
+    attributes = {"rho": 0.1, "rounds": 7, "is_public": True, "text": "größer", "none": ""}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        write_attributes(group := file.create_group("group"), {**attributes, "zero": "a\0b"})
+        for name, values in arrays.items():
+            write_array(group, name, values)
+    with open_to_read(tmp_path / "a.h5", locking=False) as file, open_to_read(tmp_path / "a.h5"):
+        assert attributes_of(file["group"]) == {**attributes, "zero": "ab"}
+        assert (file["group/matrix"].fletcher32, file["group/empty"].fletcher32) == (True, False)
+        group = open_group(file, "group")
+        assert (number_in(group, "rounds"), text_in(group, "text"), text_in(group, "none")) == (
+            7.0,
+            "größer",
+            "",
+        )
+        with pytest.raises(TypeError):
+            text_in(group, "rho")
+        for name, values in arrays.items():
+            assert shape_in(group, name) == values.shape
+            for found, dtype in ((array_in(group, name), values.dtype), (floats_in(group, name), np.float64)):
+                assert found.dtype == dtype
+                np.testing.assert_array_equal(found, values)

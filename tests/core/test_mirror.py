@@ -1,0 +1,59 @@
+"""Every module that computes something has a test file of its name, in the folder of its room."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from mu2mpi.core import registry
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = TESTS.parent / "mu2mpi"
+
+LISTINGS = {"attacks": "all_attacks()", "commands": "command_names()", "figures": "KINDS"}
+LISTINGS |= {kind: f'names("{kind}")' for kind in registry._registered}
+"""Folders whose modules are found by listing them, and what a test of all of them goes through."""
+
+ELSEWHERE = {
+    "analysis/catalogue.py": "names of figures: test_figures.py",
+    "audit/judge.py": "verdicts of audits: test_trials.py and test_unequal.py break the code and read them",
+    "audit/runs.py": "the runs of an audit, likewise",
+    "cli/shared.py": "arguments that several commands have: test_program.py",
+    "data/cells.py": "cells are encoded as the columns of a schema say: test_schema.py",
+    "data/formats": "the same table in every format: test_user_file.py and test_schema.py",
+    "data/options.py": "options of sources: test_synthetic.py, test_user_file.py and so on refuse bad ones",
+    "federation/unequal.py": "unequal machines: test_members.py",
+    "federation/constants.py": "constants of a run, with which every test of federation and methods begins",
+}
+"""Modules and folders that are tested under other names, and which."""
+
+
+def computes(path: Path) -> bool:
+    """Whether a module has a function that does more than declare, refuse or keep what it is given."""
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    return any(
+        not isinstance(statement, ast.Expr | ast.Pass | ast.Raise)
+        for function in functions
+        if function.name != "__init__"
+        for statement in function.body
+    )
+
+
+def is_tested(module: Path) -> bool:
+    """Whether a module has a test file of its own, or its folder one that goes through all of its modules."""
+    room, name, folder = module.parts[0], module.stem.lstrip("_"), module.parent.name
+    # What only several ranks show is tested on all of them. Modules of a room may share a name.
+    own = [TESTS / of / f"test_{words}.py" for of in (room, "mpi") for words in (name, f"{folder}_{name}")]
+    of_all = [TESTS / room / f"test_{words}.py" for words in (folder, f"{folder}_base")]
+    listing = LISTINGS.get(folder)
+    return any(path.exists() for path in own) or any(
+        listing is not None and path.exists() and listing in path.read_text() for path in of_all
+    )
+
+
+MODULES = [path.relative_to(PACKAGE) for path in sorted(PACKAGE.glob("*/**/[!_]*.py")) if computes(path)]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_every_module_that_computes_something_is_tested_under_its_name(module):
+    assert is_tested(module) != any(str(module).startswith(known) for known in ELSEWHERE)

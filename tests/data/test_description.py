@@ -1,0 +1,48 @@
+"""Descriptions of data, and templates of schemas."""
+
+import tomllib
+
+import pytest
+from helpers.schema_tables import FORMATS, SCHEMA, table, written
+
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.execution.plan import open_source
+
+ROWS = 60
+
+
+@pytest.fixture
+def schema(tmp_path):
+    path = tmp_path / "patients.toml"
+    path.write_text(SCHEMA)
+    return path
+
+
+def opened(path, schema, loss="softmax", **settings):
+    return open_source(Experiment(data=str(path), schema=str(schema), loss=loss, **settings))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_template_has_the_columns_and_no_values(tmp_path, schema, capsys, name):
+    path = written(tmp_path, name, table(ROWS))
+    assert main(["data", str(path), "--schema-template"]) == 0
+    text = capsys.readouterr().out
+    assert {*tomllib.loads(text)["columns"]} == {*tomllib.loads(SCHEMA)["columns"]}
+    schema.write_text(text)
+    with pytest.raises(InputError) as caught:
+        opened(path, schema)
+    assert len(str(caught.value).splitlines()) == 7
+
+
+def test_what_a_schema_makes_of_a_file(tmp_path, schema, capsys):
+    path = str(written(tmp_path, "a.csv", table(ROWS)))
+    assert main(["data", path, "--schema", str(schema)]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in tomllib.loads(SCHEMA)["columns"])
+    assert "missing" not in said
+    assert main(["data", path, "--schema", str(schema), "--data-is-public"]) == 0
+    ages = table(ROWS).age
+    counts = f"{ages.isna().sum()} values missing, {((ages < 18) | (ages > 90.5)).sum()} outside"
+    assert counts in capsys.readouterr().out

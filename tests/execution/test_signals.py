@@ -1,0 +1,57 @@
+"""Signals: a first one asks a run to stop, a second Ctrl-C and those outside of a run end the program."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mu2mpi.execution.signals import SIGNALS, handling, stop_requests
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_first_signal_is_noted_and_a_second_interrupt_ends(number):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with stop_requests() as requests, stop_requests() as inner:
+        assert inner is requests
+        assert not requests.pending
+        os.kill(os.getpid(), number)
+        assert requests.pending
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_what_was_ignored_stays_ignored():
+    seen, before = [], signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        with handling(dict.fromkeys((signal.SIGUSR1, signal.SIGUSR2), lambda number, _: seen.append(number))):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [signal.SIGUSR2]
+
+
+ENDS = """
+import os, signal, sys
+from pathlib import Path
+from mu2mpi.core.files import write_whole
+from mu2mpi.execution.signals import ending_at_once
+def chunks():
+    yield b"half"
+    os.kill(os.getpid(), int(sys.argv[2]))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with ending_at_once():
+    write_whole(Path(sys.argv[1]), chunks())
+"""
+
+
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_a_program_that_ends_at_once_leaves_no_unfinished_file(number, word, tmp_path):
+    command = [sys.executable, "-c", ENDS, tmp_path / "a", str(int(number))]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (child.returncode, child.stderr) == (128 + number, f"mu2mpi: {word}\n")
+    assert list(tmp_path.iterdir()) == []

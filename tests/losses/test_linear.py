@@ -1,0 +1,39 @@
+"""Sums of losses of a linear model over stored samples, against plain NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+from helpers.plain_losses import LOSSES, PLAIN, SCALINGS, TYPES, plain_samples, stored_samples
+from helpers.property_tests import given
+from hypothesis import strategies as st
+
+from mu2mpi.losses.model.linear import TILE, sum_losses
+
+seeds = st.integers(0, 2**31)
+
+
+# Numbers of samples, classes and features, some of which need more than one tile.
+shapes = st.tuples(
+    st.integers(1, 9), st.integers(2, 12), st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2)
+)
+
+
+@LOSSES
+@TYPES
+@given(shapes, st.sampled_from(SCALINGS), seeds, max_examples=12)
+def test_sums_of_losses(problem, dtype, scale, shape, scaling, seed):
+    rng, classes, features, labels = stored_samples(problem, shape, dtype, seed)
+    z = plain_samples(features.astype(float) * scale, scaling)
+    x = rng.standard_normal((problem.rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
+    arguments = features, labels, scaling.factors(features, scale), scaling.bias
+    total, score = problem.kernel(sum_losses)(x, *arguments)
+    plain = PLAIN[problem.name]
+    expected = [plain.loss(x @ sample, label) for sample, label in zip(z, labels, strict=True)]
+    assert total == pytest.approx(sum(expected), rel=1e-11, abs=1e-12)
+    if problem.labels == "classes":
+        assert score == np.sum(problem.best(z @ x.T) == labels)
+    else:
+        assert score == pytest.approx(
+            np.sum((plain.prediction(z @ x[0]) - labels) ** 2), rel=1e-11, abs=1e-13
+        )
