@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import extension_files, find
+from mu2mpi.core.registry import extension_files, find, imported_files
 from mu2mpi.data.machine_files import file_digest, read_budgets, read_trace
 from mu2mpi.federation.cohort import Cohort
 from mu2mpi.federation.participation import Bernoulli, BySize, Everybody, Participation, Trace, Uniform
@@ -94,7 +94,7 @@ def cohort_of(
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:
-    """Return digests, by name, of the budgets and the trace, and of the modules of extensions."""
+    """Return SHA-256 digests of budgets, trace, extensions' modules and imported files, by name."""
     trace = (experiment.participation or "").removeprefix("trace:")
     named = [experiment.budgets, trace if trace != experiment.participation else None]
     extensions = extension_files(
@@ -105,7 +105,8 @@ def input_files(experiment: Experiment) -> dict[str, str]:
     )
     files = {f"the file {name}": Path(name).expanduser() for name in named if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
-    return {name: file_digest(path) for name, path in files.items()}
+    digests = {name: file_digest(path) for name, path in files.items()}
+    return digests | {f"the module {name}": file.digest for name, file in imported_files().items()}
 
 
 def _participation(

@@ -233,7 +233,14 @@ def _open(path: Path, *groups: str) -> Iterator[h5py.File]:
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
     """Return the experiment that an open file holds; its machines and rounds are known."""
-    experiment = Experiment.make(tomllib.loads(text_in(file.id, "experiment")), str(path))
+    try:
+        experiment = Experiment.make(tomllib.loads(text_in(file.id, "experiment")), str(path))
+    except InputError as error:
+        if not h5py.h5a.exists(file.id, b"imported_files"):
+            raise
+        # Not imported by itself: the file may be somebody else's, and its import would run what it names.
+        imports = text_in(file.id, "imported_files")
+        raise InputError(f"{error}\n{path} was made with {imports}; give --import FILE for each") from None
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
     return experiment
