@@ -30,7 +30,8 @@ from mu2mpi.core.hdf5 import (
 from mu2mpi.losses.practical import Facts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Theory
 
 # Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}

@@ -14,13 +14,14 @@ from made_up import METHODS, comparison_run, rate_run
 
 import mu2mpi
 from mu2mpi.analysis.cells import Estimate, Layout
-from mu2mpi.analysis.formats import as_csv, as_markdown, as_text
+from mu2mpi.analysis.formats import as_csv, as_markdown
 from mu2mpi.analysis.settings import varying, without_repeats
 from mu2mpi.analysis.tables import Dress, build_table, escaped
 from mu2mpi.analysis.words import Words, read_labels
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import as_text
 from mu2mpi.results.reader import Summary
 
 

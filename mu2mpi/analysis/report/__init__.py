@@ -27,7 +27,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.extra import needed
 from mu2mpi.core.registry import find, names, summary
 from mu2mpi.results.reader import Summary, read_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.result import Result
 
 # Facts that a file holds of where it was made, and their words
 ENVIRONMENT = {

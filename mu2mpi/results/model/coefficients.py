@@ -10,7 +10,7 @@ from mu2mpi.config.task import cohort_of, task_of
 from mu2mpi.data.schema import Schema
 from mu2mpi.federation.schedule import Schedule, Task
 from mu2mpi.privacy.noise.correlation import Filter
-from mu2mpi.results.schema import Result
+from mu2mpi.results.schema import StoredResult
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Coefficients:
     notes: tuple[str, ...]
 
 
-def task_of_result(result: Result) -> Task:
+def task_of_result(result: StoredResult) -> Task:
     """Return what the method was to do; InputError if there is no such task."""
     experiment, accounts = result.experiment, result.accounts
     samples, cohort = result.privacy.mechanism.samples, None
@@ -61,13 +61,13 @@ def task_of_result(result: Result) -> Task:
     return task_of(experiment, *sizes, square=square, cohort=cohort)
 
 
-def schedule_of_result(result: Result) -> Schedule:
+def schedule_of_result(result: StoredResult) -> Schedule:
     """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
     task, method = task_of_result(result), result.experiment.chosen_method
     return method.schedule(task, method.sizes(task, result.experiment.rounds))
 
 
-def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
+def coefficients_of(result: StoredResult, scaled: bool = False) -> Coefficients:
     """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
     schedule = schedule_of_result(result)
     by_sample = schedule.scaling.unit or schedule.scaling.bound is not None

@@ -15,7 +15,7 @@ from mu2mpi.data.telling import listed, telling
 from mu2mpi.losses.model.linear import all_margins
 from mu2mpi.losses.model.scaling import FEATURE_SLACK
 from mu2mpi.results.model.coefficients import task_of_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.schema import StoredResult
 
 Array = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ AT_ONCE = 1 << 22  # features that are scaled in one go
 HERE = Path("X")  # What messages call samples that come from no file
 
 
-def margins_of(result: Result, given: Any, public: bool = True) -> Array:
+def margins_of(result: StoredResult, given: Any, public: bool = True) -> Array:
     """Return the margins of new samples, shape (n, rows), as `Result.predict` takes them.
 
     Unless data are `public`, messages name no row and no value of a file.
@@ -41,7 +41,7 @@ def margins_of(result: Result, given: Any, public: bool = True) -> Array:
     return np.concatenate([np.empty((0, len(result.x))), *margins])
 
 
-def predictions(result: Result, margins: Array) -> NDArray[Any]:
+def predictions(result: StoredResult, margins: Array) -> NDArray[Any]:
     """Return the class of each sample, by its name if it has one, or a number in the label's own units."""
     problem = task_of_result(result).problem
     if result.label_range is not None:
@@ -51,7 +51,7 @@ def predictions(result: Result, margins: Array) -> NDArray[Any]:
     return best if result.class_names is None else np.array(result.class_names)[best]
 
 
-def class_scores(result: Result, margins: Array) -> Array:
+def class_scores(result: StoredResult, margins: Array) -> Array:
     """Return probabilities or other scores, shape (n, K), the largest for the class that is predicted."""
     if result.label_range is not None:
         raise InputError("this model predicts numbers, and has no scores of classes; ask it to predict")
@@ -82,7 +82,7 @@ def _check_there(path: Path, wanted: Iterable[str], there: list[str]) -> None:
         raise InputError(f"{path} has no column {listed(gone)}, which the model was trained on")
 
 
-def _stored(result: Result, path: Path) -> NDArray[Any]:
+def _stored(result: StoredResult, path: Path) -> NDArray[Any]:
     """Return the features of a file as a run reads them; it need not have labels."""
     width, label = result.x.shape[1] - 1, result.experiment.labels
     file = open_file(path.expanduser(), width)
@@ -100,7 +100,7 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
     return np.column_stack([part if isinstance(part, np.ndarray) else part.toarray() for part in rows])
 
 
-def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:
+def _checked(result: StoredResult, stored: NDArray[Any], where: str) -> NDArray[Any]:
     """Return features as a matrix, of which each row can be scaled as those were that the model has seen."""
     width = result.x.shape[1] - 1
     features = np.atleast_2d(stored)
