@@ -204,7 +204,7 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
         shares_noise=result.experiment.trust.hides_sums,
         is_apart=sampling.most == 1 and not sampling.chance,
         delta=privacy.delta,
-        draws=privacy.mechanism.machines if privacy.noise == "aggregate" else 1,
+        draws=privacy.draws,
     )
 
 

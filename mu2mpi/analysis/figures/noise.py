@@ -19,9 +19,7 @@ from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.mechanisms.correlated import CorrelatedNoise, strategy_of
-from mu2mpi.privacy.noise.correlation import Correlation
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import Summary, read_result
 
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
@@ -36,12 +34,11 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     estimator = run.experiment.chosen_method.estimator
     # Messages are averaged over the samples of a round.
     samples = run.figures["gradient_evaluations"] / (estimator.gradients * (run.experiment.rounds or 1))
-    norm = run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / samples
-    if run.experiment.chosen_mechanism != CorrelatedNoise.name:
-        return np.full(len(rounds), norm)
-    own = strategy_of(run.experiment.noise_correlation, run.experiment.noise_buffers)
-    strategy = Correlation(*own, run.experiment.rounds or 1, not estimator.lasts, estimator.lasts)
-    return norm * strategy.deviations()[rounds - 1]
+    norm = math.sqrt(run.figures["parameters"] * draws) / samples
+    mechanism = read_result(run.path).privacy.mechanism
+    if mechanism.correlation is None:
+        return norm * np.array([mechanism.sigma_of(t) for t in rounds.tolist()])
+    return norm * mechanism.sigma * mechanism.correlation.deviations()[rounds - 1]
 
 
 def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:

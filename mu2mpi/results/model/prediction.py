@@ -13,7 +13,7 @@ from mu2mpi.data.schema import Encoded, Schema
 from mu2mpi.data.source import row_blocks
 from mu2mpi.data.telling import listed, telling
 from mu2mpi.losses.model.linear import all_margins
-from mu2mpi.losses.model.scaling import FEATURE_SLACK
+from mu2mpi.losses.model.scaling import FEATURE_SLACK, Scaling
 from mu2mpi.results.model.coefficients import task_of_result
 from mu2mpi.results.schema import StoredResult
 
@@ -29,13 +29,13 @@ def margins_of(result: StoredResult, given: Any, public: bool = True) -> Array:
     Unless data are `public`, messages name no row and no value of a file.
     """
     from_file = isinstance(given, str | Path)
+    scaling = task_of_result(result).scaling
     with telling(public or not from_file):
         if (schema := result.schema) is not None:
             features = _encoded(schema, given)
         else:
             stored = _stored(result, Path(given)) if from_file else np.asarray(given)
-            features = _checked(result, stored, str(given) if from_file else str(HERE))
-    scaling = task_of_result(result).scaling
+            features = _checked(result, stored, scaling, str(given) if from_file else str(HERE))
     blocks = row_blocks(len(features), max(1, AT_ONCE // result.x.shape[1]))
     margins = [all_margins(result.x, scaling.samples(features[rows], result.scale)) for rows in blocks]
     return np.concatenate([np.empty((0, len(result.x))), *margins])
@@ -100,7 +100,7 @@ def _stored(result: StoredResult, path: Path) -> NDArray[Any]:
     return np.column_stack([part if isinstance(part, np.ndarray) else part.toarray() for part in rows])
 
 
-def _checked(result: StoredResult, stored: NDArray[Any], where: str) -> NDArray[Any]:
+def _checked(result: StoredResult, stored: NDArray[Any], scaling: Scaling, where: str) -> NDArray[Any]:
     """Return features as a matrix, of which each row can be scaled as those were that the model has seen."""
     width = result.x.shape[1] - 1
     features = np.atleast_2d(stored)
@@ -111,7 +111,7 @@ def _checked(result: StoredResult, stored: NDArray[Any], where: str) -> NDArray[
         raise InputError(f"{where} has {features.shape[1]} features a sample, and the model {width}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{where} has features that are no numbers, of the type {features.dtype}")
-    limit = np.inf if result.experiment.normalize == "unit" else (1 + FEATURE_SLACK) / result.scale
+    limit = np.inf if scaling.unit else (1 + FEATURE_SLACK) / result.scale
     largest = np.abs(features).max(initial=0)
     if not (np.isfinite(largest) and largest <= limit):
         raise InputError(
