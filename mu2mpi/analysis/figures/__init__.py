@@ -4,10 +4,9 @@ import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
-from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.analysis.settings import without_repeats
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.extra import needed
@@ -15,13 +14,16 @@ from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.reader import Summary
 
+if TYPE_CHECKING:
+    from mu2mpi.analysis.figures.base import Figure
+
 __all__ = ["draw", "find_figure", "image", "page_of", "suffix_of"]
 
 # File formats by suffix, with the metadata that leaves the date out
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def find_figure(name: str, against: str | None = None) -> Figure:
+def find_figure(name: str, against: str | None = None) -> "Figure":
     """Return the figure of this name, or raise an InputError if there is none, or it has no such axis."""
     if name not in names("figures"):
         raise InputError(f"there is no figure {name!r}{or_else(name, names('figures'), 'figures')}")
