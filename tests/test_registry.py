@@ -75,6 +75,13 @@ def test_what_is_registered_is_found(scratch):
     assert names("losses") == [*BUILT_IN["losses"], "hinge"]
 
 
+def test_a_built_in_thing_that_is_imported_later_replaces_no_other(scratch):
+    built_in, own = find("losses", "softmax"), SimpleNamespace(kind="losses", name="softmax")
+    register(own)
+    register(type(built_in))
+    assert find("losses", "softmax") is own
+
+
 @pytest.mark.parametrize(
     "thing",
     [SimpleNamespace(name="x"), SimpleNamespace(kind="losses"), SimpleNamespace(kind="x", name="x")],

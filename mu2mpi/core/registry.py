@@ -54,7 +54,7 @@ def register(thing: Thing) -> Thing:
     ----------
     thing : class or object
         Its `kind` is ``methods``, ``losses``, ``figures`` or another one, and users choose it by its `name`.
-        A later thing of the same name replaces it.
+        A later thing of the same name replaces it, but a built-in one replaces nothing.
 
     Raises
     ------
@@ -73,7 +73,9 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
+    is_built_in = getattr(thing, "__module__", None) == _built_in(kind).get(name)
+    if not (is_built_in and name in _registered[kind]):
+        _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
     return thing
 
 
