@@ -73,7 +73,7 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    is_built_in = getattr(thing, "__module__", None) == _built_in(kind).get(name)
+    is_built_in = getattr(thing, "__module__", None) == _built_in(kind).get(name, "")
     if not (is_built_in and name in _registered[kind]):
         _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
     return thing
