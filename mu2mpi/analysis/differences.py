@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.analysis.cells import check_values, estimate, usual_values
-from mu2mpi.analysis.formats import Entry, aligned, as_paragraph, as_text
+from mu2mpi.analysis.formats import Entry, aligned
 from mu2mpi.analysis.grids import Grid, Line, scale_of
 from mu2mpi.analysis.settings import (
     Key,
@@ -24,6 +24,7 @@ from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.extra import needed
+from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.results.reader import Summary, read_result
 
 SIGNIFICANT = 0.05

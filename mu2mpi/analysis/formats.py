@@ -1,14 +1,12 @@
-"""Tables as text, markdown and CSV, paragraphs for a terminal, and numbers rounded to the safe side."""
+"""Entries of tables, tables as markdown and CSV, and numbers rounded to the safe side."""
 
 import csv
 import io
-import textwrap
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import NamedTuple
 
-Row = Sequence[str]
-Block = Sequence[Row]
+from mu2mpi.core.text import Block, Row
 
 
 class Entry(NamedTuple):
@@ -24,15 +22,6 @@ class Entry(NamedTuple):
         number = escape(f"{self.mean} ± {self.deviation}" if self.deviation else self.mean)
         number = bold.format(number) if self.is_best else number
         return f"{number} {escape(self.remark)}" if self.remark else number
-
-
-def as_text(header: Row, blocks: Sequence[Block]) -> str:
-    """Return aligned columns for a terminal, with a rule above each block of rows."""
-    rows = [header, *(row for block in blocks for row in block)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rule = ["-" * width for width in widths]
-    lines = [header, *(row for block in blocks for row in (rule, *block))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
 def aligned(column: Sequence[Entry], blank: Callable[[str], str] = lambda text: " " * len(text)) -> list[str]:
@@ -54,16 +43,6 @@ def _paddings(numbers: Row, blank: Callable[[str], str]) -> list[tuple[str, str]
     parts = [(whole, point + digits) for whole, point, digits in (text.partition(".") for text in numbers)]
     longest, deepest = (max(column, key=len) for column in zip(*parts, strict=True))
     return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in parts]
-
-
-def as_paragraph(text: str) -> str:
-    """Return text wrapped for a terminal."""
-    return textwrap.fill(text, width=96, break_long_words=False, break_on_hyphens=False)
-
-
-def as_bullets(texts: Sequence[str]) -> str:
-    """Return a list for a terminal."""
-    return "\n".join(textwrap.indent(as_paragraph(text), "  ").replace("  ", "- ", 1) for text in texts)
 
 
 def as_markdown(header: Row, blocks: Sequence[Block], numbers: int = 0) -> str:

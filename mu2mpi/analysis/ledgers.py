@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.formats import as_bullets, as_paragraph, as_text, rounded_up
+from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
 from mu2mpi.analysis.together import together
 from mu2mpi.config.identity import simulated
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import as_bullets, as_paragraph, as_text
 from mu2mpi.data.options import LEAST
 from mu2mpi.privacy.accounting.groups import Held, of_person
 from mu2mpi.privacy.accounting.guarantee import Guarantee
@@ -23,7 +24,7 @@ from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
 from mu2mpi.results.model.coefficients import constants_of_result, task_of_result
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.result import Result
 
 MAX_SAMPLES = 2**31  # Of a machine, with which integers of 64 bits can be computed
 NOT_COVERED = (
@@ -203,7 +204,7 @@ def guarantee_of(result: Result, person: Person) -> Guarantee:
         shares_noise=result.experiment.trust.hides_sums,
         is_apart=sampling.most == 1 and not sampling.chance,
         delta=privacy.delta,
-        draws=privacy.mechanism.machines if privacy.noise == "aggregate" else 1,
+        draws=privacy.draws,
     )
 
 

@@ -14,7 +14,8 @@ from mu2mpi.data.schema import Schema
 from mu2mpi.federation.participation.base import schedule_of
 from mu2mpi.results.collection import list_files, shown
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import SCORES, Result
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import SCORES
 from mu2mpi.results.writer import check_output, write_result
 
 

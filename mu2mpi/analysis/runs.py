@@ -14,7 +14,8 @@ from mu2mpi.config.options import option_fields
 from mu2mpi.core.extra import needed
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
-from mu2mpi.results.schema import SCORES, Result
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import SCORES
 
 if TYPE_CHECKING:
     import pandas

@@ -11,7 +11,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following, sent
 from mu2mpi.config.options import method_options, option_fields, values_in
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.trust import TENTH
@@ -188,8 +188,18 @@ def by_rows(
 
 def sort_key(key: Key) -> list[tuple[int, Any]]:
     """Return a sort key as tables show keys: unset first, numbers in order, the trusted server last."""
-    numbers = ((value, (2, (value == "trusted", value != "untrusted", value))) for value in key)
-    return [(0, 0) if v is None else (1, v) if isinstance(v, Real) else name for v, name in numbers]
+    return [
+        (0, 0) if value is None else (1, value) if isinstance(value, Real) else (2, _place(value))
+        for value in key
+    ]
+
+
+def _place(text: Any) -> tuple[bool, bool, Any]:
+    """Return a sort key of text: a server without noise for sums first, a central one last."""
+    if text not in names("servers"):
+        return False, True, text
+    trust = find("servers", text)
+    return trust.is_central, trust.hides_sums, text
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:

@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.formats import as_paragraph, as_text, rounded_up
+from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.core.registry import find, names
+from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.losses.metrics.base import metrics
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Result, Theory, checkpoint_path
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, Theory, checkpoint_path
 
 # Numbers of classes, machines and coefficients up to which each is listed
 MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100

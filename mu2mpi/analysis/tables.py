@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
-from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown, as_paragraph, as_text
+from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown
 from mu2mpi.analysis.grids import Grid, grids
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.analysis.words import Words
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.results.reader import Summary
 
 Format = Literal["text", "csv", "markdown", "latex"]

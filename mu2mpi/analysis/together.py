@@ -11,7 +11,7 @@ from functools import reduce
 from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.config.identity import sent
 from mu2mpi.results.collection import names_of
-from mu2mpi.results.schema import Result
+from mu2mpi.results.result import Result
 
 
 def together(found: Iterable[Result]) -> list[str]:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.formats import as_paragraph, as_text
 from mu2mpi.audit.attack import Finding, Runs
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.evidence import (
@@ -23,6 +22,7 @@ from mu2mpi.audit.evidence import (
 )
 from mu2mpi.audit.runs import view
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget

@@ -14,9 +14,10 @@ from contextlib import nullcontext, suppress
 from typing import Any, NoReturn
 
 from mu2mpi._version import __version__
-from mu2mpi.cli.commands import command_names, load
+from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import word
 from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
+from mu2mpi.core.registry import find, import_files, summary
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.execution.signals import ending_at_once, stop_requests
 
@@ -31,6 +32,10 @@ EXAMPLES = """examples:
   mu2mpi privacy --epsilon 2 --delta 1e-5            which rho that is
 
 Each command has its own --help."""
+
+IMPORT = (
+    "Python file with losses, methods, figures, commands, ... of your own; may be repeated, here or later"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -97,10 +102,19 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of the command that these words name; no other command adds its own."""
+    """Return the arguments of the command that these words name; no other command adds its own.
+
+    Files to import come first, since the commands and options that they add are parsed, too.
+    """
+    files, words = split_imports(words)
+    if files:
+        from mu2mpi.core import parallel
+
+        with parallel.world_if_parallel().together():
+            import_files(files)
     names = command_names()
     given = next((word for word in words if word in names), None)
-    # Nobody will see the list of commands if the first word is one: then no other is imported.
+    # The list of commands is not shown if the first word is one.
     parser = parser_of([given] if given and given == words[0] else names, [given])
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
@@ -108,20 +122,35 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the values of all options --import among some words, and the other words."""
+    files, others, rest = [], [], iter(words)
+    for text in rest:
+        option, equals, value = text.partition("=")
+        if option == "--import":
+            files.append(value if equals else next(rest, text))
+        else:
+            others.append(text)
+    return files, others
+
+
 def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
     """Return the parser of these commands, of which some are complete with their arguments."""
     parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
+    parser.add_argument("--import", metavar="FILE", help=IMPORT)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        command = load(name)
-        text = command.__doc__ or name
-        summary = text[0].lower() + text.partition("\n")[0].rstrip(".")[1:]
-        of_command = commands.add_parser(name, help=summary, description=text, allow_abbrev=False)
-        of_command.set_defaults(command=command, parser=of_command)
-        if name in complete and hasattr(command, "add_arguments"):
-            command.add_arguments(of_command)
+        text = summary("commands", name)
+        of_command = commands.add_parser(name, help=text[:1].lower() + text[1:], allow_abbrev=False)
+        of_command.add_argument("--import", metavar="FILE", help=IMPORT)
+        if name in complete:
+            command = find("commands", name)
+            of_command.description = command.__doc__
+            of_command.set_defaults(command=command, parser=of_command)
+            if hasattr(command, "add_arguments"):
+                command.add_arguments(of_command)
     return parser
 
 

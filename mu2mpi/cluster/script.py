@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from mu2mpi.config.options import explained
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import import_options
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.core.toml import read_toml
 
@@ -85,6 +86,11 @@ class Request(BaseModel):
     )
     after_table: bool = _field(False, "", "once all tasks are over, a job prints the table", "slurm")
 
+    @property
+    def can_be_submitted(self) -> bool:
+        """Whether `mu2mpi job` talks to the scheduler itself."""
+        return self.scheduler == "slurm"
+
     @pydantic.model_validator(mode="after")
     def _suits_its_scheduler(self) -> Self:
         given = {name.replace("_", "-") for name in self.model_fields_set}
@@ -139,7 +145,7 @@ def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_job(name: str, arguments: Sequence[str], request: Request, parts: int = 1) -> str:
     """Return the script of a job, or an array of several parts, for ``mu2mpi ARGUMENTS``."""
-    words = [*_option("requeues", request), *arguments]
+    words = [*_option("requeues", request), *arguments, *import_options()]
     words += [*_option("checkpoint-every", request), *_option("data-dir", request)]
     template, index, chunk = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
     if request.scheduler == "pbs":
@@ -150,7 +156,7 @@ def render_job(name: str, arguments: Sequence[str], request: Request, parts: int
     else:
         lines = _sbatch(slurm_directives(name, request, parts))
         if request.after_table:
-            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", arguments[-1]]))
+            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_options(), arguments[-1]]))
             lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
     given = {
         "directives": "\n".join(lines),
@@ -171,7 +177,7 @@ def render_table(output: str, request: Request, job: str) -> str:
     every = slurm_directives("table", request, 1)
     asked = {name: value for name, value in every.items() if name in of_site}
     lines = _sbatch(asked | own | {"dependency": f"afterany:{job}"})
-    command = shlex.join(["exec", "mu2mpi", "table", output])
+    command = shlex.join(["exec", "mu2mpi", "table", *import_options(), output])
     return "\n".join(["#!/bin/bash", *lines, "", *_setup(request), "", command, ""])
 
 

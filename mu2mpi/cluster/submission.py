@@ -20,6 +20,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_whole
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import import_options
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.measurements import planned_measurements, run_cost
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
@@ -159,7 +160,9 @@ class SweepJob:
         directives = slurm_directives(self.config.stem, self.request, self.parts)
         signs = {"%x": directives["job-name"], "%A": job, "%j": job, "%a": "*"}
         log = re.sub("%[xAja]", lambda sign: str(signs[sign[0]]), str(directives["output"]))
-        again = shlex.join(["mu2mpi", "job", str(self.config), "-o", str(self.output), "--status"])
+        again = shlex.join(
+            ["mu2mpi", "job", *import_options(), str(self.config), "-o", str(self.output), "--status"]
+        )
         _say(
             f"job {job}: tasks: {self.parts:,}; runs in each: {each:,}; ranks: {ranks:,}; "
             f"runs to go: {len(todo):,} of {len(self.runs):,}\n"

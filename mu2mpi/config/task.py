@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import extension_files, find
+from mu2mpi.core.registry import extension_files, find, imported_files
 from mu2mpi.data.machine_files import file_digest, read_budgets
 from mu2mpi.federation.participation.base import Federation, schedule_of
 from mu2mpi.federation.task import Task
@@ -99,7 +99,7 @@ def unequal_machines_of(
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:
-    """Digests, by name, of the files of budgets and participation, and of the modules of extensions."""
+    """Return SHA-256 digests of budgets, participation files, extensions and imported files, by name."""
     schedule, value = schedule_of(experiment.participation)
     named = (experiment.budgets, *schedule.input_files(value))
     extensions = extension_files(
@@ -113,4 +113,5 @@ def input_files(experiment: Experiment) -> dict[str, str]:
     )
     files = {f"the file {name}": Path(name).expanduser() for name in named if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
-    return {name: file_digest(path) for name, path in files.items()}
+    digests = {name: file_digest(path) for name, path in files.items()}
+    return digests | {f"the module {name}": file.digest for name, file in imported_files().items()}

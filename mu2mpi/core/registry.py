@@ -1,22 +1,28 @@
-"""What can be chosen by name - losses, methods, mechanisms, trust modes, sources - and where it is found.
+"""Registry of everything that is chosen by name: losses, methods, trust modes, figures, commands, ...
 
-Built in is what has a module of its name in the folder of its kind. Others are found by the entry points
-``mu2mpi.methods`` and so on of their package, or registered. Nothing is imported before it is asked for.
+The modules of a kind's package are built in. Other packages add things by the entry points ``mu2mpi.methods``
+and so on, and users by `register`, in a file that ``mu2mpi --import FILE`` imports. A module is imported when
+a thing of it is first used.
 """
 
+import hashlib
 import importlib
 import pkgutil
 import sys
+import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import did_you_mean
 
-# Of each kind, the package that holds a module for everything that is built in, beside its base
-_FOLDERS = {
+# Package of each kind. Each of its modules is a built-in thing, but for `base` and those with an underscore
+_PACKAGES = {
     "losses": "mu2mpi.losses",
     "methods": "mu2mpi.methods",
     "mechanisms": "mu2mpi.privacy.mechanisms",
@@ -27,15 +33,25 @@ _FOLDERS = {
     "sources": "mu2mpi.data.sources",
     "formats": "mu2mpi.data.formats",
     "partitions": "mu2mpi.data.partitions",
+    "figures": "mu2mpi.analysis.figures",
+    "commands": "mu2mpi.cli.commands",
 }
-_OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # packages whose classes are no extensions
+# Kinds that are registered as classes, which runs instantiate
+_CLASSES = ("mechanisms", "servers", "participation", "formats", "partitions")
+_OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
 
 Thing = TypeVar("Thing")
 
-# Kinds of which runs make objects of their own
-_CLASSES = ("mechanisms", "servers", "participation", "formats", "partitions")
 
-_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _FOLDERS}
+class ImportedFile(NamedTuple):
+    """Python file of the user that `import_files` has imported, and the SHA-256 digest of its content."""
+
+    path: Path
+    digest: str
+
+
+_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
+_imported: dict[str, ImportedFile] = {}  # By module name
 
 
 def register(thing: Thing) -> Thing:
@@ -44,9 +60,8 @@ def register(thing: Thing) -> Thing:
     Parameters
     ----------
     thing : class or object
-        Its `kind` is ``methods``, ``losses``, ``mechanisms``, ``servers``, ``sources``, ``formats`` or
-        ``partitions``, and its `name` is what the
-        user calls it; a later one of the same name takes its place.
+        Its `kind` is ``methods``, ``losses``, ``figures`` or another one, and users choose it by its `name`.
+        A later thing of the same name replaces it, but a built-in one replaces nothing.
 
     Raises
     ------
@@ -65,13 +80,22 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
+    is_built_in = getattr(thing, "__module__", None) == _built_in(kind).get(name, "")
+    if not (is_built_in and name in _registered[kind]):
+        _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
     return thing
 
 
 def names(kind: str) -> list[str]:
     """Return the names of all things of a kind, those that are built in first."""
     return list(dict.fromkeys([*_built_in(kind), *_entry_points(kind), *_registered[kind]]))
+
+
+def summary(kind: str, name: str) -> str:
+    """Return the first line of a thing's documentation, which of built-in ones is read without an import."""
+    module = _built_in(kind).get(name)
+    text = find(kind, name).__doc__ if module is None else _file(module).read_text("utf-8")
+    return str(text or name).strip('"\n ').partition("\n")[0].rstrip('".')
 
 
 def default(kind: str) -> str:
@@ -84,7 +108,9 @@ def find(kind: str, name: str) -> Any:
     known = _registered[kind]
     if name not in known:
         if name in _built_in(kind):
-            importlib.import_module(_built_in(kind)[name])
+            module = importlib.import_module(_built_in(kind)[name])
+            if kind == "commands":
+                known[name] = module  # A built-in command is a module.
         elif name in _entry_points(kind):
             thing = _loaded(_entry_points(kind)[name])
             if name not in known:
@@ -110,6 +136,77 @@ def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
     return {module: file for module, file in files.items() if file.is_file()}
 
 
+def import_files(paths: Iterable[Path | str]) -> None:
+    """Import Python files of the user's, each as a module of its file's name, unless it is imported already.
+
+    Parameters
+    ----------
+    paths : iterable of path
+        Files that end in ``.py``. What they register is known from then on.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or imported, or its module would have the name of another one.
+    """
+    for path in map(Path, paths):
+        file = path.expanduser().resolve()
+        spec = spec_from_file_location(file.stem, file)
+        if spec is None or not file.is_file():
+            raise InputError(f"cannot import {path}: it is not a Python file. --import takes a file.py")
+        if (known := _imported.get(file.stem)) is None:
+            _check_module_name(file)
+            _import_file(file, spec)
+        elif known.path != file:
+            raise InputError(f"cannot import {path}: {known.path} has the same name. Rename one of them")
+
+
+def imported_files() -> dict[str, ImportedFile]:
+    """Return the files that `import_files` has imported, by the names of their modules, which are sorted."""
+    return dict(sorted(_imported.items()))
+
+
+def import_options() -> list[str]:
+    """Return the options of a command line that imports the same files."""
+    return [f"--import={file.path}" for file in imported_files().values()]
+
+
+def describe_imports() -> str:
+    """Return the paths and digests of the imported files as text; empty if there are none."""
+    return ", ".join(f"{file.path} (SHA-256 {file.digest})" for file in imported_files().values())
+
+
+def _check_module_name(file: Path) -> None:
+    """Raise InputError if another module has the name of a file, or Python cannot import it by its name."""
+    name = file.stem
+    is_known = "." in name or name in _OWN_PACKAGES or name in sys.modules
+    if not is_known and (other := find_spec(name)) is not None:
+        is_known = other.origin is None or Path(other.origin).resolve() != file
+    if is_known:
+        raise InputError(f"cannot import {file}: another module may be called {name}. Rename the file")
+
+
+def _import_file(file: Path, spec: ModuleSpec) -> None:
+    """Execute a file as a module; its digest is that of the very bytes that are executed."""
+    module = module_from_spec(spec)
+    # Among others dataclasses look for the module of their class there.
+    sys.modules[spec.name] = module
+    try:
+        content = file.read_bytes()
+        exec(compile(content, file, "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        del sys.modules[spec.name]
+        if isinstance(error, SyntaxError) and error.filename == str(file):
+            line, reason = error.lineno, error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(file)), 0)
+            reason = str(error)
+        where = f"{file}, line {line}" if line else file
+        raise InputError(f"cannot import {where}: {type(error).__name__}: {reason}") from error
+    _imported[spec.name] = ImportedFile(file, hashlib.sha256(content).hexdigest())
+
+
 def _loaded(point: Any) -> Any:
     try:
         return point.load()
@@ -123,11 +220,16 @@ def _loaded(point: Any) -> Any:
 
 @cache
 def _built_in(kind: str) -> dict[str, str]:
-    """Return the modules of what is built in by its name."""
-    package = importlib.import_module(_FOLDERS[kind])
-    found = pkgutil.iter_modules(package.__path__)
-    modules = (m.name for m in found if not m.ispkg and not m.name.startswith("_"))
-    return {m.replace("_", "-"): f"{_FOLDERS[kind]}.{m}" for m in modules if m != "base"}
+    """Return the modules of built-in things by name, without importing their package."""
+    package = _PACKAGES[kind]
+    found = pkgutil.iter_modules([str(_file(package).with_suffix(""))])
+    modules = [module.name for module in found if not module.ispkg and not module.name.startswith("_")]
+    return {m.replace("_", "-"): f"{package}.{m}" for m in modules if m != "base"}
+
+
+def _file(module: str) -> Path:
+    """Return the file of a module of this package."""
+    return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
 
 
 @cache

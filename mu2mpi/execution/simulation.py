@@ -25,7 +25,8 @@ from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.losses.model.linear import norm
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.observer import Audience, Evaluation, Start
-from mu2mpi.results.schema import COUNTS, Checkpoint, Diagnostics, History, Result
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, HistoryRow
 
 
 class Keeper:
@@ -76,7 +77,7 @@ class Simulation:
             else:
                 self.evaluator = Evaluator(source, *asked, constants.task.G, self.measurements.share)
         self.clock, self.rounds_done = Stopwatch(constants.rounds), 0
-        self._rows: list[tuple[float, ...]] = []
+        self._rows: list[HistoryRow] = []
         self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
         with communicator.together():
@@ -95,14 +96,14 @@ class Simulation:
             heard.close()
         counts = self._gather_counts()
         drawn = constants.sum_over_machines(constants.rounds, constants.sampling.drawn)
-        loss = communicator.share(self._rows[-1][1] if self._rows else math.nan)
+        loss = communicator.share(self._rows[-1].test_loss if self._rows else math.nan)
         theory = assess(constants, self.source, self.evaluator, iterates.output, loss, communicator)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(
             experiment=self.experiment,
             x=iterates.output,
             w=iterates.w,
-            history=_history(self._rows),
+            history=History.of(self._rows),
             privacy=self.privacy,
             theory=theory,
             metrics=metrics,
@@ -153,13 +154,10 @@ class Simulation:
                     audience.tell("on_evaluation", told)
                 audience.check(self.communicator)
 
-    def _row(self, told: Evaluation, error: float) -> tuple[float, ...]:
-        """Return a row of the history, in the order of its columns."""
-        constants, sampling, direction = (
-            self.constants,
-            self.constants.sampling,
-            self.server.iterates.direction,
-        )
+    def _row(self, told: Evaluation, error: float) -> HistoryRow:
+        """Return a row of the history."""
+        constants, sampling = self.constants, self.constants.sampling
+        direction = self.server.iterates.direction
         t, message = told.round, math.nan
         samples = round(constants.sum_over_machines(t, sampling.used))
         gradients = round(constants.estimator.gradients * constants.sum_over_machines(t, sampling.drawn))
@@ -168,9 +166,19 @@ class Simulation:
         if t < constants.rounds and direction is not None:
             unit = constants.mechanism.resolution / (constants.total_weight * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
-        scores = (told.score, math.nan) if told.labels == "classes" else (math.nan, told.score)
-        measured = t, told.loss, *scores, told.test_samples, samples, gradients
-        return *measured, told.rho_spent, told.elapsed_seconds, message, error
+        scores = {name: told.score if labels == told.labels else math.nan for labels, name in SCORES.items()}
+        return HistoryRow(
+            round=t,
+            test_loss=told.loss,
+            **scores,
+            test_samples=told.test_samples,
+            samples=samples,
+            gradient_evaluations=gradients,
+            rho_spent=told.rho_spent,
+            elapsed_seconds=told.elapsed_seconds,
+            message_norm=message,
+            estimate_error=error,
+        )
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""
@@ -199,7 +207,7 @@ class Simulation:
             key=self.keys.root if self.experiment.seed is None else None,
             iterates=iterates.arrays(),
             q=total,
-            history=_history(self._rows),
+            history=History.of(self._rows),
             elapsed_seconds=elapsed,
             largest_squared_norm=counts.largest_squared_norm,
             clipped=counts.clipped,
@@ -219,8 +227,7 @@ class Simulation:
             np.copyto(machines.q, checkpoint.q)
             machines.largest_squared_norm = checkpoint.largest_squared_norm
             machines.clipped = checkpoint.clipped
-            columns = [getattr(checkpoint.history, name).tolist() for name in History.columns()]
-            self._rows = list(zip(*columns, strict=True))
+            self._rows = checkpoint.history.rows()
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
@@ -244,12 +251,3 @@ def share_result(result: Result | None, communicator: Communicator) -> Result:
     public = None if result is None else replace(result, diagnostics=None, class_counts=None)
     shared: Result = communicator.share(public)
     return shared if result is None or communicator.rank else result
-
-
-def _history(rows: list[tuple[float, ...]]) -> History:
-    """Turn rows in the order of the history's columns into columns."""
-    columns: dict[str, Any] = {
-        name: np.array([row[k] for row in rows], dtype=np.int64 if name in COUNTS else np.float64)
-        for k, name in enumerate(History.columns())
-    }
-    return History(**columns)

@@ -54,9 +54,14 @@ class PrivacyStatement:
         return replace(statement, **_epsilons(statement.guarantee, delta))
 
     @property
+    def draws(self) -> int:
+        """Number of machines whose noise is drawn as one."""
+        return self.mechanism.machines if self.noise == "aggregate" else 1
+
+    @property
     def guarantee(self) -> Guarantee:
         """What everything that is seen reveals at most."""
-        return self.mechanism.guarantee(draws=self.mechanism.machines if self.noise == "aggregate" else 1)
+        return self.mechanism.guarantee(draws=self.draws)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the mechanism states: to who reads a file, both are one list."""

@@ -18,6 +18,7 @@ from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import remove_stale_temporaries, second_name, write_whole
 from mu2mpi.core.hdf5 import attributes_of, file_image, write_array, write_attributes
+from mu2mpi.core.registry import describe_imports
 from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History, previous_path
 
@@ -63,6 +64,7 @@ def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
         "builds": "\n".join(checkpoint.builds),
         "data": checkpoint.data.hex(),
         **key,
+        **({"imported_files": imports} if (imports := describe_imports()) else {}),
     }
     write_attributes(file, attributes)
     write_attributes(file.create_group("privacy"), checkpoint.privacy.attributes())

@@ -10,7 +10,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.constants import RunConstants
-from mu2mpi.results.schema import Result, score_text
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import score_text
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from mu2mpi.core.hdf5 import (
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Result, Theory
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Theory
 
 # Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
@@ -233,7 +234,14 @@ def _open(path: Path, *groups: str) -> Iterator[h5py.File]:
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
     """Return the experiment that an open file holds; its machines and rounds are known."""
-    experiment = Experiment.make(tomllib.loads(text_in(file.id, "experiment")), str(path))
+    try:
+        experiment = Experiment.make(tomllib.loads(text_in(file.id, "experiment")), str(path))
+    except InputError as error:
+        if not h5py.h5a.exists(file.id, b"imported_files"):
+            raise
+        # Not imported by itself: the file may be somebody else's, and its import would run what it names.
+        imports = text_in(file.id, "imported_files")
+        raise InputError(f"{error}\n{path} was made with {imports}; give --import FILE for each") from None
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
     return experiment

@@ -11,14 +11,14 @@ import pytest
 from helpers.summaries import comparison_run, shared_runs
 
 import mu2mpi
-from mu2mpi.analysis.catalogue import KINDS, find_figure
-from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures import draw, find_figure, image
 from mu2mpi.analysis.figures.comparison import compare
 from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
 from mu2mpi.analysis.settings import chosen, varying
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import names
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.stopwatch import PHASES
 from mu2mpi.results.reader import Summary, read_result, read_summary
@@ -300,6 +300,23 @@ def test_errors_are_means_over_seeds_with_their_slopes(runs, tmp_path):
         draw("errors", runs)
 
 
+@pytest.mark.parametrize("method", ["mu2-sgd", "storm", "accelerated-srgd", "parallel-sgd"])
+@pytest.mark.parametrize("rho", [4.0, math.inf])
+def test_signal_noise_and_errors_of_a_method(tmp_path, method, rho):
+    """In the last rounds, messages without noise are k_t times the gradient, and others are noise."""
+    clip_norm = 5.0 if method == "storm" else None
+    settings = {"machines": 4, "rounds": 60, "method": method, "clip_norm": clip_norm, "rho": rho}
+    experiment = Experiment(data="population", server="trusted", diameter=0.1, seed=1, **settings)
+    history = mu2mpi.run(experiment, output=tmp_path / "a.h5").history
+    run = read_summary(tmp_path / "a.h5")
+    t, weight = history.round[-2], 1 if method == "parallel-sgd" else history.round[-2]
+    expected = np.hypot(noise_norm(run, np.array([t])), signal_norm(run, np.array([t])))
+    np.testing.assert_allclose(history.message_norm[-2], expected, rtol=0.7)
+    (panel,) = draw("errors", [run]).axes
+    errors, slope = (line.get_ydata() for line in lines(panel))
+    assert slope[-2] == pytest.approx(errors[0] / weight)
+
+
 def test_comparison_has_slopes_of_several_sizes_alone():
     several = [comparison_run(n, exponent=1.5, method="noisy-minibatch-sgd") for n in (10, 20, 40)]
     for members, panels in ((several, 3), (several[:1], 2)):
@@ -351,8 +368,8 @@ def test_no_such_figure_or_axis(runs, kind, against):
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
     never = {"partition", "coefficients", "participation", "trust", "comparison"}
     for members, absent in ((runs, never), (runs[:2], never | {"tradeoff"})):
-        rules = {kind: getattr(find_figure(kind), "is_reported", lambda _: True) for kind in KINDS}
-        assert {kind for kind, rule in rules.items() if not rule(members)} == absent
+        figures = map(find_figure, names("figures"))
+        assert {figure.name for figure in figures if not figure.is_reported(members)} == absent
 
 
 @pytest.mark.parametrize(("suffix", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

@@ -9,7 +9,8 @@ from mu2mpi.analysis.show import describe, describe_privacy, in_brief
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import Diagnostics, History, Result, Theory, checkpoint_path
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import Diagnostics, History, Theory, checkpoint_path
 
 STATEMENT = PrivacyStatement(
     mechanism=GaussianReleases(

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from helpers.summaries import TRUSTED_TO, rate_run, trust_runs
 
-from mu2mpi.analysis.catalogue import find_figure
 from mu2mpi.analysis.cells import Layout, build_sections
-from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.figures import draw, find_figure
 from mu2mpi.core.errors import InputError
 
 NOISE = {

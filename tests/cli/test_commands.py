@@ -1,25 +1,42 @@
 """Commands are found by their modules, and only the one that is given adds its arguments."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from launch import mpirun
 
-from mu2mpi import cli
+from mu2mpi import Interrupted, Observer, cli, run
 from mu2mpi.cli import commands
-from mu2mpi.cli.commands import command_names, load
+from mu2mpi.cli.commands import command_names
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core import registry
+from mu2mpi.core.registry import find
+from mu2mpi.results.reader import read_result
 
-HELLO = """
-"Greet somebody."
+OWN = """
+import mu2mpi
+from mu2mpi.losses.softmax import Softmax
 
-def add_arguments(parser):
-    parser.add_argument("--name")
+@mu2mpi.register
+class Mine(Softmax):
+    name = "mine"
 
-def execute(arguments):
-    print(f"hello {arguments.name}")
-    return 3
+@mu2mpi.register
+class Hello:
+    \"Greet somebody.\"
+    kind, name = "commands", "hello"
+
+    def add_arguments(self, parser):
+        parser.add_argument("--name")
+
+    def execute(self, arguments):
+        print(f"hello {arguments.name}")
+        return 3
 """
 
 HEAVY = ("numba", "mpi4py", "h5py", "numpy", "matplotlib", "pydantic")
@@ -33,30 +50,125 @@ def helped(capsys, *words):
     return capsys.readouterr().out
 
 
-def test_a_new_module_is_a_new_command(capsys, tmp_path, monkeypatch):
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Return a file of a user's, and forget afterwards what it registers."""
+    (tmp_path / "own_things.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_imported", {})
+    yield tmp_path / "own_things.py"
+    sys.modules.pop("own_things", None)
+    for kind, name in (("losses", "mine"), ("commands", "hello")):
+        registry._registered[kind].pop(name, None)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--import own_things.py hello --name you",
+        "hello --import=own_things.py --name you",
+        "hello --name you --import own_things.py --import ./own_things.py",
+    ],
+)
+def test_an_imported_file_adds_a_command(capsys, words):
     assert command_names() == commands.ORDER.split()
-    (tmp_path / "hello.py").write_text(HELLO)
-    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    assert cli.main(words.split()) == 3
+    assert capsys.readouterr().out == "hello you\n"
+    assert command_names() == [*commands.ORDER.split(), "hello"]
+    assert re.search(r"\n    hello +greet somebody\n", helped(capsys, "--import", "own_things.py"))
+
+
+RUN = ["run", "--loss", "mine", "--rounds", "30", "--machines", "2", "--seed", "1", "-o", "a.h5"]
+
+
+def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own, capsys, monkeypatch):
+    assert cli.main([*RUN, "--import", str(own)]) == 0
+    assert str(own) in read_result("a.h5").environment["imported_files"]
+    del registry._registered["losses"]["mine"], sys.modules["own_things"]
+    monkeypatch.setattr(registry, "_imported", {})
+    capsys.readouterr()
+    assert cli.main(["show", "a.h5"]) == 2
+    assert f"a.h5 was made with {own} (SHA-256 " in capsys.readouterr().err
+    assert "own_things" not in sys.modules
+    assert cli.main(["show", "a.h5", "--import", str(own)]) == 0
+    assert "mine" in capsys.readouterr().out
+
+
+class Stop(Observer):
+    """Stops a run at its first evaluation."""
+
+    def on_evaluation(self, evaluation):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_run_resumes_with_the_same_content_of_imported_files_only(own, capsys):
+    registry.import_files([own])
+    with pytest.raises(Interrupted):
+        run(Experiment(loss="mine", rounds=30, machines=2, seed=1), output="a.h5", observers=[Stop()])
+    assert cli.main(["show", "a.h5.checkpoint"]) == 0
+    own.write_text(OWN.replace("Greet", "Welcome"))
+    del sys.modules["own_things"]
+    registry._imported.clear()
+    capsys.readouterr()
+    assert cli.main([*RUN, "--import", str(own)]) == 2
+    assert "an extension are not those with which the run of a.h5 began" in capsys.readouterr().err
+    own.write_text(OWN)
+    del sys.modules["own_things"]
+    registry._imported.clear()
+    assert cli.main([*RUN, "--import", str(own)]) == 0
+
+
+@pytest.mark.mpi
+def test_ranks_import_files(own):
+    job = mpirun(2, "-m", "mu2mpi", "--import", own, *RUN)
+    assert job.returncode == 0, job.stderr
+    registry.import_files([own])
+    assert read_result("a.h5").experiment.loss == "mine"
+    job = mpirun(2, "-m", "mu2mpi", *RUN, "--import", "nosuch.py", "--overwrite")
+    assert (job.returncode, job.stderr.count("cannot import nosuch.py")) == (2, 1)
+
+
+def test_the_figure_and_the_command_of_the_page(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[2] / "docs/study/extending-more.md"
+    text = page.read_text("utf-8").partition("# depth.py\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_imported", {})
+    Path("depth.py").write_text(text)
+    for rounds in (2, 4):
+        run(Experiment(rounds=rounds, machines=2, seed=1), output=f"{rounds}.h5")
     try:
-        assert command_names() == [*commands.ORDER.split(), "hello"]
-        assert cli.main(["hello", "--name", "you"]) == 3
-        assert capsys.readouterr().out == "hello you\n"
-        assert re.search(r"\n    hello +greet somebody\n", helped(capsys))
+        for figure in ("depth.svg", "depth.pdf"):
+            assert cli.main(["plot", "--import", "depth.py", "depth", ".", "-o", figure]) == 0
+        assert "depth (Test loss against the number of rounds)" in " ".join(helped(capsys, "plot").split())
+        assert cli.main(["report", "--import", "depth.py", "."]) == 0
+        assert "Test loss against the number of rounds." in Path("report.html").read_text()
+        capsys.readouterr()
+        assert cli.main(["longest", "--import", "depth.py", "."]) == 0
+        assert capsys.readouterr().out == "4.h5\n"
     finally:
-        del sys.modules["mu2mpi.cli.commands.hello"], commands.hello
+        del sys.modules["depth"]
+        registry._registered["figures"].pop("depth", None)
+        registry._registered["commands"].pop("longest", None)
+
+
+def test_job_scripts_import_the_same_files(own, capsys):
+    (own.parent / "sweep.toml").write_text('loss = "mine"\nrounds = 3\nseed = [1, 2]\n')
+    assert cli.main(["job", "sweep.toml", "--import", "own_things.py"]) == 0
+    assert f"mu2mpi launch sweep sweep.toml --output runs/sweep --import={own}\n" in capsys.readouterr().out
 
 
 def test_the_list_of_commands_says_what_each_does(capsys):
     found = re.findall(r"^    (\w+) +(.+)", helped(capsys), re.MULTILINE)
     assert [name for name, _ in found] == command_names()
-    assert all(load(name).__doc__.lower().startswith(text.lower()) for name, text in found)
+    assert all(find("commands", name).__doc__.lower().startswith(text.lower()) for name, text in found)
 
 
 @pytest.mark.parametrize("name", command_names())
 def test_help_of_a_command(capsys, name):
     out = helped(capsys, name)
     assert out.startswith(f"usage: mu2mpi {name} ")
-    assert load(name).__doc__.partition("\n")[0].lower() in " ".join(out.split()).lower()
+    assert find("commands", name).__doc__.partition("\n")[0].lower() in " ".join(out.split()).lower()
     fields = Experiment.model_fields if name in ("run", "sweep") else ()
     assert all(f"--{field.replace('_', '-')} " in out for field in fields)
 
@@ -85,4 +197,4 @@ def test_help_imports_no_more_than_it_needs(words, heavy):
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
     *_, found, loaded = done.stdout.splitlines()
     assert found == str(heavy)
-    assert loaded == str([f"mu2mpi.cli.commands.{name}" for name in words or command_names()])
+    assert loaded == str([f"mu2mpi.cli.commands.{name}" for name in words])

@@ -1,5 +1,6 @@
 """What can be chosen by name: what is built in, what others add, and what is said of unknown names."""
 
+import hashlib
 import sys
 import textwrap
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from helpers.launch import run_command
 
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names, register
+from mu2mpi.core.registry import extension_files, find, import_files, imported_files, names, register
 from mu2mpi.data.formats.base import File
 from mu2mpi.data.partitions.base import Partition
 from mu2mpi.data.sources.base import DataSource
@@ -36,9 +37,16 @@ BUILT_IN = {
 
 @pytest.fixture
 def scratch(monkeypatch):
-    """Forget afterwards what a test registers."""
+    """Forget afterwards what a test registers or imports."""
+    for kind, built_in in BUILT_IN.items():
+        for name in built_in:
+            find(kind, name)
     copies = {kind: dict(things) for kind, things in registry._registered.items()}
     monkeypatch.setattr(registry, "_registered", copies)
+    monkeypatch.setattr(registry, "_imported", {})
+    yield
+    for name in registry._imported:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
@@ -74,13 +82,76 @@ def test_what_is_registered_is_found(scratch):
     assert names("losses") == [*BUILT_IN["losses"], "hinge"]
 
 
+def test_a_built_in_thing_that_is_imported_later_replaces_no_other(scratch):
+    built_in, own = find("losses", "softmax"), SimpleNamespace(kind="losses", name="softmax")
+    register(own)
+    register(type(built_in))
+    assert find("losses", "softmax") is own
+
+
 @pytest.mark.parametrize(
     "thing",
     [SimpleNamespace(name="x"), SimpleNamespace(kind="losses"), SimpleNamespace(kind="x", name="x")],
 )
 def test_what_has_no_kind_or_no_name_cannot_be_registered(thing):
-    with pytest.raises(ValueError, match=f"no kind among {', '.join(BUILT_IN)}, or no name"):
+    with pytest.raises(ValueError, match=r"no kind among losses, methods, .*, or no name"):
         register(thing)
+
+
+LOSS_FILE = """
+    import mu2mpi
+    from mu2mpi.losses.softmax import Softmax
+
+    @mu2mpi.register
+    class Mine(Softmax):
+        name = "mine"
+    """
+
+
+@pytest.mark.usefixtures("scratch")
+def test_imported_files_register_things_and_are_extensions(tmp_path):
+    file = tmp_path / "own_losses.py"
+    file.write_text(textwrap.dedent(LOSS_FILE))
+    import_files([file, str(file)])
+    thing = find("losses", "mine")
+    import_files([file])
+    assert find("losses", "mine") is thing
+    assert extension_files(("losses", "mine")) == {"own_losses": file}
+    assert imported_files() == {"own_losses": (file, hashlib.sha256(file.read_bytes()).hexdigest())}
+
+
+@pytest.mark.usefixtures("scratch")
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("own_a.py", "x = 1\ny = 1 / 0", r"own_a.py, line 2: ZeroDivisionError: division by zero"),
+        ("own_b.py", "x = 1\n\ndef f(:", r"own_b.py, line 3: SyntaxError: "),
+        ("own_c.py", "import nosuch_module", r"own_c.py, line 1: ModuleNotFoundError: "),
+        ("own_d.py", "import sys; sys.exit(3)", r"own_d.py, line 1: SystemExit: 3"),
+        ("own_e.txt", "", "it is not a Python file"),
+        ("json.py", "", "another module may be called json. Rename"),
+        ("numpy.py", "", "another module may be called numpy. Rename"),
+        ("own.f.py", "", "another module may be called own.f. Rename"),
+    ],
+)
+def test_files_that_cannot_be_imported_are_refused(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        import_files([tmp_path / name])
+    assert not imported_files()
+    assert not name.startswith("own") or name.removesuffix(".py") not in sys.modules
+
+
+@pytest.mark.usefixtures("scratch")
+def test_files_that_are_missing_or_have_the_same_name_cannot_be_imported(tmp_path):
+    with pytest.raises(InputError, match=r"nosuch.py: it is not a Python file"):
+        import_files([tmp_path / "nosuch.py"])
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own_twins.py").touch()
+    import_files([tmp_path / "a/own_twins.py"])
+    with pytest.raises(InputError, match=r"a/own_twins.py has the same name. Rename one"):
+        import_files([tmp_path / "b/own_twins.py"])
 
 
 OTHERS = """

@@ -9,7 +9,6 @@ import pytest
 from from_help import commands_page, options_page
 
 import mu2mpi
-from mu2mpi.analysis.catalogue import KINDS
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.program import parser_of
 from mu2mpi.config.options import option_fields
@@ -41,9 +40,9 @@ def test_every_command_is_on_its_page_with_all_of_its_own_options():
 
 def test_every_figure_is_in_the_gallery_with_a_command_that_draws_it():
     page = (DOCS / "reference" / "gallery.md").read_text()
-    assert sorted(re.findall("^### (.*)$", page, re.MULTILINE)) == sorted(KINDS)
+    assert sorted(re.findall("^### (.*)$", page, re.MULTILINE)) == sorted(registry.names("figures"))
     drawn = re.findall(r"^mu2mpi plot (\w+) .* -o (\S+)$", page, re.MULTILINE)
-    assert sorted(kind for kind, _ in drawn) == sorted(KINDS)
+    assert sorted(kind for kind, _ in drawn) == sorted(registry.names("figures"))
     assert [file for _, file in drawn if f"]({file})" not in page] == []
 
 

@@ -1,39 +1,59 @@
-"""Figures of result files: each module without an underscore draws one; `draw` makes any of them."""
+"""Figures of result files: each module without an underscore defines one; `draw` draws any of them."""
 
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.catalogue import FORMATS, find_figure
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
 from mu2mpi.analysis.settings import without_repeats
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.extra import needed
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.reader import Summary
 
-__all__ = ["draw", "image", "page_of"]
+if TYPE_CHECKING:
+    from mu2mpi.analysis.figures.base import Figure
+
+__all__ = ["draw", "find_figure", "image", "page_of", "suffix_of"]
+
+# File formats by suffix, with the metadata that leaves the date out
+FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def draw(kind: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Any:
-    """Return a matplotlib figure of `catalogue.KINDS`, independent of pyplot, with nothing to close.
+def find_figure(name: str, against: str | None = None) -> "Figure":
+    """Return the figure of this name, or raise an InputError if there is none, or it has no such axis."""
+    if name not in names("figures"):
+        raise InputError(f"there is no figure {name!r}{or_else(name, names('figures'), 'figures')}")
+    for package in ("matplotlib", "pandas"):
+        needed(package)
+    figure: Figure = find("figures", name)
+    if against is not None and against not in figure.axes:
+        meant = or_else(against, figure.axes, "choices") if figure.axes else "; it leaves no choice"
+        raise InputError(f"the figure {name} is not drawn against {against}{meant}")
+    return figure
 
-    A run that is there twice counts once, and `against` is the horizontal axis, where the figure leaves a
+
+def draw(name: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Any:
+    """Return a matplotlib figure, independent of pyplot, with nothing to close.
+
+    A run that is given twice counts once, and `against` is the horizontal axis, where the figure leaves a
     choice. Raises an InputError if there is no such figure or axis, or the runs do not suit it.
     """
-    module = find_figure(kind, against)
-    needs = getattr(module, "NEEDS", "")
-    # The times of an experiment are others each time.
-    kept, _ = without_repeats(runs, *(("ranks", needs) if needs == "elapsed_seconds" else ()))
+    figure = find_figure(name, against)
+    kept, _ = without_repeats(runs, *figure.repeats_differ_in)
     if not kept:
         raise InputError("there are no results to draw")
-    without = [run.path for run in kept if math.isnan(run.row.get(needs, 0.0))]
+    without = [run.path for run in kept if math.isnan(run.row.get(figure.needs, 0.0))]
     if without:
         raise InputError(
-            f"{kind} shows {needs.replace('_', ' ')}, which {len(without)} results do not hold, such as "
-            f"{without[0]}; choose others"
+            f"{name} shows {figure.needs.replace('_', ' ')}, which {len(without)} results do not hold, such "
+            f"as {without[0]}; choose others"
         )
     with styled(page):
-        return module.draw(kept, page, *filter(None, [against])).finish()
+        return figure.draw(kept, page, against).finish()
 
 
 def image(figure: Any, suffix: str, page: Page = PAGE) -> bytes:
@@ -42,3 +62,13 @@ def image(figure: Any, suffix: str, page: Page = PAGE) -> bytes:
     with styled(page):
         figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
     return buffer.getvalue()
+
+
+def suffix_of(path: Path) -> str:
+    """Return the format that the suffix of a file asks for, or raise an InputError."""
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        raise InputError(
+            f"a figure is written as {', '.join(FORMATS)}, by its suffix; {path} has none of them"
+        )
+    return suffix

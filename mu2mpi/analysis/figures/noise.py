@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle
+from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.config.together import machines_differ
-from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions
-from mu2mpi.privacy.noise.correlation import Correlation
-from mu2mpi.results.reader import Summary
+from mu2mpi.core.registry import register
+from mu2mpi.results.reader import Summary, read_result
 
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
@@ -31,43 +31,51 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     machines = run.experiment.machines or 1
     trust = run.experiment.trust
     draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
-    norm = run.figures["sigma"] * math.sqrt(run.figures["parameters"] * draws) / machines
-    own = run.experiment.mechanism_options
-    if not isinstance(own, CorrelatedOptions):
-        return np.full(len(rounds), norm)
-    lasts = run.experiment.chosen_method.estimator.lasts
-    strategy = Correlation(*own.strategy, run.experiment.rounds or 1, not lasts, lasts)
-    return norm * strategy.deviations()[rounds - 1]
+    estimator = run.experiment.chosen_method.estimator
+    # Messages are averaged over the samples of a round.
+    samples = run.figures["gradient_evaluations"] / (estimator.gradients * (run.experiment.rounds or 1))
+    norm = math.sqrt(run.figures["parameters"] * draws) / samples
+    mechanism = read_result(run.path).privacy.mechanism
+    if mechanism.correlation is None:
+        return norm * np.array([mechanism.sigma_of(t) for t in rounds.tolist()])
+    return norm * mechanism.sigma * mechanism.correlation.deviations()[rounds - 1]
 
 
 def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the norm of the mean message, with the gradient's norm interpolated along log t."""
     first, last = (run.figures.get(name, math.nan) for name in ("first_slope", "last_slope"))
-    weight = rounds if run.experiment.estimator == "corrected-momentum" else np.ones(len(rounds))
-    return weight * np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
+    weights = [run.experiment.chosen_method.estimator.weight(t) for t in rounds]
+    slopes = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
+    return np.array(weights) * slopes
 
 
-def draw(runs: Sequence[Summary], page: Page) -> Sheet:
-    """Draw the norms of noise, signal and their sum as it was released."""
-    encoding = encode(runs, page)
-    sheet = Sheet(page, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
-    is_noisy = is_measured = False
-    for group, column, look in encoding.groups:
-        panel, run = sheet.panels[0, column], group.runs[0]
-        t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
-        signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
-        panel.plot(t, signal, **{**look, "marker": ""})
-        rounds = np.unique(t.astype(np.int64))
-        if np.any((noise := noise_norm(run, rounds)) > 0):
-            is_noisy = True
-            panel.plot(rounds, noise, color=look["color"], **NOISE)
-        released = mean_history(group.runs, "round", "message_norm")
-        is_measured |= len(released) > 0
-        panel.plot(released.x, released.y, **{**look, "linestyle": ""})
-    for panel in sheet.panels.flat:
-        label = "norm, average over machines (no unit)"
-        panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
-    sheet.legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖")]
-    sheet.legend += [handle("noise Y$_t$, expected", **NOISE)] * is_noisy
-    sheet.legend += [handle("released q̃$_t$, measured", linestyle="", marker="o")] * is_measured
-    return sheet
+@register
+class NoiseFigure(Figure):
+    """Norms of signal and noise in what is released."""
+
+    name = "noise"
+
+    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+        """Draw the norms of noise, signal and their sum as it was released."""
+        encoding = encode(runs, page)
+        sheet = Sheet(page, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
+        is_noisy = is_measured = False
+        for group, column, look in encoding.groups:
+            panel, run = sheet.panels[0, column], group.runs[0]
+            t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
+            signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
+            panel.plot(t, signal, **{**look, "marker": ""})
+            rounds = np.unique(t.astype(np.int64))
+            if np.any((noise := noise_norm(run, rounds)) > 0):
+                is_noisy = True
+                panel.plot(rounds, noise, color=look["color"], **NOISE)
+            released = mean_history(group.runs, "round", "message_norm")
+            is_measured |= len(released) > 0
+            panel.plot(released.x, released.y, **{**look, "linestyle": ""})
+        for panel in sheet.panels.flat:
+            label = "norm, average over machines (no unit)"
+            panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
+        sheet.legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖")]
+        sheet.legend += [handle("noise Y$_t$, expected", **NOISE)] * is_noisy
+        sheet.legend += [handle("released q̃$_t$, measured", linestyle="", marker="o")] * is_measured
+        return sheet

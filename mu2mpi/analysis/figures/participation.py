@@ -5,35 +5,45 @@ from collections.abc import Sequence
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
+from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.analysis.settings import own_settings, varying_on_data
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import schedule_of
 from mu2mpi.results.reader import Summary
-
-NEEDS = "test_loss"
 
 # Settings that follow from the share, or may be others with each
 POOLED = ("participation", "participation_seed", "rounds", "samples", "batch")
 OF_LINES = ("method", "mechanism", "estimator", "query", "noise_correlation", "noise_buffers", "clip_norm")
 
 
-def is_reported(runs: Sequence[Summary]) -> bool:
-    """Return whether a report of these runs has this figure."""
-    return len({run.experiment.participation for run in runs}) > 1
+@register
+class ParticipationFigure(Figure):
+    """Loss against the share of machines that takes part, for each method and its noise."""
 
+    name = "participation"
+    needs = "test_loss"
 
-def draw(runs: Sequence[Summary], page: Page) -> Sheet:
-    """Draw excess losses where they are known, and else test losses, with fitted exponents of the share."""
-    if len({_share(run) for run in runs}) < 2:
-        raise InputError(
-            "participation is drawn of runs that differ in --participation all, uniform:m or bernoulli:p, "
-            "such as those of jobs/participation.toml"
+    def is_reported(self, runs: Sequence[Summary]) -> bool:
+        """Return whether a report of these runs has this figure."""
+        return len({run.experiment.participation for run in runs}) > 1
+
+    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+        """Draw excess losses, or test losses where those are unknown, with fitted exponents of the share."""
+        if len({_share(run) for run in runs}) < 2:
+            raise InputError(
+                "participation is drawn of runs that differ in --participation all, uniform:m or "
+                "bernoulli:p, such as those of jobs/participation.toml"
+            )
+        names = [name for name in varying_on_data(runs) if name not in POOLED]
+        parts = (
+            [name for name in names if name not in OF_LINES],
+            [name for name in names if name in OF_LINES],
+            (),
         )
-    names = [name for name in varying_on_data(runs) if name not in POOLED]
-    parts = [name for name in names if name not in OF_LINES], [name for name in names if name in OF_LINES], ()
-    return draw_exponents(
-        runs, page, own_settings, parts, _share, "share of machines there", "the share", _line_name
-    )
+        return draw_exponents(
+            runs, page, own_settings, parts, _share, "share of machines there", "the share", _line_name
+        )
 
 
 def _share(run: Summary) -> float:

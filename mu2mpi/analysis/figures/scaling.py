@@ -9,69 +9,77 @@ from matplotlib.patches import Patch
 
 from mu2mpi.analysis.figures._page import INK, PAPER, Page
 from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, handle, log_ticks, look_of
+from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.analysis.settings import by_rows, own_settings, varying
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
-
-NEEDS = "elapsed_seconds"
 
 IDEAL: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 0.9}
 HOLLOW: dict[str, Any] = {"linestyle": "", "markerfacecolor": PAPER}
 MAX_SERIES = 5
 
 
-def draw(runs: Sequence[Summary], page: Page) -> Sheet:
-    """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
+@register
+class ScalingFigure(Figure):
+    """Time per round, efficiency and phases against the number of ranks."""
 
-    The same experiment on the same ranks is a repeat; points are medians.
-    """
-    columns = {
-        "strong: the same machines on more ranks": _series(runs, page, "M = {:,}", lambda M, ranks: M),
-        "weak: more machines on more ranks": _series(
-            runs, page, "M = {:g} per rank", lambda M, ranks: M / ranks
-        ),
-    }
-    columns = {title: series for title, series in columns.items() if series}
-    if not columns:
-        raise InputError(
-            "scaling needs runs of the same machines, or of the same machines per rank, on different numbers "
-            "of ranks, such as those of jobs/scaling.sbatch"
-        )
-    stacks = max(map(len, columns.values()))
-    if stacks > MAX_SERIES:
-        raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")
-    heights = [2.1, 1.7, *[1.0] * stacks]
-    sheet = Sheet(page, len(heights), len(columns), heights, [*columns], sharex="col", sharey="row")
-    everything = pandas.concat([points for series in columns.values() for points in series.values()])
-    palette = colours(sum(map(len, columns.values())))
-    phases = [name for name in everything if name not in MEASURED and everything[name].max() > 0.001]
-    fills = {
-        phase: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
-        for phase, colour, hatch in zip(phases, colours(len(phases)), HATCHES, strict=False)
-    }
-    for column, (title, series) in zip(sheet.panels.T, columns.items(), strict=True):
-        for panel in column[2 + len(series) :]:
-            panel.set_axis_off()
-        for (label, points), panel in zip(series.items(), column[2:], strict=False):
-            k = len(sheet.legend)
-            look = look_of(palette[k], k, k)
-            sheet.legend.append(handle(label, **look))
-            _draw_points(column, points, look | {"label": label}, is_weak=title.startswith("weak"))
-            _draw_phases(panel, points, fills)
-            panel.set_title(label)
-        column[0].set(yscale="log", ylabel="time per round (ms)")
-        column[1].set(ylim=(0, None), ylabel="efficiency (%)")
-        last = column[1 + len(series)]
-        last.set_xlabel("MPI ranks")
-        last.tick_params(labelbottom=True)
-        log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
-    sheet.legend.append(handle("ideal", **IDEAL))
-    if (everything.high > everything.low).any():
-        sheet.legend.append(handle("bars: least to most", linestyle="", marker="|", markersize=9))
-    if everything.crowded.any():
-        sheet.legend.append(handle("hollow: more ranks than cores", marker="o", **HOLLOW))
-    sheet.legend += [Patch(label=phase, **fill) for phase, fill in fills.items()]
-    return sheet
+    name = "scaling"
+    needs = "elapsed_seconds"
+    repeats_differ_in = ("ranks", "elapsed_seconds")
+
+    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+        """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
+
+        The same experiment on the same ranks is a repeat; points are medians.
+        """
+        columns = {
+            "strong: the same machines on more ranks": _series(runs, page, "M = {:,}", lambda M, ranks: M),
+            "weak: more machines on more ranks": _series(
+                runs, page, "M = {:g} per rank", lambda M, ranks: M / ranks
+            ),
+        }
+        columns = {title: series for title, series in columns.items() if series}
+        if not columns:
+            raise InputError(
+                "scaling needs runs of the same machines, or of the same machines per rank, on different "
+                "numbers of ranks, such as those of jobs/scaling.sbatch"
+            )
+        stacks = max(map(len, columns.values()))
+        if stacks > MAX_SERIES:
+            raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")
+        heights = [2.1, 1.7, *[1.0] * stacks]
+        sheet = Sheet(page, len(heights), len(columns), heights, [*columns], sharex="col", sharey="row")
+        everything = pandas.concat([points for series in columns.values() for points in series.values()])
+        palette = colours(sum(map(len, columns.values())))
+        phases = [name for name in everything if name not in MEASURED and everything[name].max() > 0.001]
+        fills = {
+            phase: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
+            for phase, colour, hatch in zip(phases, colours(len(phases)), HATCHES, strict=False)
+        }
+        for column, (title, series) in zip(sheet.panels.T, columns.items(), strict=True):
+            for panel in column[2 + len(series) :]:
+                panel.set_axis_off()
+            for (label, points), panel in zip(series.items(), column[2:], strict=False):
+                k = len(sheet.legend)
+                look = look_of(palette[k], k, k)
+                sheet.legend.append(handle(label, **look))
+                _draw_points(column, points, look | {"label": label}, is_weak=title.startswith("weak"))
+                _draw_phases(panel, points, fills)
+                panel.set_title(label)
+            column[0].set(yscale="log", ylabel="time per round (ms)")
+            column[1].set(ylim=(0, None), ylabel="efficiency (%)")
+            last = column[1 + len(series)]
+            last.set_xlabel("MPI ranks")
+            last.tick_params(labelbottom=True)
+            log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
+        sheet.legend.append(handle("ideal", **IDEAL))
+        if (everything.high > everything.low).any():
+            sheet.legend.append(handle("bars: least to most", linestyle="", marker="|", markersize=9))
+        if everything.crowded.any():
+            sheet.legend.append(handle("hollow: more ranks than cores", marker="o", **HOLLOW))
+        sheet.legend += [Patch(label=phase, **fill) for phase, fill in fills.items()]
+        return sheet
 
 
 # Median, least and most milliseconds of a round, and whether there are more ranks than cores

@@ -6,45 +6,55 @@ import pandas
 
 from mu2mpi.analysis.figures._page import PAPER, Page
 from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, wrapped
+from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
-
-NEEDS = "elapsed_seconds"
 
 MAX_BARS = 40
 
 
-def draw(runs: Sequence[Summary], page: Page) -> Sheet:
-    """Draw stacked bars: one a rank for runs that differ in the seed alone, one a group otherwise."""
-    ranks_differ = len({run.figures["ranks"] for run in runs}) > 1
-    groups = grouped(runs, varying(runs) + ["ranks"] * ranks_differ)
-    if len(groups) == 1:
-        bars = _by_rank(groups[0].runs)
-    else:
-        means = [pandas.DataFrame([run.phases for run in group.runs]).fillna(0.0).mean() for group in groups]
-        bars = pandas.DataFrame(means, index=[page.words.of(group.settings) for group in groups])
-    if bars.empty:
-        raise InputError("these results hold no times")
-    if len(bars) > MAX_BARS:
-        raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
-    names = [wrapped(name, 0.36 * page.width) for name in bars.index]
-    lines = max(name.count("\n") for name in names) + 1
-    sheet = Sheet(page, 1, 1, 0.3 + max(0.24, 0.13 * lines + 0.04) * len(bars))
-    panel, left = sheet.panels[0, 0], 0.0 * bars.iloc[:, 0].to_numpy()
-    # Files of earlier versions have other phases.
-    for phase, colour, hatch in zip(bars, colours(bars.shape[1]), HATCHES, strict=False):
-        widths = bars[phase].fillna(0.0).to_numpy()
-        look = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
-        sheet.legend.append(panel.barh(range(len(bars)), widths, 0.72, left, label=phase, **look))
-        left = left + widths
-    panel.set_yticks(range(len(bars)), names)
-    panel.invert_yaxis()
-    panel.grid(visible=False, axis="y")
-    repeats = max(len(group.runs) for group in groups)
-    over = ["ranks"] * (len(groups) > 1) + [f"{repeats} runs"] * (repeats > 1)
-    panel.set_xlabel(f"time (s){': mean over ' if over else ''}{' and '.join(over)}")
-    return sheet
+@register
+class TimingFigure(Figure):
+    """Where the time goes, by phase and rank."""
+
+    name = "timing"
+    needs = "elapsed_seconds"
+    repeats_differ_in = ("ranks", "elapsed_seconds")
+
+    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+        """Draw stacked bars: one a rank for runs that differ in the seed alone, one a group otherwise."""
+        ranks_differ = len({run.figures["ranks"] for run in runs}) > 1
+        groups = grouped(runs, varying(runs) + ["ranks"] * ranks_differ)
+        if len(groups) == 1:
+            bars = _by_rank(groups[0].runs)
+        else:
+            means = [
+                pandas.DataFrame([run.phases for run in group.runs]).fillna(0.0).mean() for group in groups
+            ]
+            bars = pandas.DataFrame(means, index=[page.words.of(group.settings) for group in groups])
+        if bars.empty:
+            raise InputError("these results hold no times")
+        if len(bars) > MAX_BARS:
+            raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
+        names = [wrapped(name, 0.36 * page.width) for name in bars.index]
+        lines = max(name.count("\n") for name in names) + 1
+        sheet = Sheet(page, 1, 1, 0.3 + max(0.24, 0.13 * lines + 0.04) * len(bars))
+        panel, left = sheet.panels[0, 0], 0.0 * bars.iloc[:, 0].to_numpy()
+        # Files of earlier versions have other phases.
+        for phase, colour, hatch in zip(bars, colours(bars.shape[1]), HATCHES, strict=False):
+            widths = bars[phase].fillna(0.0).to_numpy()
+            look = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
+            sheet.legend.append(panel.barh(range(len(bars)), widths, 0.72, left, label=phase, **look))
+            left = left + widths
+        panel.set_yticks(range(len(bars)), names)
+        panel.invert_yaxis()
+        panel.grid(visible=False, axis="y")
+        repeats = max(len(group.runs) for group in groups)
+        over = ["ranks"] * (len(groups) > 1) + [f"{repeats} runs"] * (repeats > 1)
+        panel.set_xlabel(f"time (s){': mean over ' if over else ''}{' and '.join(over)}")
+        return sheet
 
 
 def _by_rank(runs: Sequence[Summary]) -> pandas.DataFrame:

@@ -8,6 +8,7 @@ from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures._lines import encode, measures
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, handle, log_ticks
+from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.analysis.settings import (
     PRIVACY,
     by_settings,
@@ -19,10 +20,8 @@ from mu2mpi.analysis.settings import (
 )
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
-
-AGAINST = tuple(option_fields())
-NEEDS = "test_loss"
 
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 # Level of runs without noise, which have no place on an axis of privacy
@@ -31,57 +30,66 @@ SPREAD = 0.4  # Part of the place of a name that lines share
 PAPER = Layout(rows=("server", "rho"), columns=("machines",), values=("test_loss", "test_accuracy"))
 
 
-def is_reported(runs: Sequence[Summary]) -> bool:
-    """Return whether a report of these runs has this figure."""
-    return len({run.experiment.rho for run in runs}) > 1
+@register
+class TradeoffFigure(Figure):
+    """Loss and accuracy (or R^2) against privacy or any setting, a line for each of the others."""
 
+    name = "tradeoff"
+    needs = "test_loss"
+    axes = tuple(option_fields())
 
-def draw(runs: Sequence[Summary], page: Page, against: str = "") -> Sheet:
-    """Draw loss and score over what is across, and the paper's values where the settings are the paper's.
+    def is_reported(self, runs: Sequence[Summary]) -> bool:
+        """Return whether a report of these runs has this figure."""
+        return len({run.experiment.rho for run in runs}) > 1
 
-    The default is privacy as it was set, or the first other number that varies where privacy does not.
-    """
-    against = against or _usual(runs)
-    values = _values(runs, against)
-    if not values:
-        raise InputError("all runs are without noise (rho = inf), so there is no privacy to set against loss")
-    is_named = not _are_numbers(values)
-    colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
-    encoding = encode(runs, page, _pooled(runs, against), panel=(), colour=colour)
-    if len(encoding.titles) == 1:
-        sheet = Sheet(page, 1, 2, 2.2, sharex=True)
-        panels = sheet.panels.T
-    else:
-        sheet = Sheet(page, 2, len(encoding.titles), 1.6, encoding.titles, sharex=True, sharey="row")
-        panels = sheet.panels
-    sheet.legend, levels = encoding.legend, []
-    for entry in encoding.legend if is_named else []:
-        entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
-    for k, (group, column, look) in enumerate(encoding.groups):
-        places = [_value(run, against) for run in group.runs]
-        if is_named:
-            # No line joins names.
-            beside, look = SPREAD * ((k + 0.5) / len(encoding.groups) - 0.5), look | {"linestyle": ""}
-            places = [values.index(place) + beside for place in places]
-        for panel, (name, _, factor) in zip(panels[:, column], measures(runs), strict=True):
-            points = [(x, factor * run.row[name]) for x, run in zip(places, group.runs, strict=True)]
-            if noisy := [point for point in points if math.isfinite(point[0])]:
-                sheet.draw_means(panel, *zip(*noisy, strict=True), **look)
-            if level := [y for x, y in points if math.isinf(x)]:
-                levels.append(panel.axhline(sum(level) / len(level), color=look["color"], **NOISELESS))
-    for row, (_, label, _) in zip(panels, measures(runs), strict=True):
-        for panel in row:
-            panel.set(xlabel=_label(runs, against, page), ylabel=label)
+    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+        """Draw loss and score over what is across, and the paper's values where the settings are the paper's.
+
+        The default is privacy as it was set, or the first other number that varies where privacy does not.
+        """
+        against = against or _usual(runs)
+        values = _values(runs, against)
+        if not values:
+            raise InputError(
+                "all runs are without noise (rho = inf), so there is no privacy to set against loss"
+            )
+        is_named = not _are_numbers(values)
+        colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
+        encoding = encode(runs, page, _pooled(runs, against), panel=(), colour=colour)
+        if len(encoding.titles) == 1:
+            sheet = Sheet(page, 1, 2, 2.2, sharex=True)
+            panels = sheet.panels.T
+        else:
+            sheet = Sheet(page, 2, len(encoding.titles), 1.6, encoding.titles, sharex=True, sharey="row")
+            panels = sheet.panels
+        sheet.legend, levels = encoding.legend, []
+        for entry in encoding.legend if is_named else []:
+            entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
+        for k, (group, column, look) in enumerate(encoding.groups):
+            places = [_value(run, against) for run in group.runs]
             if is_named:
-                names = [page.words.in_table(against, value) for value in values]
-                panel.set_xticks(range(len(values)), names)
-                panel.set_xlim(-0.5, len(values) - 0.5)
-            elif not page.linear and values[0] > 0:
-                log_ticks(panel.xaxis, values)
-    if panels.shape[1] == 1 and against in (*PAPER.places, "epsilon") and not is_named:
-        sheet.legend += [handle("the paper's values", **CROSS)] * _draw_paper(panels[:, 0], runs, against)
-    sheet.legend += [handle("without noise", **NOISELESS)] * bool(levels)
-    return sheet
+                # No line joins names.
+                beside, look = SPREAD * ((k + 0.5) / len(encoding.groups) - 0.5), look | {"linestyle": ""}
+                places = [values.index(place) + beside for place in places]
+            for panel, (name, _, factor) in zip(panels[:, column], measures(runs), strict=True):
+                points = [(x, factor * run.row[name]) for x, run in zip(places, group.runs, strict=True)]
+                if noisy := [point for point in points if math.isfinite(point[0])]:
+                    sheet.draw_means(panel, *zip(*noisy, strict=True), **look)
+                if level := [y for x, y in points if math.isinf(x)]:
+                    levels.append(panel.axhline(sum(level) / len(level), color=look["color"], **NOISELESS))
+        for row, (_, label, _) in zip(panels, measures(runs), strict=True):
+            for panel in row:
+                panel.set(xlabel=_label(runs, against, page), ylabel=label)
+                if is_named:
+                    names = [page.words.in_table(against, value) for value in values]
+                    panel.set_xticks(range(len(values)), names)
+                    panel.set_xlim(-0.5, len(values) - 0.5)
+                elif not page.linear and values[0] > 0:
+                    log_ticks(panel.xaxis, values)
+        if panels.shape[1] == 1 and against in (*PAPER.places, "epsilon") and not is_named:
+            sheet.legend += [handle("the paper's values", **CROSS)] * _draw_paper(panels[:, 0], runs, against)
+        sheet.legend += [handle("without noise", **NOISELESS)] * bool(levels)
+        return sheet
 
 
 def _usual(runs: Sequence[Summary]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet
+from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.analysis.settings import (
     by_rows,
     colluders_of,
@@ -16,43 +17,52 @@ from mu2mpi.analysis.settings import (
     varying_on_data,
 )
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
-
-NEEDS = "test_loss"
 
 # Settings of lines and points, or that follow from these
 POOLED = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
 METHOD = ("method", "estimator", "query")  # Settings that choose a method, of which a panel has the title
 
 
-def is_reported(runs: Sequence[Summary]) -> bool:
-    """Return whether a report of these runs has this figure."""
-    sizes = {run.experiment.machines for run in runs}
-    return len(sizes) > 1 and any(run.experiment.colluders is not None for run in runs)
+@register
+class TrustFigure(Figure):
+    """Loss against M, for each trust mode and share of machines that may work together with the server."""
 
+    name = "trust"
+    needs = "test_loss"
 
-def draw(runs: Sequence[Summary], page: Page) -> Sheet:
-    """Draw losses against M, with fitted exponents; a panel for each data set and privacy."""
-    if len({run.experiment.machines for run in runs}) < 2:
-        raise InputError("trust is drawn of runs that differ in --machines, such as those of jobs/trust.toml")
-    colluders, panels = colluders_of(runs), [*privacy_of(runs), *varying_on_data(runs)]
-    panels = [*dict.fromkeys("method" if n in METHOD else n for n in panels if n not in POOLED)]
+    def is_reported(self, runs: Sequence[Summary]) -> bool:
+        """Return whether a report of these runs has this figure."""
+        sizes = {run.experiment.machines for run in runs}
+        return len(sizes) > 1 and any(run.experiment.colluders is not None for run in runs)
 
-    def row_of(run: Summary) -> dict[str, Any]:
-        title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
-        return {**own_settings(run), **title, "server": run.experiment.server, "share": colluders(run)}
-
-    def line_name(run: Summary) -> str:
-        server, share = page.words.of({"server": run.experiment.server}), colluders(run)
-        return server if share is None else f"{server}, {page.words.name('colluders')} = {share_text(share)}"
-
-    for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
-        if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
+    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+        """Draw losses against M, with fitted exponents; a panel for each data set and privacy."""
+        if len({run.experiment.machines for run in runs}) < 2:
             raise InputError(
-                f"runs of {line_name(point[0])}, and M = {point[0].experiment.machines} differ in "
-                f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
+                "trust is drawn of runs that differ in --machines, such as those of jobs/trust.toml"
             )
-    parts = panels, ["server"], ["share"]
-    return draw_exponents(
-        runs, page, row_of, parts, lambda run: run.experiment.machines or 1, "machines M", "M", line_name
-    )
+        colluders, panels = colluders_of(runs), [*privacy_of(runs), *varying_on_data(runs)]
+        panels = [*dict.fromkeys("method" if n in METHOD else n for n in panels if n not in POOLED)]
+
+        def row_of(run: Summary) -> dict[str, Any]:
+            title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
+            return {**own_settings(run), **title, "server": run.experiment.server, "share": colluders(run)}
+
+        def line_name(run: Summary) -> str:
+            server, share = page.words.of({"server": run.experiment.server}), colluders(run)
+            return (
+                server if share is None else f"{server}, {page.words.name('colluders')} = {share_text(share)}"
+            )
+
+        for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
+            if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
+                raise InputError(
+                    f"runs of {line_name(point[0])}, and M = {point[0].experiment.machines} differ in "
+                    f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
+                )
+        parts = panels, ["server"], ["share"]
+        return draw_exponents(
+            runs, page, row_of, parts, lambda run: run.experiment.machines or 1, "machines M", "M", line_name
+        )

@@ -13,9 +13,8 @@ from typing import Any
 import tomli_w
 
 from mu2mpi._version import __version__
-from mu2mpi.analysis.catalogue import KINDS, find_figure
 from mu2mpi.analysis.cells import Layout
-from mu2mpi.analysis.figures import draw, image
+from mu2mpi.analysis.figures import draw, find_figure, image
 from mu2mpi.analysis.formats import aligned
 from mu2mpi.analysis.grids import grids
 from mu2mpi.analysis.settings import by_rows, by_settings, grouped, sort_key, without_repeats
@@ -26,9 +25,9 @@ from mu2mpi.analysis.words import MISSING, SYMBOLS, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.extra import needed
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import find, names, summary
 from mu2mpi.results.reader import Summary, read_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.result import Result
 
 # Facts that a file holds of where it was made, and their words
 ENVIRONMENT = {
@@ -105,18 +104,19 @@ def settings_of_all(runs: Sequence[Summary]) -> Rows:
 def _environments(results: Sequence[Result]) -> Rows:
     """Return where runs ran: a header, and a row for each environment with its number of files."""
     facts = [result.environment for result in results]
-    names = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
-    made = Counter(tuple(str(of_run.get(name, MISSING)) for name in names) for of_run in facts)
+    columns = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
+    made = Counter(tuple(str(of_run.get(name, MISSING)) for name in columns) for of_run in facts)
     rows = [[f"{count:,}", *values] for values, count in made.most_common()]
-    return [["files", *map(ENVIRONMENT.__getitem__, names)], *rows]
+    return [["files", *map(ENVIRONMENT.__getitem__, columns)], *rows]
 
 
 def _figures(runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
     """Return picture, words and caption of all figures that these runs allow and that may be shown."""
     drawn = []
-    for name, meaning in KINDS.items():
-        if not getattr(find_figure(name), "is_reported", lambda _: True)(runs):
+    for name in names("figures"):
+        if not find_figure(name).is_reported(runs):
             continue
+        meaning = summary("figures", name)
         try:
             picture = base64.b64encode(image(draw(name, runs), "svg")).decode()
         except InputError:

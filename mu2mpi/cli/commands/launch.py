@@ -17,6 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     from mu2mpi.cli.program import parse
     from mu2mpi.cluster.launch import Outputs, Signals, launch, ranks_of_job
+    from mu2mpi.core.registry import import_options
     from mu2mpi.execution.signals import SIGNALS, handling
 
     if not arguments.words:
@@ -30,4 +31,4 @@ def execute(arguments: Namespace) -> int:
         what = parse(arguments.words)
         paths = what.command.outputs(what, ranks) if hasattr(what.command, "outputs") else []
         outputs = Outputs(paths, getattr(what, "overwrite", False))
-        return launch(arguments.words, outputs, ranks, arguments.requeues, signals)
+        return launch([*import_options(), *arguments.words], outputs, ranks, arguments.requeues, signals)

@@ -4,14 +4,15 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.analysis.catalogue import KINDS, find_figure, suffix_of
 from mu2mpi.cli.shared import add_flag, add_labels, add_output, add_runs, read_runs, warn
+from mu2mpi.core.registry import names, summary
 from mu2mpi.core.suggestions import or_else
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    known = "; ".join(f"{name} ({summary('figures', name)})" for name in names("figures"))
     parser.description = (
-        f"{__doc__} FIGURE is one of: {'; '.join(f'{kind} ({what})' for kind, what in KINDS.items())}. "
+        f"{__doc__} FIGURE is one of: {known}. "
         "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
     )
     add_runs(parser, "[FIGURE] PATH")
@@ -33,22 +34,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.cells import versions_note
-    from mu2mpi.analysis.figures import draw, image, page_of
+    from mu2mpi.analysis.figures import draw, find_figure, image, page_of, suffix_of
     from mu2mpi.analysis.words import unmatched
     from mu2mpi.core.files import write_whole
     from mu2mpi.results.writer import check_output
 
     first, *others = arguments.paths
-    kind = str(first) if str(first) in KINDS else None
+    kind = str(first) if str(first) in names("figures") else None
     if kind is not None:
         if not others:
             arguments.parser.error(f"name the results to draw, such as: mu2mpi plot {kind} runs/")
         arguments.paths = others
     elif not os.path.exists(first):
-        meant = or_else(str(first), KINDS, "figures")
+        meant = or_else(str(first), names("figures"), "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{meant}")
     elif arguments.against is not None:
-        kind = "history" if arguments.against in find_figure("history").AGAINST else "tradeoff"
+        kind = "history" if arguments.against in find_figure("history").axes else "tradeoff"
     if kind is not None:
         find_figure(kind, arguments.against)
     if arguments.output is not None:

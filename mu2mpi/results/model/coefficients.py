@@ -12,7 +12,7 @@ from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.task import Task
 from mu2mpi.privacy.noise.correlation import Filter
-from mu2mpi.results.schema import Result
+from mu2mpi.results.schema import StoredResult
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Coefficients:
     notes: tuple[str, ...]
 
 
-def task_of_result(result: Result) -> Task:
+def task_of_result(result: StoredResult) -> Task:
     """Return what the method was to do; InputError if there is no such task."""
     experiment, accounts = result.experiment, result.accounts
     samples, unequal = result.privacy.mechanism.samples, None
@@ -63,13 +63,13 @@ def task_of_result(result: Result) -> Task:
     return task_of(experiment, *sizes, square=square, unequal=unequal)
 
 
-def constants_of_result(result: Result) -> RunConstants:
+def constants_of_result(result: StoredResult) -> RunConstants:
     """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
     task, method = task_of_result(result), result.experiment.chosen_method
     return method.constants(task, method.sampling(task, result.experiment.rounds))
 
 
-def coefficients_of(result: Result, scaled: bool = False) -> Coefficients:
+def coefficients_of(result: StoredResult, scaled: bool = False) -> Coefficients:
     """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
     constants = constants_of_result(result)
     by_sample = constants.task.scaling.unit or constants.task.scaling.bound is not None

@@ -14,8 +14,9 @@ from mu2mpi.data.source import FEATURE_SLACK, row_blocks
 from mu2mpi.data.table import OWNERS, USUAL, columns_of, find_name
 from mu2mpi.data.telling import listed, telling
 from mu2mpi.losses.model.linear import all_margins
+from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.results.model.coefficients import task_of_result
-from mu2mpi.results.schema import Result
+from mu2mpi.results.schema import StoredResult
 
 Array = NDArray[np.float64]
 
@@ -23,25 +24,25 @@ AT_ONCE = 1 << 22  # features that are scaled in one go
 HERE = Path("X")  # What messages call samples that come from no file
 
 
-def margins_of(result: Result, given: Any, public: bool = True) -> Array:
+def margins_of(result: StoredResult, given: Any, public: bool = True) -> Array:
     """Return the margins of new samples, shape (n, rows), as `Result.predict` takes them.
 
     Unless data are `public`, messages name no row and no value of a file.
     """
     from_file = isinstance(given, str | Path)
+    scaling = task_of_result(result).scaling
     with telling(public or not from_file):
         if (schema := result.schema) is not None:
             features = _encoded(schema, given)
         else:
             stored = _stored(result, Path(given)) if from_file else np.asarray(given)
-            features = _checked(result, stored, str(given) if from_file else str(HERE))
-    scaling = task_of_result(result).scaling
+            features = _checked(result, stored, scaling, str(given) if from_file else str(HERE))
     blocks = row_blocks(len(features), max(1, AT_ONCE // result.x.shape[1]))
     margins = [all_margins(result.x, scaling.samples(features[rows], result.scale)) for rows in blocks]
     return np.concatenate([np.empty((0, len(result.x))), *margins])
 
 
-def predictions(result: Result, margins: Array) -> NDArray[Any]:
+def predictions(result: StoredResult, margins: Array) -> NDArray[Any]:
     """Return the class of each sample, by its name if it has one, or a number in the label's own units."""
     problem = task_of_result(result).problem
     if result.label_range is not None:
@@ -51,7 +52,7 @@ def predictions(result: Result, margins: Array) -> NDArray[Any]:
     return best if result.class_names is None else np.array(result.class_names)[best]
 
 
-def class_scores(result: Result, margins: Array) -> Array:
+def class_scores(result: StoredResult, margins: Array) -> Array:
     """Return probabilities or other scores, shape (n, K), the largest for the class that is predicted."""
     if result.label_range is not None:
         raise InputError("this model predicts numbers, and has no scores of classes; ask it to predict")
@@ -82,7 +83,7 @@ def _check_there(path: Path, wanted: Iterable[str], there: list[str]) -> None:
         raise InputError(f"{path} has no column {listed(gone)}, which the model was trained on")
 
 
-def _stored(result: Result, path: Path) -> NDArray[Any]:
+def _stored(result: StoredResult, path: Path) -> NDArray[Any]:
     """Return the features of a file as a run reads them; it need not have labels."""
     width, label = result.x.shape[1] - 1, result.experiment.labels
     file = open_file(path.expanduser(), width)
@@ -100,7 +101,7 @@ def _stored(result: Result, path: Path) -> NDArray[Any]:
     return np.column_stack([part if isinstance(part, np.ndarray) else part.toarray() for part in rows])
 
 
-def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:
+def _checked(result: StoredResult, stored: NDArray[Any], scaling: Scaling, where: str) -> NDArray[Any]:
     """Return features as a matrix, of which each row can be scaled as those were that the model has seen."""
     width = result.x.shape[1] - 1
     features = np.atleast_2d(stored)
@@ -111,7 +112,7 @@ def _checked(result: Result, stored: NDArray[Any], where: str) -> NDArray[Any]:
         raise InputError(f"{where} has {features.shape[1]} features a sample, and the model {width}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{where} has features that are no numbers, of the type {features.dtype}")
-    limit = np.inf if result.experiment.normalize == "unit" else (1 + FEATURE_SLACK) / result.scale
+    limit = np.inf if scaling.unit else (1 + FEATURE_SLACK) / result.scale
     largest = np.abs(features).max(initial=0)
     if not (np.isfinite(largest) and largest <= limit):
         raise InputError(
