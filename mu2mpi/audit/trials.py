@@ -125,7 +125,8 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> RunConstants:
         # So small, however large the noise, that no iterate comes near the surface of the ball.
         budgets = [task.budget] if unequal is None else [task.budget, *unequal.budgets.values()]
         task = replace(task, eta_scale=case.steps * min(1.0, *(budget.rho for budget in budgets)))
-    constants, trust = method.constants(task, sampling), experiment.trust
+    constants: RunConstants = method.constants(task, sampling)
+    trust = experiment.trust
     # Where one draw stands for the noise of all machines, that of some is known, and not drawn.
     is_one = trust.is_central and not trust.gives_key(constants.task.server_options)
     return constants.with_task(parts=machines) if is_one else constants

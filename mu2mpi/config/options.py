@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from mu2mpi.config.fields import ExperimentOptions
 from mu2mpi.config.together import OF_MACHINES
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
@@ -23,10 +24,8 @@ def option_fields() -> dict[str, FieldInfo]:
 @cache
 def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
     """Return the same while these are the sources, methods and servers."""
-    from mu2mpi.config.experiment import Experiment
-
     fields: dict[str, FieldInfo] = {}
-    for name, field in Experiment.model_fields.items():
+    for name, field in ExperimentOptions.model_fields.items():
         fields[name] = field
         # The key of the noise is derived from settings in this order: another one is other noise.
         for chooser in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):

@@ -1,22 +1,19 @@
 """Which settings do not go together, whatever the method."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 
-if TYPE_CHECKING:
-    from mu2mpi.config.experiment import Experiment
-
 OF_MACHINES = ("participation", "objective", "budgets")  # by which machines differ, or are away
 
 
-def machines_differ(asked: "Experiment") -> bool:
+def machines_differ(asked: Any) -> bool:
     """Return whether machines differ, or may be away, by any option."""
     return any(getattr(asked, name) is not None for name in OF_MACHINES)
 
 
-def check_together(asked: "Experiment") -> None:
+def check_together(asked: Any) -> None:
     """Raise InputError for settings that do not go together; the message says what would."""
     asked.source.check(asked, asked.source_options)
     if asked.norm_bound is not None and asked.normalize == "unit":
@@ -40,7 +37,7 @@ def check_together(asked: "Experiment") -> None:
         raise InputError("participation_seed decides which machines are away; give it with --participation")
 
 
-def _check_machines(asked: "Experiment", name: str) -> None:
+def _check_machines(asked: Any, name: str) -> None:
     """Refuse what machines that differ, by one of the options, cannot have."""
     what = f"{name} = {getattr(asked, name)}"
     method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)

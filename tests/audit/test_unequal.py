@@ -140,11 +140,12 @@ def changed_sigma(change):
     def make(start):
         def flawed(self, constants, *rest):
             if (members := constants.task.per_machine) is not None:
-                kinds = members.of_machines(range(len(members.of)))
+                kinds = members.mechanisms_of(range(len(members.mechanism_index)))
                 drawn = zip(kinds, change(kinds, members.weights), strict=True)
                 kinds = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
-                members = replace(members, kinds=kinds, of=np.arange(len(kinds)))
-            start(self, replace(constants, members=members), *rest)
+                index = np.arange(len(kinds))
+                members = replace(members, mechanisms=kinds, mechanism_index=index)
+            start(self, constants.with_task(per_machine=members), *rest)
 
         return flawed
 
@@ -219,7 +220,7 @@ THOROUGH = [
         BY_SIZE,
     ),
     ("untrusted", changed_sigma(lambda kinds, weights: [kind.sigma for kind in kinds] * weights), BY_SIZE),
-    ("untrusted", patched(PerMachinePlan, "of_machines", swapped), {"budgets": True}),
+    ("untrusted", patched(PerMachinePlan, "mechanisms_of", swapped), {"budgets": True}),
     ("trusted", patched(Mechanism, "having", of_the_least_private), {"budgets": True}),
 ]
 

@@ -78,8 +78,8 @@ def test_machines_that_were_never_drawn_do_not_make_steps_longer(tmp_path):
         Experiment(participation="uniform:1", rounds=2, seed=1), source, 1
     ).constants.task.per_machine
     assert members.participation.counts.sum() == 2
-    assert members.total == pytest.approx(1.0)
-    assert members.effective == pytest.approx(1.0)
+    assert members.total_weight == pytest.approx(1.0)
+    assert members.effective_machines == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -144,7 +144,7 @@ def test_weighted_messages_estimate_the_objective_on_average(drawn, by_samples):
     )
     if attendance.max_count == 0:
         with pytest.raises(InputError, match="no machine ever takes part"):
-            unequal.attendance(rounds)
+            unequal.in_rounds(rounds)
         return
     weights = unequal.weights(attendance)
     expected = participation.expected_counts(attendance.counts, rounds)

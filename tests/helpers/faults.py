@@ -146,6 +146,6 @@ def parts_for_all_machines(monkeypatch):
     start = Machines.__init__
 
     def flawed(self, constants, *rest):
-        start(self, replace(constants, parts=constants.task.parts + 1), *rest)
+        start(self, constants.with_task(parts=constants.task.parts + 1), *rest)
 
     monkeypatch.setattr(Machines, "__init__", flawed)

@@ -6,7 +6,6 @@ run side by side. So each kernel is compiled by one process, for all types that 
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def _of_run(
 ) -> None:
     constants = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), replace(constants, rows=rows or constants.task.rows))[place]()
+        kernel_calls(np.dtype(feature_type), constants.with_task(rows=rows or constants.task.rows))[place]()
 
 
 def _of_loss(loss: str) -> None:

@@ -58,7 +58,9 @@ def test_steps_of_storm_by_hand():
     assert late == pytest.approx(0.05 * 1.5, rel=0.05)
     assert 2 * constants.task.radius == 24
     quiet = planned("storm", rho=math.inf).constants
-    assert quiet.rate(T) * T * quiet.problem.constants(1.0, 1.0, 4).L == pytest.approx(1.8, rel=0.05)
+    assert quiet.step_size(T) * T * quiet.task.problem.constants(1.0, 1.0, 4).L == pytest.approx(
+        1.8, rel=0.05
+    )
     # Numbers have margins of at most 1 and little noise: a narrower ball.
     assert _diameter("storm", "squared") == 4.0
 

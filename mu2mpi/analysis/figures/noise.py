@@ -19,6 +19,7 @@ from mu2mpi.analysis.figures._sheet import Sheet, handle
 from mu2mpi.analysis.figures.base import Figure
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.registry import register
+from mu2mpi.federation.estimators import Estimator
 from mu2mpi.results.reader import Summary, read_result
 
 NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
@@ -31,9 +32,11 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     machines = run.experiment.machines or 1
     trust = run.experiment.trust
     draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
-    estimator = run.experiment.chosen_method.estimator
+    estimator: Estimator = run.experiment.chosen_method.estimator
     # Messages are averaged over the samples of a round.
-    samples = run.figures["gradient_evaluations"] / (estimator.gradients * (run.experiment.rounds or 1))
+    samples: float = run.figures["gradient_evaluations"] / (
+        estimator.gradients * (run.experiment.rounds or 1)
+    )
     norm = math.sqrt(run.figures["parameters"] * draws) / samples
     mechanism = read_result(run.path).privacy.mechanism
     if mechanism.correlation is None:

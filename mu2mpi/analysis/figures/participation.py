@@ -64,4 +64,4 @@ def _line_name(run: Summary) -> str:
         return f"{method.title}, noise_correlation = {power:g}"
     if method.estimator.lasts:
         return f"{method.title}, noise {'taken back' if power is None else 'added up'}"
-    return method.title
+    return str(method.title)

@@ -66,7 +66,8 @@ def task_of_result(result: StoredResult) -> Task:
 def constants_of_result(result: StoredResult) -> RunConstants:
     """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
     task, method = task_of_result(result), result.experiment.chosen_method
-    return method.constants(task, method.sampling(task, result.experiment.rounds))
+    constants: RunConstants = method.constants(task, method.sampling(task, result.experiment.rounds))
+    return constants
 
 
 def coefficients_of(result: StoredResult, scaled: bool = False) -> Coefficients:
