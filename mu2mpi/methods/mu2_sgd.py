@@ -1,6 +1,10 @@
-"""The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
+"""The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2).
+
+`algorithm_1` and `algorithm_2` are the paper's boxes on NumPy arrays; tests hold the package to them.
+"""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -17,6 +21,59 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.sampling import Sampling
+
+
+def algorithm_1(
+    samples: Sequence[Sequence[Any]], gradient: Callable[..., Any], noise: Callable[[int, int], Any],
+    project: Callable[..., Any], eta: float, x_1: Any,
+) -> Any:  # fmt: skip
+    """Return x_T of Algorithm 1 (untrusted server): every machine adds noise before it sends.
+
+    ``samples[t - 1][i]`` is z_{t,i}, ``noise(t, i)`` is Y_{t,i}, and ``project`` projects on K.
+    """
+    T, M = len(samples), len(samples[0])
+    w, x, x_previous, d = x_1, x_1, x_1, [0.0] * M
+    for t in range(1, T + 1):
+        alpha, beta, q = t, 1 / t, 0.0
+        for i in range(M):
+            z = samples[t - 1][i]
+            g, g_previous = gradient(x, z), gradient(x_previous, z)
+            d[i] = g + (1 - beta) * (d[i] - g_previous)
+            q += (alpha * d[i] + noise(t, i)) / M
+        w = project(w - eta * q)
+        weight = 2 / (t + 2)  # alpha_{t+1} / alpha_{1:t+1}
+        x_previous, x = x, (1 - weight) * x + weight * w
+    return x_previous
+
+
+def algorithm_2(
+    samples: Sequence[Sequence[Any]], gradient: Callable[..., Any], noise: Callable[[int], Any],
+    project: Callable[..., Any], eta: float, x_1: Any,
+) -> Any:  # fmt: skip
+    """Return x_T of Algorithm 2 (trusted server): the server adds noise Y_t to the average."""
+    T, M = len(samples), len(samples[0])
+    w, x, x_previous, d = x_1, x_1, x_1, [0.0] * M
+    for t in range(1, T + 1):
+        alpha, beta, q = t, 1 / t, 0.0
+        for i in range(M):
+            z = samples[t - 1][i]
+            g, g_previous = gradient(x, z), gradient(x_previous, z)
+            d[i] = g + (1 - beta) * (d[i] - g_previous)
+            q += alpha * d[i] / M
+        w = project(w - eta * (q + noise(t)))
+        weight = 2 / (t + 2)  # alpha_{t+1} / alpha_{1:t+1}
+        x_previous, x = x, (1 - weight) * x + weight * w
+    return x_previous
+
+
+# What the package does instead, in the same order, and why it is the same:
+# - A machine's q_{t,i} = alpha_t d_{t,i} is the sum of its increments s_{tau,i} = g + (tau - 1) (g - g~) for
+#   tau <= t (Lemma 4.1). Both gradients are residuals times one sample, so an increment is c z^T: no gradient
+#   is formed, and ||s|| = ||c|| ||z|| is clipped to S = G + 2 L D (Lemma 4.2) at no cost: `increments`.
+# - Increments and noise are rounded to a public grid and added up as integers. Sums of integers are exact in
+#   any order, so a rank keeps one sum for all of its machines: `machine`.
+# - The step, the projection and the average are `Method.step`, on `iterates`.
+# - Who adds noise, and which collective carries what, is one `round` of each trust mode: `servers`.
 
 
 class Mu2Options(PresetOptions):
