@@ -6,12 +6,11 @@ from fractions import Fraction
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.formats import as_csv, as_markdown, as_text, rounded_down, rounded_up
+from mu2mpi.analysis.formats import as_csv, as_markdown, rounded_down, rounded_up
 
 
 def test_every_format_has_the_cells_as_they_are():
     header, rows = ["a", "long name"], [["x|y", 'say "1,2"'], ["", "50% of A&B_{2}\\"]]
-    assert as_text(header, [rows]).splitlines()[2] == 'x|y  say "1,2"'
     assert as_markdown(header, [rows]).splitlines()[2] == r'| x\|y | say "1,2" |'
     assert list(csv.reader(as_csv(header, rows).splitlines())) == [header, *rows]
 

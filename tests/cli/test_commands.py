@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import mpirun
+from helpers.launch import mpirun
 
 from mu2mpi import Interrupted, Observer, cli, run
 from mu2mpi.cli import commands

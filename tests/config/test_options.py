@@ -11,7 +11,7 @@ def test_options_are_one_list_with_those_of_methods_behind_the_method():
     listed = list(option_fields())
     assert len(listed) == len(set(listed))
     place = listed.index("method") + 1
-    own = list(own_options("method"))
+    own = [*own_options("mechanism"), *own_options("method")]
     assert listed[place : place + len(own)] == own
     assert {"estimator", "query", "preset", "batch"} <= set(own)
     assert set(method_options()) == set(own) - {"preset"}

@@ -14,7 +14,7 @@ from mu2mpi.execution.plan import resolve
         ({"participation": "uniform:4"}, "3 machines"),
         ({"participation": "uniform:3", "rounds": 5}, "--rounds 4"),
         ({"participation": "by-size", "rounds": 10}, None),
-        ({"participation": "by-size", "rounds": 2**32 - 1}, "too many"),
+        ({"participation": "by-size", "rounds": 2**32 - 1}, "machine-rounds"),
         ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "no machine"),
         ({"budgets": "{}/nobody.toml"}, "budget of z"),
         ({"participation": "trace:{}/trace.csv", "rounds": 3}, "--rounds 2"),

@@ -10,20 +10,26 @@ from mu2mpi.core import registry
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "mu2mpi"
 
-LISTINGS = {"attacks": "all_attacks()", "commands": "command_names()", "figures": "KINDS"}
-LISTINGS |= {kind: f'names("{kind}")' for kind in registry._registered}
+LISTINGS = {kind: f'names("{kind}")' for kind in registry._registered}
+LISTINGS |= {"attacks": "all_attacks()", "commands": "command_names()"}
 """Folders whose modules are found by listing them, and what a test of all of them goes through."""
 
 ELSEWHERE = {
-    "analysis/catalogue.py": "names of figures: test_figures.py",
+    "analysis/sweep.py": "a sweep from Python: test_observer.py of tests/results, and test_report.py",
     "audit/judge.py": "verdicts of audits: test_trials.py and test_unequal.py break the code and read them",
     "audit/runs.py": "the runs of an audit, likewise",
+    "config/fields.py": "fields of an experiment: test_experiment.py, and test_options.py of both folders",
     "cli/shared.py": "arguments that several commands have: test_program.py",
     "data/cells.py": "cells are encoded as the columns of a schema say: test_schema.py",
     "data/formats": "the same table in every format: test_user_file.py and test_schema.py",
+    "data/hdf5_rows.py": "rows of HDF5 files, likewise",
     "data/options.py": "options of sources: test_synthetic.py, test_user_file.py and so on refuse bad ones",
-    "federation/unequal.py": "unequal machines: test_members.py",
+    "data/table.py": "tables in any format, likewise",
     "federation/constants.py": "constants of a run, with which every test of federation and methods begins",
+    "federation/task.py": "the task of a run, likewise",
+    "federation/trust.py": "facts about trust modes: test_servers.py",
+    "federation/unequal.py": "unequal machines: test_per_machine.py and test_participants.py",
+    "results/result.py": "what is made of a result: test_prediction.py, test_coefficients.py, test_schema.py",
 }
 """Modules and folders that are tested under other names, and which."""
 

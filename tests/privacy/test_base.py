@@ -60,4 +60,4 @@ def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
     method, task = make_task(
         "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
     )
-    assert Plain.accounts_for(method.messages(task, method.sampling(task, 9))) == holds
+    assert Plain.accounts_for(method.release(task, method.sampling(task, 9))) == holds

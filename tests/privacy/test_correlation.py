@@ -20,6 +20,7 @@ from mu2mpi.privacy.mechanisms.correlated import (
     LOWEST,
     MOST_BUFFERS,
     CorrelatedNoise,
+    CorrelatedOptions,
 )
 from mu2mpi.privacy.noise.correlation import Correlation, Filter
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, key_words, padded_zeros, standard_normal
@@ -43,9 +44,11 @@ def dense_noise(correlation):
 
 
 def mechanism_of(T, d, lasts=False, rho=1.0, **own):
-    messages = make_messages(1.0, 1.0, d, 2, T)
-    messages = type(messages)(**{**vars(messages), "lasts": lasts, "touched": T if lasts else 1, **own})
-    return CorrelatedNoise.calibrate(Budget(rho, 4.0, 1e-5), messages)
+    names = {"power": "noise_correlation", "buffers": "noise_buffers"}
+    options = CorrelatedOptions(**{names[name]: value for name, value in own.items()})
+    release = make_messages(1.0, 1.0, d, 2, T)
+    release = replace(release, lasts=lasts, touched=T if lasts else 1, options=options)
+    return CorrelatedNoise.calibrate(Budget(rho, 4.0, 1e-5), release)
 
 
 @given(POWERS, BUFFERS, st.integers(1, 300), st.booleans())

@@ -92,6 +92,6 @@ def test_steps_of_the_method_itself_carry_the_noise(tmp_path, monkeypatch):
     """Half of every step is half of the noise, whatever a formula may say."""
     result = learn(tmp_path, diameter=1e9, eta_scale=1e-3)
     whole = result.coefficients(scaled=True).errors[0]
-    size = Iterates.step_size
-    monkeypatch.setattr(Iterates, "step_size", lambda self, t: size(self, t) / 2)
+    scale = Iterates.scale
+    monkeypatch.setattr(Iterates, "scale", lambda self, t: scale(self, t) / 2)
     assert result.coefficients(scaled=True).errors[0] == pytest.approx(whole / 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as known
 
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import find, names
 from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples
 from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, of_population, of_samples
@@ -143,3 +143,9 @@ def test_they_have_the_same_bits_on_any_number_of_ranks(loss):
             gathered: list = []
             parts = [ask(Evaluator(source, Part(rank, size, gathered), problem), x) for rank in range(size)]
             np.testing.assert_equal(parts[-1], ask(alone, x))
+
+
+def test_no_metric_is_left_out():
+    assert {"accuracy", "balanced_accuracy", "auc", "rmse", "mae", "r2"} == {
+        name.replace("-", "_") for name in names("metrics")
+    }

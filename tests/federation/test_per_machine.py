@@ -174,7 +174,7 @@ def runs_and_is_found_again(experiment, path):
     again = constants_of_result(found)
     assert again.mechanism == found.privacy.mechanism
     assert again.eta == resolve(experiment, open_source(experiment), 1).constants.eta
-    assert again.members.accounts(found.experiment.delta).differences(found.accounts) == []
+    assert again.task.per_machine.accounts(found.experiment.delta).differences(found.accounts) == []
     assert found.accounts.differences(result.accounts) == []
 
 
