@@ -37,9 +37,7 @@ def canonical(experiment: Experiment) -> dict[str, Any]:
     A method that was chosen by its estimator and query point has its own name, and where data name no
     owners, the partition is iid.
     """
-    parts = experiment.source_options, experiment.options
-    parts += experiment.mechanism_options, experiment.server_options
-    settings = dict.fromkeys(option_fields()) | values_in(experiment, *parts)
+    settings = dict.fromkeys(option_fields()) | values_in(experiment, *experiment.own_options)
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.on_file:
         settings["partition"] = "iid"

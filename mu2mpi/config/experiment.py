@@ -1,7 +1,7 @@
 """What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
@@ -150,6 +150,11 @@ class Experiment(ExperimentOptions):
         """What each option that applies to this source and method is if it is not given."""
         parts = (self, *self._parts.values())
         return {name: field.default for part in parts for name, field in type(part).model_fields.items()}
+
+    @property
+    def own_options(self) -> Iterable[BaseModel]:
+        """The options of source, method, mechanism and server."""
+        return self._parts.values()
 
     @property
     def options(self) -> BaseModel:

@@ -93,9 +93,7 @@ def unequal_machines_of(
     seed = experiment.participation_seed
     seed = (experiment.seed or 0) if seed is None else seed
     federation = Federation(samples, names, seed, None if known is None else known.present)
-    return UnequalMachines(
-        schedule.build(value, federation), samples, objective == "samples", budgets, owners
-    )
+    return UnequalMachines(schedule(value, federation), samples, objective == "samples", budgets, owners)
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:

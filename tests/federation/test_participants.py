@@ -5,6 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 from helpers.property_tests import given
+from helpers.unequal_machines import federation_of
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -12,6 +13,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.federation import participants as module
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation, longest_run
 from mu2mpi.federation.participation.all import All
+from mu2mpi.federation.participation.base import Federation
 from mu2mpi.federation.participation.bernoulli import Bernoulli
 from mu2mpi.federation.participation.by_size import BySize
 from mu2mpi.federation.participation.trace import Trace
@@ -27,12 +29,13 @@ def participations(draw):
     machines, rounds, seed = draw(st.integers(1, 7)), draw(st.integers(1, 40)), draw(seeds)
     samples = np.array(draw(st.lists(st.integers(1, 12), min_size=machines, max_size=machines)))
     seen = np.random.default_rng(seed).random((rounds, machines)) < draw(st.sampled_from([0.1, 0.5, 1.0]))
+    federation = Federation(samples, tuple(map(str, range(machines))), seed)
     kinds = [
-        All(machines),
-        Uniform(machines, draw(st.integers(1, machines)), seed),
-        Bernoulli(machines, draw(st.sampled_from([1e-3, 0.3, 0.9, 1.0])), seed),
-        BySize(samples, seed),
-        Trace(seen),
+        All("", federation),
+        Uniform(str(draw(st.integers(1, machines))), federation),
+        Bernoulli(draw(st.sampled_from(["1e-3", "0.3", "0.9", "1.0"])), federation),
+        BySize("", federation),
+        Trace("", federation._replace(recorded=seen)),
     ]
     return draw(st.sampled_from(kinds)), samples, rounds
 
@@ -104,7 +107,7 @@ def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), seeds, st.integers(1, 90))
 def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
     sizes = np.array(sizes)
-    participation = BySize(sizes, seed)
+    participation = BySize("", Federation(sizes, (), seed))
     present = dense(participation, rounds)
     attended = present.sum(axis=0)
     if rounds >= sizes.max():
@@ -125,7 +128,7 @@ def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
 def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
     """Counts of machines, of pairs, and of who is there in two rounds that follow each other: 1e-5 each."""
     rounds, M, m = 20_000, 7, 3
-    present = Uniform(M, m, 2024).participates(range(1, rounds + 1), rounds).astype(int)
+    present = Uniform(str(m), federation_of(M, 2024)).participates(range(1, rounds + 1), rounds).astype(int)
     share, pair = m / M, m * (m - 1) / (M * (M - 1))
     for i in range(M):
         assert stats.binomtest(present[:, i].sum(), rounds, share).pvalue > 1e-5

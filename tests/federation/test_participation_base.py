@@ -13,8 +13,6 @@ from mu2mpi.federation.participation.base import check_participation, schedule_o
 EXTENSION = '''
 """Machines in turn, k per round."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mu2mpi import register
@@ -22,14 +20,10 @@ from mu2mpi.federation.participation.base import Participation
 
 
 @register
-@dataclass(frozen=True)
 class InTurn(Participation):
     """Every machine in every k-th round."""
 
     name, form, summary = "in-turn", "in-turn:k", "every k-th machine per round"
-    machines: int
-    period: int
-
     @classmethod
     def check_value(cls, value):
         if not value.isdecimal():
@@ -39,9 +33,9 @@ class InTurn(Participation):
     def expected_share(cls, value, machines):
         return 1 / int(value)
 
-    @classmethod
-    def build(cls, value, federation):
-        return cls(federation.machines, int(value))
+    def __init__(self, value, federation):
+        super().__init__(value, federation)
+        self.period = int(value)
 
     def participates(self, rounds, total_rounds):
         t, i = np.ogrid[rounds.start : rounds.stop, : self.machines]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.sources import ArraySource, random_source
+from mu2mpi.federation.participation.base import Federation
 
 
 class OwnedSource(ArraySource):
@@ -47,3 +48,8 @@ def write_trace(path: Path, present: NDArray[np.bool_], names: list[str] | None 
     rows = [f"{t + 1},{names[i] if names else i}" for t, i in zip(rounds, machines, strict=True)]
     path.write_text("\n".join(["round,machine", *rows, ""]))
     return f"trace:{path}"
+
+
+def federation_of(machines: int, seed: int = 0, present: NDArray[np.bool_] | None = None) -> Federation:
+    """Return facts about machines of a sample each, from which participation schedules are made."""
+    return Federation(np.ones(machines, np.int64), tuple(map(str, range(machines))), seed, present)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.simulations import make_messages, simulation_of
 from helpers.sources import random_source
+from helpers.unequal_machines import federation_of
 from hypothesis import given, settings, strategies as st
 
 from mu2mpi.analysis.ledgers import contradictions
@@ -211,7 +212,8 @@ def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
     assert mechanism.fresh_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
     present = rng.random((T, machines)) < 0.4
-    register = RoundParticipants(RunParticipation(Trace(present), T), range(machines))
+    run = RunParticipation(Trace("", federation_of(machines, 0, present)), T)
+    register = RoundParticipants(run, range(machines))
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     draw = per_machine_noise_source([mechanism] * machines, KEY, 7, register, True, flat.size)
     scale, counts, total = mechanism.sigma / mechanism.resolution, np.zeros(machines, int), np.zeros(d)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.property_tests import given
+from helpers.unequal_machines import federation_of
 from hypothesis import strategies as st
 
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation
@@ -103,7 +104,14 @@ def sent(draw, rounds):
     return np.array(found)
 
 
-participations = st.sampled_from([Uniform(9, 4, 5), Bernoulli(9, 0.3, 6), Uniform(9, 9, 7), All(9)])
+participations = st.sampled_from(
+    [
+        Uniform("4", federation_of(9, 5)),
+        Bernoulli("0.3", federation_of(9, 6)),
+        Uniform("9", federation_of(9, 7)),
+        All("", federation_of(9, 0)),
+    ]
+)
 
 
 @pytest.mark.parametrize("lasts", [True, False])
@@ -131,7 +139,7 @@ def test_of_each_machine_the_server_holds_one_draw(lasts, participation, units, 
 @pytest.mark.parametrize("units", [(900.0, 40.0, 5e6), (2.0**42, 2.0**30, 7.0)])
 def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units):
     """The strategy times the noise of a machine's own messages gives its fresh draws, and none is skipped."""
-    participation, rounds, units = Bernoulli(7, 0.4, 11), 9, np.array(units)
+    participation, rounds, units = Bernoulli("0.4", federation_of(7, 11)), 9, np.array(units)
     attendance, hosted = RunParticipation(participation, rounds), range(FIRST, FIRST + 3)
     present = attendance.participates(attendance.all_rounds, hosted)
     assert not present.all()

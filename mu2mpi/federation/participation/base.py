@@ -4,7 +4,7 @@ Schedules are imported to list and validate options: numpy waits until a run nee
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 from mu2mpi.core.registry import default, find, names
 from mu2mpi.core.suggestions import did_you_mean
@@ -38,7 +38,8 @@ class Participation(ABC):
     """Participation schedule of M machines.
 
     The option ``--participation`` is the name of a schedule, followed by a colon and a value if it has one.
-    A schedule must depend on public facts alone, since it is not covered by the privacy guarantee.
+    A schedule must depend on public facts alone, since it is not covered by the privacy guarantee. It is made
+    of its value and the federation; InputError if they do not fit, or a file cannot be used.
     """
 
     kind: ClassVar[str] = "participation"
@@ -47,10 +48,15 @@ class Participation(ABC):
     summary: ClassVar[str] = ""  # for the help
     is_default: ClassVar[bool] = False
     default_objective: ClassVar[str] = "machines"  # whose mean is minimised unless --objective says
-    needs_fresh_samples: ClassVar[bool] = (
-        False  # whether only methods with a fresh sample per round can use it
-    )
-    machines: int
+    needs_fresh_samples: ClassVar[bool] = False  # whether methods that take no fresh samples refuse it
+
+    def __init__(self, value: str, federation: Federation) -> None:
+        self.federation = federation
+
+    @property
+    def machines(self) -> int:
+        """Number of machines M."""
+        return self.federation.machines
 
     @classmethod
     def check_value(cls, value: str) -> None:
@@ -68,17 +74,6 @@ class Participation(ABC):
         """Return the expected share of the machines in every round, or None if rounds differ."""
         return None
 
-    @classmethod
-    @abstractmethod
-    def build(cls, value: str, federation: Federation) -> Self:
-        """Build the schedule of a federation.
-
-        Raises
-        ------
-        InputError
-            If the value does not fit these machines, or a file cannot be used.
-        """
-
     @abstractmethod
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix of some rounds, counted from 1, of a run of `total_rounds`.
@@ -88,6 +83,14 @@ class Participation(ABC):
         ndarray of bool, shape (len(rounds), machines)
             The same for a round whichever others are asked for with it.
         """
+
+    def random_words(self, rounds: range) -> "NDArray[np.uint64]":
+        """Public random word of each machine in each of some rounds: shape (rounds, machines)."""
+        from mu2mpi.data.streams import SeedStream
+
+        words = SeedStream(self.federation.seed, _STREAM)
+        first, count = rounds.start * self.machines, len(rounds) * self.machines
+        return words.words(0, count, first).reshape(len(rounds), self.machines)
 
     @property
     def max_rounds(self) -> int:
@@ -114,11 +117,3 @@ def check_participation(text: str) -> str | None:
     schedule: type[Participation] = find("participation", name)
     schedule.check_value(value)
     return None if schedule.is_default else text
-
-
-def random_words(seed: int, rounds: range, machines: int) -> "NDArray[np.uint64]":
-    """Public random word of each machine in each of some rounds: shape (rounds, machines)."""
-    from mu2mpi.data.streams import SeedStream
-
-    words = SeedStream(seed, _STREAM).words(0, len(rounds) * machines, rounds.start * machines)
-    return words.reshape(len(rounds), machines)

@@ -1,33 +1,24 @@
 """Independent participation of every machine with the same probability."""
 
 import re
-from dataclasses import dataclass
-from typing import Self
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import (
-    Federation,
-    Floats,
-    Integers,
-    Mask,
-    Participation,
-    random_words,
-)
+from mu2mpi.federation.participation.base import Federation, Floats, Integers, Mask, Participation
 
 MIN_PROBABILITY = 1e-4
 """Smallest probability accepted: with less, too many rounds have no participant."""
 
 
 @register
-@dataclass(frozen=True)
 class Bernoulli(Participation):
     """Every machine in every round with probability p, independently of all others."""
 
     name, form = "bernoulli", "bernoulli:p"
     summary = "each machine with probability p"
-    machines: int
-    probability: float
-    seed: int
+
+    def __init__(self, value: str, federation: Federation) -> None:
+        super().__init__(value, federation)
+        self.probability = float(value)
 
     @classmethod
     def check_value(cls, value: str) -> None:
@@ -42,16 +33,11 @@ class Bernoulli(Participation):
         """Return p."""
         return float(value)
 
-    @classmethod
-    def build(cls, value: str, federation: Federation) -> Self:
-        """Build the schedule of a federation."""
-        return cls(federation.machines, float(value), federation.seed)
-
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix: where a uniform random number is less than p."""
         from mu2mpi.data.streams import unit_uniforms
 
-        matrix: Mask = unit_uniforms(random_words(self.seed, rounds, self.machines)) < self.probability
+        matrix: Mask = unit_uniforms(self.random_words(rounds)) < self.probability
         return matrix
 
     def expected_counts(self, counts: Integers, rounds: int) -> Floats:

@@ -1,14 +1,10 @@
 """Participation in proportion to the number of samples."""
 
-from dataclasses import dataclass
-from typing import Self
-
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Integers, Mask, Participation, random_words
+from mu2mpi.federation.participation.base import Mask, Participation
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class BySize(Participation):
     """Every machine once per sample, evenly spread over the rounds.
 
@@ -20,30 +16,18 @@ class BySize(Participation):
     summary = "each machine once per sample"
     default_objective = "samples"
     needs_fresh_samples = True
-    sizes: Integers
-    seed: int
-
-    @classmethod
-    def build(cls, value: str, federation: Federation) -> Self:
-        """Build the schedule of a federation."""
-        return cls(federation.sizes, federation.seed)
-
-    @property
-    def machines(self) -> int:  # type: ignore[override]
-        """Number of machines M."""
-        return len(self.sizes)
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Machines whose quota floor((t N_i + shift_i) / T) increases in round t."""
         import numpy as np
 
-        T = total_rounds
-        quotas = np.minimum(self.sizes, -(-self.sizes * T // max(T, self.max_rounds)))
-        shifts = (random_words(self.seed, range(1), self.machines) % np.uint64(T)).astype(np.int64)
+        T, sizes = total_rounds, self.federation.sizes
+        quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))
+        shifts = (self.random_words(range(1)) % np.uint64(T)).astype(np.int64)
         t = np.arange(rounds.start - 1, rounds.stop)[:, np.newaxis]
         return np.diff((t * quotas + shifts) // T, axis=0) > 0
 
     @property
     def max_rounds(self) -> int:
         """Number of samples of the largest machine."""
-        return int(self.sizes.max())
+        return int(self.federation.sizes.max())

@@ -1,8 +1,6 @@
 """Participation as recorded in a file."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -11,13 +9,19 @@ from mu2mpi.federation.participation.base import Federation, Mask, Participation
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Trace(Participation):
     """Participation matrix of a file, shape (rounds, machines)."""
 
     name, form = "trace", "trace:FILE"
     summary = "as recorded in a file of rounds and machines"
-    matrix: Mask
+
+    def __init__(self, value: str, federation: Federation) -> None:
+        """Read the file, unless a result file holds its content."""
+        from mu2mpi.data.machine_files import read_trace
+
+        super().__init__(value, federation)
+        recorded = federation.recorded
+        self.matrix = read_trace(Path(value).expanduser(), federation.names) if recorded is None else recorded
 
     @classmethod
     def check_value(cls, value: str) -> None:
@@ -30,20 +34,6 @@ class Trace(Participation):
     def input_files(cls, value: str) -> tuple[str, ...]:
         """Name of the file."""
         return (value,)
-
-    @classmethod
-    def build(cls, value: str, federation: Federation) -> Self:
-        """Read the file, unless a result file holds its content."""
-        from mu2mpi.data.machine_files import read_trace
-
-        if federation.recorded is not None:
-            return cls(federation.recorded)
-        return cls(read_trace(Path(value).expanduser(), federation.names))
-
-    @property
-    def machines(self) -> int:  # type: ignore[override]
-        """Number of machines M."""
-        return int(self.matrix.shape[1])
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Rows of the file's matrix; InputError for a run of more rounds than it has."""

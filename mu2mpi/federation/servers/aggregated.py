@@ -1,6 +1,6 @@
 """Secure aggregation: masks hide the messages of single machines, and the server learns their sum alone."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -9,10 +9,8 @@ from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.trust import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
-    from mu2mpi.core.parallel import Communicator
-    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers, Key
+    from mu2mpi.federation.servers.base import Integers
 
 
 class MaskOptions(ColludersOptions):
@@ -50,19 +48,17 @@ class AggregatedServer(WithColluders, UntrustedServer):
     hides_sums = True
     takes_absence = False
 
-    def __init__(
-        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
-    ) -> None:
+    def prepare(self) -> None:
+        """Make the arrays and the noise sources of this rank."""
         from mu2mpi.privacy.noise.masks import Masks
         from mu2mpi.privacy.noise.stream import derive_key, padded_zeros
 
-        super().__init__(constants, hosted, communicator, key)
-        self._flat_masked, self._masked = padded_zeros((constants.task.rows, constants.task.features))
-        own: Any = constants.task.server_options
-        if key is not None and own.masks != "none":
-            root = derive_key(key.astype("<u4").tobytes(), "masks")
-            colluders = constants.task.machines - constants.task.parts
-            self.masks = Masks(constants.task.machines, colluders, root, hosted, own.masks == "all") or None
+        super().prepare()
+        self._flat_masked, self._masked = padded_zeros(self._shape)
+        task, masks = self._constants.task, self._constants.task.server_options.masks
+        if self._key is not None and masks != "none":
+            root = derive_key(self._key.astype("<u4").tobytes(), "masks")
+            self.masks = Masks(task.machines, task.colluders, root, self._hosted, masks == "all") or None
 
     def _sent(self, t: int, machines: "Machines") -> "Integers":
         """Return the sum of the messages of the rank's machines, masked."""

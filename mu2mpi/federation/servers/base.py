@@ -31,7 +31,13 @@ class Server(TrustMode):
         from mu2mpi.federation.iterates import Iterates
 
         self.iterates = Iterates(constants)
-        self._constants, self._communicator = constants, communicator
+        self._constants, self._hosted = constants, hosted
+        self._communicator, self._key = communicator, key
+        self._shape = (constants.task.rows, constants.task.features)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the arrays and the noise sources of this rank."""
 
     @abstractmethod
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:

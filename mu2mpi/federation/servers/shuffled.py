@@ -9,10 +9,9 @@ from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.trust import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
-    from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers, Key
+    from mu2mpi.federation.servers.base import Integers
 
 
 class ShuffleOptions(ColludersOptions):
@@ -50,13 +49,12 @@ class ShuffledServer(WithColluders, TrustedServer):
     shows_sums = True
     takes_absence = False
 
-    def __init__(
-        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
-    ) -> None:
-        super().__init__(constants, hosted, communicator, key)
-        self._hosted, self._key, self._summed = hosted, None, 0
-        if key is not None and constants.task.server_options.shuffle == "messages":
-            self._key = key.astype("<u4").tobytes()
+    def prepare(self) -> None:
+        """Make the arrays and the noise sources of this rank."""
+        super().prepare()
+        self._coins_key, self._summed = None, 0
+        if self._key is not None and self._constants.task.server_options.shuffle == "messages":
+            self._coins_key = self._key.astype("<u4").tobytes()
 
     @classmethod
     def gives_key(cls, options: Any) -> bool:
@@ -74,7 +72,7 @@ class ShuffledServer(WithColluders, TrustedServer):
 
     def _collected(self, t: int, machines: "Machines") -> "Integers | None":
         """Return the sum over all ranks on rank 0: without noise, or of mixed messages with it."""
-        if self._key is None:
+        if self._coins_key is None:
             return super()._collected(t, machines)
         from mu2mpi.federation.shuffler import count, make_messages, mixed
 
@@ -83,12 +81,12 @@ class ShuffledServer(WithColluders, TrustedServer):
             # In a run that was resumed, rank 0 holds what all machines had sent before.
             holds_all = t > 1 and self._communicator.rank == 0
             self._summed = self._constants.task.machines if holds_all else len(self._hosted)
-        mine = make_messages(mechanism, self._key, self._hosted, t, machines.q.ravel(), self._summed)
+        mine = make_messages(mechanism, self._coins_key, self._hosted, t, machines.q.ravel(), self._summed)
         everyones = self._communicator.gather(mine)
         if everyones is None:
             return None
-        return count(mechanism, mixed(everyones, self._key, t)).reshape(machines.q.shape)
+        return count(mechanism, mixed(everyones, self._coins_key, t)).reshape(machines.q.shape)
 
     def _hidden(self, t: int, total: "Integers", machines: "Machines") -> "Integers":
         """Return the sum with noise."""
-        return super()._hidden(t, total, machines) if self._key is None else total
+        return super()._hidden(t, total, machines) if self._coins_key is None else total

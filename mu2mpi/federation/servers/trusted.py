@@ -6,10 +6,8 @@ from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.base import Server
 
 if TYPE_CHECKING:
-    from mu2mpi.core.parallel import Communicator
-    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers, Key
+    from mu2mpi.federation.servers.base import Integers
     from mu2mpi.federation.stopwatch import Stopwatch
     from mu2mpi.privacy.noise.source import NoiseSource
 
@@ -32,22 +30,20 @@ class TrustedServer(Server):
     shows_sums = shows_messages = False
     takes_absence = True
 
-    def __init__(
-        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
-    ) -> None:
+    def prepare(self) -> None:
+        """Make the arrays and the noise sources of this rank."""
         from mu2mpi.privacy.noise.stream import SERVER, padded_zeros
 
-        super().__init__(constants, hosted, communicator, key)
         self._draw: NoiseSource | None = None
         self._total: Integers | None = None
-        if communicator.rank == 0:
-            shape = (constants.task.rows, constants.task.features)
-            self._flat_total, self._total = padded_zeros(shape)
-            self._flat_message, self._message = padded_zeros(shape)
-            if key is not None and constants.mechanism.is_noisy:
-                who, size = (SERVER, 0, 1), self._flat_total.size
+        if self._communicator.rank == 0:
+            self._flat_total, self._total = padded_zeros(self._shape)
+            self._flat_message, self._message = padded_zeros(self._shape)
+            constants, who, size = self._constants, (SERVER, 0, 1), self._flat_total.size
+            if self._key is not None and constants.mechanism.is_noisy:
+                variances = constants.task.variances
                 self._draw = constants.mechanism.noise_source(
-                    key, who, constants.task.variances, size, constants.finest
+                    self._key, who, variances, size, constants.finest
                 )
 
     @classmethod

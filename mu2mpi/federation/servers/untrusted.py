@@ -6,10 +6,8 @@ from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.base import Server
 
 if TYPE_CHECKING:
-    from mu2mpi.core.parallel import Communicator
-    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers, Key
+    from mu2mpi.federation.servers.base import Integers
     from mu2mpi.federation.stopwatch import Stopwatch
 
 
@@ -26,13 +24,11 @@ class UntrustedServer(Server):
     hides_sums = False
     takes_absence = True
 
-    def __init__(
-        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
-    ) -> None:
+    def prepare(self) -> None:
+        """Make the arrays and the noise sources of this rank."""
         from mu2mpi.privacy.noise.stream import padded_zeros
 
-        super().__init__(constants, hosted, communicator, key)
-        _, self._total = padded_zeros((constants.task.rows, constants.task.features))
+        _, self._total = padded_zeros(self._shape)
 
     @classmethod
     def variances(cls, machines: int, parts: int) -> float:
