@@ -7,6 +7,9 @@ from mu2mpi.core.kernels import aligned_zeros, kernel, reduction
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.model.ball import BLOCK, shrinkage
 
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
 
 @reduction
 def descend(w, total, step):  # type: ignore[no-untyped-def]
@@ -70,23 +73,23 @@ class Iterates:
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if constants.mean_from else None
         self.state = {name: aligned_zeros(shape, np.float64) for name in constants.state}
-        self.direction: NDArray[np.int64] | None = None
+        self.direction: Integers | None = None
 
-    def public(self) -> dict[str, NDArray[np.float64]]:
+    def public(self) -> dict[str, Floats]:
         """Arrays that every rank holds, whatever the trust mode: what gradients and the output need."""
         arrays = {"x": self.x, "x_previous": self.x_previous}
         return arrays if self.mean is None else {**arrays, "mean": self.mean}
 
-    def arrays(self) -> dict[str, NDArray[np.float64]]:
+    def arrays(self) -> dict[str, Floats]:
         """All arrays that the next step depends on, which a checkpoint holds."""
         return {"w": self.w, **self.public(), **self.state}
 
     @property
-    def output(self) -> NDArray[np.float64]:
+    def output(self) -> Floats:
         """Output of the method if the round visited last is its last."""
         return self.x if self.mean is None else self.mean
 
-    def visit(self, t: int) -> NDArray[np.float64]:
+    def visit(self, t: int) -> Floats:
         """Return the output, having counted the query point of round t in the mean where that is it."""
         if self.mean is not None:
             self.mean += (self.x - self.mean) / max(1, t - (self.constants.mean_from or 1) + 1)
@@ -96,28 +99,24 @@ class Iterates:
         """Factor that makes a step of the integers of the sum of round t."""
         return self._step_size(t) * self._resolution / (self._total_weight * self._batch(t))
 
-    def step(self, t: int, total: NDArray[np.int64]) -> None:
+    def step(self, t: int, total: Integers) -> None:
         """Step from round t to round t + 1 with the noised sum of the machines' messages."""
         self.direction = total
         self._step(self, t, total, self.scale(t))
 
-    def regularise(self, t: int, w: NDArray[np.float64] | None = None, factor: float = 1.0) -> None:
+    def regularise(self, t: int, w: Floats | None = None, factor: float = 1.0) -> None:
         """Subtract the regulariser's part of the step, l2 x_t, from w_t or another array, in place."""
         if self._l2:
             w = self.w if w is None else w
             w -= factor * self._step_size(t) * self._importance(t) * self._l2 * self.x
 
-    def descend(
-        self, t: int, total: NDArray[np.int64], scale: float, w: NDArray[np.float64] | None = None
-    ) -> None:
+    def descend(self, t: int, total: Integers, scale: float, w: Floats | None = None) -> None:
         """Project w_t - scale total, in place, and average it with x_t into x_{t+1}; of w_t or another w."""
         w, x, x_next = self.w if w is None else w, self.x, self.x_previous
         take_step(w, x, x_next, total, scale, self._radius, self._weight(t + 1))
         self.x, self.x_previous = x_next, x
 
-    def descend_lazily(
-        self, start: NDArray[np.float64], t: int, total: NDArray[np.int64], scale: float
-    ) -> None:
+    def descend_lazily(self, start: Floats, t: int, total: Integers, scale: float) -> None:
         """Subtract scale total from `start`, in place; project that to w_{t+1}, and average."""
         x, x_next = self.x, self.x_previous
         take_lazy_step(start, self.w, x, x_next, total, scale, self._radius, self._weight(t + 1))

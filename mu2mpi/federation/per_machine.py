@@ -142,22 +142,8 @@ def plan_machines(
 ) -> PerMachinePlan:
     """Calibrate the noise of every machine to its own rounds, weight and budget.
 
-    Parameters
-    ----------
-    unequal : UnequalMachines
-        The machines.
-    budget : Budget
-        That of machines without one of their own.
-    kind : type of Mechanism
-        How noise is calibrated.
-    rounds : int
-        Number of rounds T.
-    release_of : callable
-        Returns the release of a machine that takes part in so many rounds.
-    hides_sums : bool
-        Whether the server adds the noise, which is then the largest of all machines.
-    is_cumulative : bool
-        Whether messages are running sums.
+    `release_of` returns the release of a machine that takes part in so many rounds. Noise that hides sums is
+    the largest of all machines.
     """
     if kind.sigma_of is not Mechanism.sigma_of and not kind.stays:
         raise InputError(

@@ -14,10 +14,7 @@ from mu2mpi.methods.presets.practical import PracticalPreset, rounded
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.federation.sampling import Sampling
 
 
@@ -108,7 +105,7 @@ class AcceleratedSrgd(Method):
         late = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
         return 2 / (T * (T + 1)) * (regret + late)
 
-    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Average v_{t+1} = proj(w_{t+1} - eta h) in place of w_{t+1}, with the hint h = (t + 1) / t q_t.
 
         Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.

@@ -14,10 +14,7 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions, check_rounds
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.federation.sampling import Sampling
 
 
@@ -78,7 +75,7 @@ class AnytimeDpMf(Method):
         """Return true: within the ball, lazy steps are plain ones."""
         return True
 
-    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Step from the sum of all steps, not its projection, so that later noise cancels in it.
 
         Zinkevich, "Online convex programming", 2003, has both.

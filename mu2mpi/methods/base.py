@@ -23,10 +23,7 @@ from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.federation.sampling import Sampling
 
 
@@ -218,7 +215,7 @@ class Method(ABC):
         """Whether a step within the ball is the message, scaled, so that iterates reveal messages."""
         return type(self).step is Method.step
 
-    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Step from round t to t + 1: w_{t+1} = proj(w_t - scale total), averaged into x_{t+1}."""
         iterates.regularise(t)
         iterates.descend(t, total, scale)

@@ -15,10 +15,7 @@ from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.federation.sampling import Sampling
 
 
@@ -116,7 +113,7 @@ class DpGd(Method):
         """Return whether there is no momentum."""
         return not options.momentum
 
-    def step(self, iterates: "Iterates", t: int, total: "NDArray[np.int64]", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Take w_{t+1} = proj(w_t + beta (w_t - w_{t-1}) - eta g_t) with momentum beta: Polyak, 1964."""
         if momentum := iterates.constants.task.options.momentum:
             w, previous = iterates.w, iterates.state["w_previous"]

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mu2mpi.federation.iterates import Iterates
+    from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.federation.sampling import Sampling
     from mu2mpi.losses.base import Constants
 
     Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 # By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being
 # clipped. A clipped gradient may be no gradient of a convex function, and its step no contraction.

@@ -6,54 +6,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Release:
-    """The sums that machines send, or that a server makes of them, before noise.
+    """The sums that machines send, or that a server makes of them, before noise."""
 
-    Attributes
-    ----------
-    rounds : int
-        T, the number of sums.
-    machines : int
-        M, the number of machines whose messages are added up.
-    parameters : int
-        d, the coordinates of a sum.
-    clip_norm : float
-        Bound on the norm of what one sample adds to a sum: the sensitivity is twice this.
-    gradient_norm : float
-        G, the bound on the norm of a gradient.
-    touched : int
-        Largest number of sums that one sample can change.
-    summed : int
-        Largest number of increments that a machine's message adds up.
-    samples : int
-        Samples that each machine uses, or draws from.
-    drawn : float
-        Expected number of them in the first round, or in any.
-    draws : int
-        Machines whose noise is drawn as one; 1 if each draws its own.
-    parts : int
-        Machines whose noise hides a sum together; 1 if each hides its own message.
-    chance : str
-        How samples are drawn: empty (none at random), ``poisson`` or ``replacement``.
-    is_hidden : bool
-        Whether nobody sees an iterate before the last, and no step takes two iterates farther apart.
-    lasts : bool
-        Whether sums are cumulative: a sample stays in all of them from its round on.
-    options : Options, optional
-        The mechanism's own options, as the user set them.
-    """
-
-    rounds: int
-    machines: int
-    parameters: int
-    clip_norm: float
-    gradient_norm: float
-    touched: int
-    summed: int
-    samples: int
-    drawn: float
-    draws: int = 1
-    parts: int = 1
-    chance: str = ""
-    is_hidden: bool = False
-    lasts: bool = False
-    options: Any = None
+    rounds: int  # T, the number of sums
+    machines: int  # M, whose messages are added up
+    parameters: int  # d, the coordinates of a sum
+    clip_norm: float  # bound on the norm of what a sample adds to a sum: the sensitivity is twice this
+    gradient_norm: float  # bound on the norm of a gradient
+    touched: int  # largest number of sums that a sample can change
+    summed: int  # largest number of increments that a machine's message adds up
+    samples: int  # of each machine, which it uses or draws from
+    drawn: float  # expected number of them in the first round, or in any
+    draws: int = 1  # machines whose noise is drawn as one: 1 if each draws its own
+    parts: int = 1  # machines whose noise hides a sum together: 1 if each hides its own message
+    chance: str = ""  # how samples are drawn: not at random, or "poisson" or "replacement"
+    is_hidden: bool = False  # whether nobody sees an iterate before the last, and steps contract
+    lasts: bool = False  # whether sums are cumulative: a sample stays in all of them from its round on
+    options: Any = None  # the mechanism's own, as the user set them

@@ -133,20 +133,10 @@ class Mechanism(ABC):
         size: int,
         finest: float = math.inf,
     ) -> "NoiseSource":
-        """Return the noise source of some machines, or of the server.
+        """Return the noise source of some machines, or of the server, for messages of a padded `size`.
 
-        Parameters
-        ----------
-        key : ndarray of uint32, shape (8,)
-            Noise key.
-        who : tuple of int
-            Kind, first machine and number of machines, as in `mu2mpi.privacy.noise.stream.add_noise`.
-        variances : float
-            Variance of the noise, in units of sigma^2.
-        size : int
-            Padded number of coordinates.
-        finest : float
-            Grid units per standard deviation beyond which correlated noise is spread, if below its own.
+        `who` is as in `mu2mpi.privacy.noise.stream.add_noise`; variances are in units of sigma^2. Correlated
+        noise is spread beyond `finest` grid units per standard deviation, if that is below its own.
         """
         from mu2mpi.privacy.noise.source import correlated_source, fresh_source
 
