@@ -138,6 +138,10 @@ class Simulation:
             if verdict is not Verdict.GO_ON:
                 keeper.keep(verdict, self.state(perf_counter() - started))
             query, x = server.iterates.x, server.iterates.visit(t)
+            if t not in machines.samples.rounds:
+                clock.lap("compute")
+                machines.read(t)
+                clock.lap("data")
             server.round(t, machines, clock)
             clock.end_round(t)
             self.rounds_done = t

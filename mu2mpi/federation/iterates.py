@@ -67,7 +67,7 @@ class Iterates:
         # Every round needs them.
         self._step_size, self._resolution = constants.step_size, constants.mechanism.resolution
         self._total_weight, self._batch = constants.total_weight, constants.sampling.size
-        self._l2, self._importance = task.l2, constants.estimator.weight
+        self.l2, self._importance = task.l2, constants.estimator.weight
         self._weight, self._radius = constants.query.averaging_weight, task.radius
         self._step = constants.step
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
@@ -106,9 +106,8 @@ class Iterates:
 
     def regularise(self, t: int, w: Floats | None = None, factor: float = 1.0) -> None:
         """Subtract the regulariser's part of the step, l2 x_t, from w_t or another array, in place."""
-        if self._l2:
-            w = self.w if w is None else w
-            w -= factor * self._step_size(t) * self._importance(t) * self._l2 * self.x
+        w = self.w if w is None else w
+        w -= factor * self._step_size(t) * self._importance(t) * self.l2 * self.x
 
     def descend(self, t: int, total: Integers, scale: float, w: Floats | None = None) -> None:
         """Project w_t - scale total, in place, and average it with x_t into x_{t+1}; of w_t or another w."""

@@ -110,9 +110,12 @@ class AcceleratedSrgd(Method):
 
         Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
         """
-        super().step(iterates, t, total, scale)
+        if iterates.l2:
+            iterates.regularise(t)
+        iterates.descend(t, total, scale)
         # Back to x_t, with which v_{t+1} is averaged.
-        iterates.advance()
+        iterates.x, iterates.x_previous = iterates.x_previous, iterates.x
         ahead, again = iterates.w.copy(), (t + 1) / t
-        iterates.regularise(t, ahead, again)
+        if iterates.l2:
+            iterates.regularise(t, ahead, again)
         iterates.descend(t, total, again * scale, ahead)

@@ -81,7 +81,8 @@ class AnytimeDpMf(Method):
         Zinkevich, "Online convex programming", 2003, has both.
         """
         steps = iterates.state["sum"]
-        iterates.regularise(t, steps)
+        if iterates.l2:
+            iterates.regularise(t, steps)
         iterates.descend_lazily(steps, t, total, scale)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:

@@ -217,7 +217,8 @@ class Method(ABC):
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Step from round t to t + 1: w_{t+1} = proj(w_t - scale total), averaged into x_{t+1}."""
-        iterates.regularise(t)
+        if iterates.l2:
+            iterates.regularise(t)
         iterates.descend(t, total, scale)
 
     def constants(self, task: Task, sampling: "Sampling") -> RunConstants:

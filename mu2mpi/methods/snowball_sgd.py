@@ -145,7 +145,8 @@ class SnowballSgd(Method):
 
         from mu2mpi.privacy.mechanisms.last_iterate import LANDING
 
-        iterates.regularise(t)
+        if iterates.l2:
+            iterates.regularise(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
             scale *= LANDING
             total = total // LANDING - np.rint(iterates.w / scale).astype(np.int64)

@@ -31,7 +31,7 @@ class Server(TrustMode):
         from mu2mpi.federation.iterates import Iterates
 
         self.iterates = Iterates(constants)
-        self._constants, self._hosted = constants, hosted
+        self._constants, self._rounds, self._hosted = constants, constants.rounds, hosted
         self._communicator, self._key = communicator, key
         self._shape = (constants.task.rows, constants.task.features)
         self.prepare()
@@ -42,15 +42,6 @@ class Server(TrustMode):
     @abstractmethod
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
         """Take round t, from the query point x_t to x_{t+1}; the messages of the last round move nothing."""
-
-    def _observe(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
-        """Have the machines use the samples of round t, which may have to be read first."""
-        if t not in machines.samples.rounds:
-            clock.lap("compute")
-            machines.read(t)
-            clock.lap("data")
-        machines.observe(t, self.iterates.x, self.iterates.x_previous)
-        clock.lap("compute")
 
 
 def machines_and_server(

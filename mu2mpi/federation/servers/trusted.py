@@ -54,10 +54,11 @@ class TrustedServer(Server):
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
         """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
         iterates = self.iterates
-        self._observe(t, machines, clock)
+        machines.observe(t, iterates.x, iterates.x_previous)
+        clock.lap("compute")
         total = self._collected(t, machines)
         clock.lap("moving")
-        if t == self._constants.rounds:
+        if t == self._rounds:
             return
         if total is not None:
             message = self._hidden(t, total, machines) if self._constants.mechanism.is_noisy else total

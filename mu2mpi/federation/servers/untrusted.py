@@ -38,12 +38,13 @@ class UntrustedServer(Server):
     def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
         """Take round t: noise, Allreduce, the step on every rank."""
         iterates = self.iterates
-        self._observe(t, machines, clock)
+        machines.observe(t, iterates.x, iterates.x_previous)
+        clock.lap("compute")
         message = self._sent(t, machines)
         clock.lap("noise")
         total = self._communicator.allreduce(message, self._total)
         clock.lap("moving")
-        if t < self._constants.rounds:
+        if t < self._rounds:
             iterates.step(t, total)
             clock.lap("step")
 

@@ -144,7 +144,7 @@ class Mechanism(ABC):
         if (correlation := self.correlation) is not None:
             unit = factor * self.sigma / self.resolution
             return correlated_source(correlation, key, who, unit, min(finest, self.finest), size)
-        return fresh_source(key, who, lambda t: self.sigma_of(t) / self.resolution * factor)
+        return fresh_source(key, who, self.sigma_of, self.resolution, factor)
 
     @property
     def is_noisy(self) -> bool:

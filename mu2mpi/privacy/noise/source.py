@@ -132,12 +132,16 @@ class CorrelatedDraws:
 
 
 def fresh_source(
-    key: NDArray[np.uint32], who: tuple[int, int, int], scale: Callable[[int], float]
+    key: NDArray[np.uint32],
+    who: tuple[int, int, int],
+    sigma_of: Callable[[int], float],
+    resolution: float,
+    factor: float,
 ) -> NoiseSource:
-    """Return a source of fresh Gaussian noise, with a standard deviation of ``scale(t)`` grid units."""
+    """Return a source of fresh Gaussian noise of standard deviation ``factor * sigma_of(t)`` in round t."""
 
     def draw(noised: Integers, message: Integers, t: int) -> None:
-        add_noise(noised, message, key, *who, t, scale(t))
+        add_noise(noised, message, key, *who, t, sigma_of(t) / resolution * factor)
 
     return draw
 
