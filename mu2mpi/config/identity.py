@@ -23,7 +23,7 @@ def sent(experiment: Experiment) -> Experiment:
 
 def simulated(experiment: Experiment) -> str:
     """Say what is sent: the protocol, or what stands for it."""
-    return experiment.noise or ("unmasked" if experiment.masks == "none" else "protocol")
+    return experiment.noise or experiment.trust.simulates(experiment.server_options)
 
 
 def following(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:

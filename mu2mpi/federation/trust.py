@@ -59,6 +59,11 @@ class TrustMode(ABC):
         """Return whether all ranks get the noise key."""
         return not cls.is_central
 
+    @classmethod
+    def simulates(cls, options: Any) -> str:
+        """Return what is simulated: the protocol, or what stands for it in a privacy statement."""
+        return "protocol"
+
     @classmethod  # noqa: B027 - most take all
     def check(cls, constants: Any) -> None:
         """Raise InputError if a run cannot be simulated in the way that was asked for."""

@@ -1,6 +1,6 @@
 """Secure aggregation: masks hide the messages of single machines, and the server learns their sum alone."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,11 @@ class AggregatedServer(WithColluders, UntrustedServer):
     )
     hides_sums = True
     takes_absence = False
+
+    @classmethod
+    def simulates(cls, options: Any) -> str:
+        """Return that messages are not masked, or the protocol."""
+        return "unmasked" if options.masks == "none" else "protocol"
 
     def prepare(self) -> None:
         """Make the arrays and the noise sources of this rank."""
