@@ -67,7 +67,8 @@ class Experiment(ExperimentOptions):
             if own.get("rho") is not None and own.get("epsilon") is not None:
                 raise InputError("rho and epsilon are both given, and either determines the other; give one")
             try:
-                super().__init__(**own)
+                # None leaves an option to its default, as if it were not given.
+                super().__init__(**{name: value for name, value in own.items() if value is not None})
                 chosen = {"data": self.source.form, "method": self.method, "server": self.server}
                 self._implied_mechanism = implied_mechanism(others)
                 # A method with switches is chosen by options of its own, so that mechanisms come after it.

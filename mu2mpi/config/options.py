@@ -110,7 +110,7 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
         having = [kind for kind in chosen if name in known[kind]]
         own = next((kind for kind in having if chosen[kind] in known[kind][name]), None)
         if own is not None:
-            taken[own][name] = value
+            taken[own] |= {} if value is None else {name: value}
         elif not having:
             lines.append(f"unknown option {name!r}{or_else(name, option_fields(), 'options')}")
         elif value is not None:

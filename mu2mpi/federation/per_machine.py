@@ -172,7 +172,10 @@ def plan_machines(
     drawn = np.array([*(one.fresh_sigma for one in mechanisms), 0.0])[index]
     persists = participation.squared_gaps if is_cumulative else attended
     total, effective = unequal.averages(participation, weights)
-    square = float(drawn.max()) ** 2 if hides_sums else float(np.sum(drawn**2 * persists)) / rounds
+    # Infinite noise leaves no learning rate, which is refused.
+    with np.errstate(over="ignore"):
+        squares = drawn**2
+        square = float(squares.max()) if hides_sums else float(np.sum(squares * persists)) / rounds
     return PerMachinePlan(
         unequal=unequal,
         budget=budget,

@@ -188,7 +188,7 @@ def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings,
 
 # What is broken on purpose: each a mistake that somebody has made somewhere.
 
-no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "bound", math.inf)  # noqa: E731
+no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "clip_bound", math.inf)  # noqa: E731
 
 
 def noise_after_the_reduction(_):

@@ -8,6 +8,7 @@ from helpers.launch import mpirun
 from helpers.slow import slow
 
 from mu2mpi.config.options import option_fields
+from mu2mpi.core.registry import find, names
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.slow
@@ -124,6 +125,11 @@ def test_sweeps_that_differ_in_their_number_of_runs_are_refused(folders, tmp_pat
 
 def test_every_option_that_names_a_file_is_tried():
     speaking = re.compile("file of your own|file that|file with|another file|:FILE")
-    named = {name for name, field in option_fields().items() if speaking.search(str(field.description))}
+    named = set()
+    for name, field in option_fields().items():
+        kind = (field.json_schema_extra or {}).get("forms")
+        forms = [find(kind, known).form for known in names(kind)] if kind else []
+        if speaking.search(" ".join([str(field.description), *forms])):
+            named.add(name)
     assert named == NAMED_BY.keys()
     assert {*NAMED_BY.values(), "experiment.toml", "loss.py"} == {*FILES} == CHANGES.keys()
