@@ -3,15 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from mu2mpi.federation.estimators import Estimator, Query
+from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise.grid import clipping_bound
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.sampling import Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +19,7 @@ class RunConstants:
     task: Task
     estimator: Estimator  # what machines send
     query: Query  # where they take gradients
-    sampling: "Sampling"  # which of its samples each uses in which round
+    sampling: Sampling  # which of its samples each uses in which round
     mechanism: Mechanism  # the noise, and the grid of messages
     S: float  # bound on what a sample adds to a message: G + 2 L D for increments (Lemma 4.2)
     eta: float  # the learning rate

@@ -90,3 +90,8 @@ def draw_uniformly(key: bytes, machines: range, rounds: range, owned: int, numbe
     refused = np.uint64(2**64 % owned)
     _uniform(key_words(key), machines.start, rounds.start, places, np.uint64(owned), refused)
     return places
+
+
+def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return whose each sample is, as a number among some machines from 0, given `sizes` as in `Taken`."""
+    return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())

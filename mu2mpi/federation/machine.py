@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, classes_of
 from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.draws import users
 from mu2mpi.federation.participants import RoundParticipants
-from mu2mpi.federation.sampling import users
 from mu2mpi.losses.model.linear import BATCH
 from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
 from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, padded_zeros

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from mu2mpi.data.partitions.base import parse_partition
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.draws import users
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.participants import RunParticipation, rounds_per_chunk
-from mu2mpi.federation.sampling import Sampling, Taken, users
+from mu2mpi.federation.sampling import Sampling, Taken
 
 # Takes numbers of samples among those of their machines, and of these machines among those hosted
 Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]

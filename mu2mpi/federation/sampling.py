@@ -3,17 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mu2mpi.federation.draws import draw_independently, draw_uniformly
-
-
-def users(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return whose each sample is, as a number among some machines from 0, given `sizes` as in `Taken`."""
-    return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Taken(NamedTuple):
@@ -22,8 +17,8 @@ class Taken(NamedTuple):
     `places` number samples of each machine; `sizes` are how many it uses, shape (rounds, machines).
     """
 
-    places: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    places: "NDArray[np.int64]"
+    sizes: "NDArray[np.int64]"
 
 
 class Sampling(ABC):
@@ -81,6 +76,8 @@ class Fresh(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the t-th sample of each machine for round t."""
+        import numpy as np
+
         places = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
         return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
 
@@ -104,7 +101,7 @@ class Batches(Sampling):
     @property
     def most(self) -> int:  # type: ignore[override]
         """The largest batch."""
-        return int(np.diff(self.ends, prepend=0).max())
+        return max(last - first for first, last in pairwise((0, *self.ends)))
 
     def size(self, t: int) -> float:
         """Return the size of the batch of round t."""
@@ -116,6 +113,8 @@ class Batches(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the batches of some rounds, which follow each other in each machine's samples."""
+        import numpy as np
+
         batches = [np.arange(self.used(t - 1), self.used(t)) for t in rounds]
         places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
         sizes = np.array([len(b) for b in batches], np.int64)
@@ -145,6 +144,8 @@ class Cyclic(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the K samples behind those of the round before, the first behind the last."""
+        import numpy as np
+
         places = np.arange(self.most * (rounds.start - 1), self.most * (rounds.stop - 1)) % self.owned
         sizes = np.full((len(rounds), len(machines)), self.most, np.int64)
         of_rounds = places.reshape(len(rounds), 1, self.most)
@@ -167,6 +168,10 @@ class WithReplacement(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""
+        import numpy as np
+
+        from mu2mpi.federation.draws import draw_uniformly
+
         places = draw_uniformly(key, machines, rounds, self.owned, self.most)
         return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
 
@@ -200,6 +205,10 @@ class Poisson(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return those samples of each machine and round of which the random word is small enough."""
+        import numpy as np
+
+        from mu2mpi.federation.draws import draw_independently
+
         # Below 2^64 q, and never with a larger probability than q.
         threshold = math.floor(math.ldexp(self.probability, 64))
         if threshold >> 64:

@@ -7,6 +7,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.federation.sampling import Batches, Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field
@@ -15,7 +16,6 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.federation.sampling import Sampling
 
 
 class AcceleratedOptions(PresetOptions):
@@ -54,10 +54,8 @@ class AcceleratedSrgd(Method):
             "eta_scale": rounded(min(path * K / T, longest) * 8 * chosen.L),
         }
 
-    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+    def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return about sqrt(n) rounds with as large batches, or (n M)^(1/4) if M passes n: of all samples."""
-        from mu2mpi.federation.sampling import Batches
-
         n = task.samples
         fewest = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
         batch = task.options.batch or max(1, n // (rounds or fewest))
@@ -70,20 +68,20 @@ class AcceleratedSrgd(Method):
         """Return a small batch a round, in which all samples but one are known."""
         return rounds * (options.batch or 2), {}
 
-    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+    def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
         """Return the size of the batches."""
         return {"batch": sampling.most}
 
-    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
+    def largest_rate(self, task: Task, sampling: Sampling) -> float:
         """Return 1 / (8 L): no smaller in more rounds."""
         return 1 / (8 * task.smoothness)
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return min(1 / (8 L), D / sqrt(8 V)), the best rate in the bound of docs/background/methods.md."""
         V = self.surprise(task, sampling, mechanism)
         return min(self.largest_rate(task, sampling), task.diameter / math.sqrt(8 * V))
 
-    def surprise(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def surprise(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
 
         A batch has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, as messages and hints do.
@@ -95,7 +93,7 @@ class AcceleratedSrgd(Method):
         of_hints = of_samples * (T + math.log(T) + 1) + of_noise * (2 * T + 2 * math.log(T) + 3)
         return task.G**2 / 2 + of_hints
 
-    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: Sampling, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), if it holds."""
         D, T, S = task.diameter, sampling.rounds, self.increment_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
+from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
@@ -15,7 +16,6 @@ from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions, check_rounds
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.federation.sampling import Sampling
 
 
 @register
@@ -49,11 +49,11 @@ class AnytimeDpMf(Method):
         eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
         return float(8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby))
 
-    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
+    def largest_rate(self, task: Task, sampling: Sampling) -> float:
         """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""
         return 1 / (8 * task.smoothness)
 
-    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return the root of the mean square error of a round's part in the sum of all."""
         if (correlation := mechanism.correlation) is None:
             return super().error(task, sampling, mechanism)
@@ -62,7 +62,7 @@ class AnytimeDpMf(Method):
         noise = math.sqrt(task.d) * drawn / shared
         return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines), noise)
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return D / sqrt(V T), but at most 1 / (8 L): V T is how far errors move w, in the mean square."""
         error = self.error(task, sampling, mechanism)
         return min(task.diameter / (error * math.sqrt(sampling.rounds)), self.largest_rate(task, sampling))

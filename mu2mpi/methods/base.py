@@ -17,6 +17,7 @@ from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import Estimator, Query
+from mu2mpi.federation.sampling import Fresh, Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.presets.practical import Choices, PracticalPreset, rounded
 from mu2mpi.privacy.mechanisms.base import Mechanism, calibrated
@@ -24,7 +25,6 @@ from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.federation.sampling import Sampling
 
 
 class PresetOptions(Options):
@@ -114,10 +114,8 @@ class Method(ABC):
             return rounds - math.ceil(float(tail) * rounds) + 1
         return 1 if self.takes_mean else None
 
-    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+    def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return rounds and batches, by default a fresh sample a round; InputError if there are too few."""
-        from mu2mpi.federation.sampling import Fresh
-
         if task.unequal is None:
             rounds = rounds or task.samples
             return Fresh(rounds, rounds)
@@ -126,7 +124,7 @@ class Method(ABC):
             task.unequal.check_samples(rounds)
         return Fresh(task.unequal.in_rounds(rounds).max_count, rounds)
 
-    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+    def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
         """Return the values of own options that the user left open."""
         return {}
 
@@ -142,7 +140,7 @@ class Method(ABC):
             raise InputError("increments of this method have no bound, so it needs a clip_norm")
         return clip
 
-    def release(self, task: Task, sampling: "Sampling", present: int | None = None) -> Release:
+    def release(self, task: Task, sampling: Sampling, present: int | None = None) -> Release:
         """Return what is to be hidden, of a machine that takes part in so many rounds, or in all."""
         lasts = self.estimator.lasts
         N = sampling.rounds if present is None else present
@@ -166,7 +164,7 @@ class Method(ABC):
             options=task.mechanism_options,
         )
 
-    def noise_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def noise_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2; by its noise where machines differ."""
         T, D, C = sampling.rounds, task.diameter, mechanism.clip_norm
         if task.per_machine is None:
@@ -174,12 +172,12 @@ class Method(ABC):
         noise = task.per_machine.noise_std
         return D / (noise * math.sqrt(task.d * T)) if noise else math.inf
 
-    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
+    def largest_rate(self, task: Task, sampling: Sampling) -> float:
         """Return the learning rate that no noise would make smaller."""
         L = task.smoothness
         return 1 / (4 * L * sampling.rounds) if self.query.averages else 1 / L
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return the learning rate of the method's theory.
 
         For gradients at averages D / sqrt(V sum of t^2) (Cutkosky, 2019), and at iterates 1 / (1 / largest +
@@ -192,7 +190,7 @@ class Method(ABC):
             return min(D / (error * math.sqrt(T * (T + 1) * (2 * T + 1) / 6)), largest)
         return 1 / (1 / largest + error * math.sqrt(T) / D)
 
-    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return the root of what the squared error of an average gradient is at most in expectation."""
         size = sampling.drawn(sampling.rounds) / sampling.rounds
         sigma, shared = task.noise_of(mechanism)
@@ -203,7 +201,7 @@ class Method(ABC):
         """Return the factor of the averaged message of round t: eta alpha_t, or if sums are sent, eta."""
         return eta if self.estimator.lasts else eta * self.query.importance(t)
 
-    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: Sampling, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return what the expected excess loss is at most, in nats; NaN if nothing is known."""
         return math.nan
 
@@ -221,7 +219,7 @@ class Method(ABC):
             iterates.regularise(t)
         iterates.descend(t, total, scale)
 
-    def constants(self, task: Task, sampling: "Sampling") -> RunConstants:
+    def constants(self, task: Task, sampling: Sampling) -> RunConstants:
         """Return the constants of a run; or InputError if no noise, grid or finite numbers can be found."""
         from mu2mpi.privacy.noise.stream import check_numbers
 

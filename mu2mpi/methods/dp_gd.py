@@ -8,6 +8,7 @@ from pydantic import Field
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.sampling import Cyclic, Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
@@ -16,7 +17,6 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.federation.sampling import Sampling
 
 
 class DpGdOptions(PresetOptions):
@@ -65,10 +65,8 @@ class DpGd(Method):
         """Return the second round: the first query point is where no step has been taken; or the tail's."""
         return super().mean_from(rounds, options) or 2
 
-    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+    def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return whole passes, in as many rounds as make L D^2 / (8 R) no larger than the rest, D e / 2."""
-        from mu2mpi.federation.sampling import Cyclic
-
         n, C = task.samples, self.clip_norm(task)
         K = task.options.batch or n
         check_batch(K, n, "a machine")
@@ -80,7 +78,7 @@ class DpGd(Method):
             rounds = math.ceil((steps + 1) * K / n) * n // K
         return Cyclic(min(n, K * rounds), K, rounds)
 
-    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again."""
         T, n, K = sampling.rounds, task.samples, sampling.size(1)
         sigma, shared = task.noise_of(mechanism)
@@ -88,12 +86,12 @@ class DpGd(Method):
         of_samples = math.sqrt((1 / K - 1 / n + 2 * T / n) / task.effective_machines)
         return math.hypot(noise, self.clip_norm(task) * of_samples)
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return 1 / (L + b) with b = 2 sqrt(V T) / D, of least `loss_bound`; times 1 - momentum."""
         slack = 2 * self.error(task, sampling, mechanism) * math.sqrt(sampling.rounds) / task.diameter
         return (1 - (task.options.momentum or 0)) / (task.smoothness + slack)
 
-    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: Sampling, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, for plain steps on full batches."""
         R, own = sampling.rounds - 1, task.options
         is_plain = sampling.is_same and own.tail is None and not own.momentum and R > 0

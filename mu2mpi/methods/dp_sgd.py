@@ -1,19 +1,17 @@
 """DP-SGD: each sample of all machines is in each round with the same probability."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.sampling import Poisson, Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.accounting.pld import MOST_ROUNDS
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.sampling import Sampling
 
 
 class DpSgdOptions(PresetOptions):
@@ -55,10 +53,8 @@ class DpSgd(Method):
         rounds = 100, min(20_000, most_rounds(facts.samples, batch))
         return preset.descent(asked, facts, hidden=facts.samples, rounds=rounds, tail=0.5)
 
-    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+    def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return 20 passes, with a hundredth of all samples in each batch."""
-        from mu2mpi.federation.sampling import Poisson
-
         everything = task.machines * task.samples
         batch = task.options.batch or usual_batch(everything)
         check_batch(batch, everything, "all machines")
@@ -71,7 +67,7 @@ class DpSgd(Method):
             )
         return Poisson(task.samples, batch / everything, rounds)
 
-    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+    def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
         """Return the expected size of batches."""
         return {"batch": task.options.batch or usual_batch(task.machines * task.samples)}
 

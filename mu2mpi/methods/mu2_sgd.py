@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,14 +13,12 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import Choices, longest_at_averages
 from mu2mpi.privacy.mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.sampling import Sampling
 
 
 def algorithm_1(
@@ -119,7 +117,7 @@ class Mu2Sgd(Method):
         by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
         return float(min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby))
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
 
         Where some are away, the second term is in proportion to the share of machines that is there.
@@ -128,7 +126,7 @@ class Mu2Sgd(Method):
             self.noise_rate(task, sampling, mechanism), task.mean_share * self.largest_rate(task, sampling)
         )
 
-    def loss_bound(self, task: Task, sampling: "Sampling", mechanism: Mechanism, is_own_rate: bool) -> float:
+    def loss_bound(self, task: Task, sampling: Sampling, mechanism: Mechanism, is_own_rate: bool) -> float:
         """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
 
         G* and s are not known, and replaced by their bounds G and S = G + 2LD. It does not apply where

@@ -1,19 +1,17 @@
 """Noisy minibatch SGD: each machine draws K of its samples with replacement in each round."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.sampling import Sampling, WithReplacement
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.sampling import Sampling
 
 
 class MinibatchOptions(PresetOptions):
@@ -45,9 +43,8 @@ class NoisyMinibatchSgd(Method):
         share = asked.rho / (2 * math.sqrt(asked.rounds or chosen["rounds"]))
         return {**chosen, "batch": math.ceil(n * min(share, 0.1))}
 
-    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+    def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
-        from mu2mpi.federation.sampling import WithReplacement
         from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
 
         budget, wanted = task.budget, 1
@@ -62,7 +59,7 @@ class NoisyMinibatchSgd(Method):
         check_batch(batch, max(task.samples, wanted), "a machine")
         return WithReplacement(task.samples, batch, rounds)
 
-    def completed(self, task: Task, sampling: "Sampling") -> dict[str, Any]:
+    def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
         """Return the size of the batches."""
         return {"batch": sampling.most}
 
@@ -70,7 +67,7 @@ class NoisyMinibatchSgd(Method):
         """Return as many samples as rounds: of one, every message would tell."""
         return rounds, {}
 
-    def error(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def error(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again."""
         again = 2 * mechanism.clip_norm * math.sqrt(sampling.rounds / (task.samples * task.machines))
         return math.hypot(super().error(task, sampling, mechanism), again)

@@ -10,6 +10,7 @@ from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.sampling import Batches, Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PracticalPreset
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.federation.sampling import Sampling
     from mu2mpi.losses.base import Constants
 
     Floats = NDArray[np.float64]
@@ -73,10 +73,9 @@ class SnowballSgd(Method):
         wide, narrow = preset.choices(asked, facts), preset.choices(asked, facts, 1 / reach)
         return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
 
-    def sampling(self, task: Task, rounds: int | None) -> "Sampling":
+    def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return as many steps as the samples allow, and one more round that shows the last iterate."""
         from mu2mpi.data.partition import check_rounds
-        from mu2mpi.federation.sampling import Batches
         from mu2mpi.privacy.mechanisms.last_iterate import check_steps, growing_batches, growth_of, most_steps
 
         growth = growth_of(task.machines, task.d, task.budget.rho)
@@ -101,7 +100,7 @@ class SnowballSgd(Method):
             return task.clip_norm
         return max(task.G * LOOSENESS, _longer(task, task.diameter / 2).G * (1 + 2.0**-12))
 
-    def release(self, task: Task, sampling: "Sampling", present: int | None = None) -> Release:
+    def release(self, task: Task, sampling: Sampling, present: int | None = None) -> Release:
         """Return what is to be hidden; its gradient norm covers features above their bound."""
         from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
 
@@ -109,12 +108,12 @@ class SnowballSgd(Method):
         longest = max(task.G, _longer(task, task.diameter / 2).G / (1 + ABOVE))
         return replace(super().release(task, sampling, present), gradient_norm=longest, is_hidden=True)
 
-    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
+    def largest_rate(self, task: Task, sampling: Sampling) -> float:
         """Return about 2 / L, up to which steps contract, also of features above their bound."""
         smoothness = _longer(task, task.diameter / 2).L + task.l2
         return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
 
         Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
@@ -126,7 +125,7 @@ class SnowballSgd(Method):
             task.diameter / (error * math.sqrt(sampling.rounds - 1)), self.largest_rate(task, sampling)
         )
 
-    def constants(self, task: Task, sampling: "Sampling") -> RunConstants:
+    def constants(self, task: Task, sampling: Sampling) -> RunConstants:
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
         constants = super().constants(task, sampling)
         if constants.mechanism.is_noisy:

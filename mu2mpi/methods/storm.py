@@ -1,19 +1,17 @@
 """STORM: corrected momentum at the iterates themselves."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
+from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
 from mu2mpi.privacy.mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.sampling import Sampling
 
 
 @register
@@ -45,11 +43,11 @@ class Storm(Method):
         by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))
         return 9 * chosen.L * min(by_noise, STEP * math.sqrt(T) / chosen.nearby)
 
-    def largest_rate(self, task: Task, sampling: "Sampling") -> float:
+    def largest_rate(self, task: Task, sampling: Sampling) -> float:
         """Return 1 / (9 L)."""
         return 1 / (9 * task.smoothness)
 
-    def base_rate(self, task: Task, sampling: "Sampling", mechanism: Mechanism) -> float:
+    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/background/methods.md."""
         C, D = mechanism.clip_norm, task.diameter
         learned = task.budget.rho * D * task.shared / (2 * C * math.sqrt(task.d) * math.sqrt(sampling.rounds))
