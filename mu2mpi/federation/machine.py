@@ -65,7 +65,8 @@ _NOTHING = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), n
 
 def counted_classes(constants: RunConstants) -> int:
     """Return of how many classes it is counted what each machine spends: of all, or of too many none."""
-    return constants.task.classes if constants.task.machines * constants.task.classes <= MOST_COUNTS else 0
+    task = constants.task
+    return task.classes if task.machines * task.classes <= MOST_COUNTS else 0
 
 
 class Machines:
@@ -78,37 +79,37 @@ class Machines:
     def __init__(
         self, constants: RunConstants, hosted: range, supply: Supply, key: NDArray[np.uint32] | None
     ) -> None:
+        task, mechanism, plan = constants.task, constants.mechanism, constants.task.per_machine
         self.constants = constants
         self.first, self.count = hosted.start, len(hosted)
         self.samples = _NOTHING
         self._supply = supply
-        self._add = constants.estimator.kernel(constants.task.problem, constants.task.rows)
+        self._add = constants.estimator.kernel(task.problem, task.rows)
         self._lasts = constants.estimator.lasts
-        self._bound, self._resolution = constants.clip_bound, constants.mechanism.resolution
+        self._bound, self._resolution = constants.clip_bound, mechanism.resolution
         self._apart = constants.per_machine_clipping(hosted)
         # With aggregate noise, the host of the first machine draws for all.
-        draws = (constants.task.per_machine or constants.mechanism).is_noisy and self.count > 0
-        self._draws = draws and not (constants.task.aggregate_noise and self.first > 0)
+        draws = (plan or mechanism).is_noisy and self.count > 0
+        self._draws = draws and not (task.aggregate_noise and self.first > 0)
         self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
         # Two machines gain less from sharing a batch than they lose by its empty places.
-        self._batch = BATCH if constants.task.machines > 2 else 1
+        self._batch = BATCH if task.machines > 2 else 1
         self.key = key
-        self.flat_q, self.q = padded_zeros((constants.task.rows, constants.task.features))
+        self.flat_q, self.q = padded_zeros((task.rows, task.features))
         self.largest_squared_norm = 0.0
         self.clipped = 0
         self._flat_noised, self._noised = padded_zeros(self.q.shape)
-        if self._draws and key is not None:
-            together = constants.task.aggregate_noise
-            who = (AGGREGATE, 0, 1) if together else (MACHINE, self.first, self.count)
-            variances = constants.task.machines if together else 1 / constants.task.parts
-            if constants.task.per_machine is None:
-                self._draw = constants.mechanism.noise_source(key, who, variances, self.flat_q.size)
-            else:
-                participants = RoundParticipants(constants.task.per_machine.participation, hosted)
-                kinds, size = constants.task.per_machine.mechanisms_of(hosted), self.flat_q.size
-                self._draw = per_machine_noise_source(
-                    kinds, key, hosted.start, participants, self._lasts, size
-                )
+        if not (self._draws and key is not None):
+            return
+        size = self.flat_q.size
+        if plan is not None:
+            participants, own = RoundParticipants(plan.participation, hosted), plan.mechanisms_of(hosted)
+            self._draw = per_machine_noise_source(own, key, self.first, participants, self._lasts, size)
+        elif task.aggregate_noise:
+            self._draw = mechanism.noise_source(key, (AGGREGATE, 0, 1), task.machines, size)
+        else:
+            who = (MACHINE, self.first, self.count)
+            self._draw = mechanism.noise_source(key, who, 1 / task.parts, size)
 
     def read(self, t: int) -> HostedSamples:
         """Have the samples of round t at hand, and return them with those that were read with them."""

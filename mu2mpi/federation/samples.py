@@ -32,19 +32,18 @@ def make_supply(
     What a machine gets in a round does not depend on how many rounds are read at once. Keys of 32 bytes
     determine how samples are dealt, or drawn of a population, and which are used when.
     """
-    sampling, rounds = constants.sampling, constants.rounds
+    sampling, rounds, scaling = constants.sampling, constants.rounds, constants.task.scaling
+    plan = constants.task.per_machine
     read = _reader(source, constants, key, hosted, partition)
     at_once = math.inf
     if hosted:
         at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
-    is_same = sampling.is_same and constants.task.per_machine is None
+    is_same = sampling.is_same and plan is None
 
     def take(later: range) -> Taken:
         """Return what is used in the first of some rounds: in as many as are read at once."""
-        if constants.task.per_machine is not None:
-            return _attended(
-                constants.task.per_machine.participation, sampling, sampling_key, hosted, later, at_once
-            )
+        if plan is not None:
+            return _attended(plan.participation, sampling, sampling_key, hosted, later, at_once)
         before = sampling.drawn(later.start - 1)
         count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
         return sampling.take(sampling_key, hosted, later[: 1 if is_same else max(1, count)])
@@ -53,11 +52,11 @@ def make_supply(
         later = range(t, rounds + 1)
         taken = take(later)
         samples = read(taken.places, users(taken.sizes))
-        scales = constants.task.scaling.factors(samples.features, source.scale)
+        scales = scaling.factors(samples.features, source.scale)
         sizes = taken.sizes
         if is_same:
             sizes = np.broadcast_to(sizes, (len(later), len(hosted)))
-        return HostedSamples(samples.features, samples.labels, scales, sizes, t, constants.task.scaling.bias)
+        return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias)
 
     return supply
 
