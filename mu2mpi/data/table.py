@@ -1,15 +1,15 @@
 """Tables of samples in files of any format, and what is checked of every one."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal, TypeAlias
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.telling import listed, shown
 
@@ -26,7 +26,7 @@ Role = Literal["label", "owner"]
 # How a column is read from text: as numbers, as it stands, or as whole numbers where all are such
 Kind = Literal["numbers", "texts", "names"]
 # Returns some rows, ascending, of columns: numbers, or objects that are texts, or None if missing
-Read = Callable[[Sequence[str], NDArray[np.int64]], dict[str, NDArray[Any]]]
+Read: TypeAlias = "Callable[[Sequence[str], NDArray[np.int64]], dict[str, NDArray[Any]]]"
 
 
 class Table:

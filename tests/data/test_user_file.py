@@ -15,8 +15,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data import hdf5_rows
 from mu2mpi.data.description import describe_source
-from mu2mpi.data.sources.base import DataRequest
-from mu2mpi.data.user_file import Split
+from mu2mpi.data.source import DataRequest
+from mu2mpi.data.split import Split
 from mu2mpi.execution.plan import open_source
 
 ROWS, FEATURES = 60, 5

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.population import POINTS, Population
 from mu2mpi.data.source import Samples, Source, Which
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.federation.machine import HostedSamples
 
 

@@ -15,7 +15,7 @@ from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import find, register
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.losses.base import Constants, Problem
 from mu2mpi.losses.model.linear import sum_losses
 

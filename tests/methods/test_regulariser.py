@@ -15,8 +15,8 @@ from hypothesis import assume, strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import find
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.privacy.noise.stream import SERVER, derive_key, key_words, root_key
