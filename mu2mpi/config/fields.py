@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from mu2mpi.core.options import registered
 from mu2mpi.core.registry import default
 from mu2mpi.data.options import LEAST, MOST, check_file_name
-from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import find_source
 from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA

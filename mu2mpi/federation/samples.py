@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import HostedSamples, Supply

@@ -12,7 +12,7 @@ from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, find, import_files, imported_files, names, register
 from mu2mpi.data.formats.base import File
-from mu2mpi.data.partitions.base import Partition
+from mu2mpi.data.partition import Partition
 from mu2mpi.data.source import Source
 from mu2mpi.federation.servers.base import Server
 from mu2mpi.losses.base import Problem

@@ -3,6 +3,8 @@
 Format modules are imported to tell files by their suffixes: what is slow to import waits until one is opened.
 """
 
+from __future__ import annotations
+
 import gzip
 import io
 import os
@@ -10,19 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import find, names
+from mu2mpi.data.table import OWNERS, USUAL, Columns, Kind, Table, check_apart, columns_of, find_name
 from mu2mpi.data.telling import reading, shown
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.data.table import Columns, Kind, Table
 
 # A packed file that says it unpacks to more bytes than this, and more times its size, is refused
 SURELY_LARGE, MOST_FOLD = 16 << 20, 250
@@ -47,17 +45,15 @@ class File:
     def __init__(self, path: Path, dimension: int = 0) -> None:
         self.path = path
 
-    def arrays(self, wanted: "Mapping[str, Kind]") -> dict[str, Any]:
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
         """Arrays by name, which have a shape and a dtype and give ascending rows by ``array[rows]``."""
         raise NotImplementedError
 
-    def table(self, features: str | None, labels: str | None) -> "Table":
+    def table(self, features: str | None, labels: str | None) -> Table:
         """Return samples of which features and labels, and perhaps owners, are an array each.
 
         Of columns, features are all but labels and owners, or those named with commas.
         """
-        from mu2mpi.data.table import OWNERS, Table, check_apart, find_name
-
         if self.is_table:
             return self._table_of_columns(features, labels)
         names = [
@@ -68,11 +64,7 @@ class File:
         check_apart(self.path, names[:1], names[1:])
         return Table(self.path, *self.arrays(dict.fromkeys(names, "texts")).values())
 
-    def _table_of_columns(self, features: str | None, labels: str | None) -> "Table":
-        import numpy as np
-
-        from mu2mpi.data.table import OWNERS, Table, check_apart, find_name
-
+    def _table_of_columns(self, features: str | None, labels: str | None) -> Table:
         others = [find_name(self.path, self.names, labels, "labels"), *({OWNERS} & {*self.names})]
         wanted = [name for name in self.names if name not in others]
         if features is not None:
@@ -94,17 +86,13 @@ class File:
         return only if only is not None and len(only.shape) == 1 and only.dtype.names else None
 
     @cached_property
-    def _numbered(self) -> "Table | None":
+    def _numbered(self) -> Table | None:
         """The samples, if their features have no names: these are called by their numbers."""
-        from mu2mpi.data.table import USUAL
-
         name = next((name for name in USUAL["features"] if name in self.names), None)
         is_matrix = name is not None and len(self.arrays({name: "numbers"})[name].shape) > 1
         return self.table(None, None) if is_matrix else None
 
-    def _read_numbered(self, names: Sequence[str], rows: "NDArray[np.int64]") -> "dict[str, NDArray[Any]]":
-        from mu2mpi.data.table import OWNERS
-
+    def _read_numbered(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         table: Any = self._numbered
         features: Any = table.features(rows) if any(map(str.isdecimal, names)) else None
         return {
@@ -121,15 +109,11 @@ class File:
             return self.names
         if self._numbered is None:
             return list(self._sole.dtype.names)
-        from mu2mpi.data.table import OWNERS
-
         numbers = range(self.first, self.first + self._numbered.dimension)
         return [*map(str, numbers), "label", *[OWNERS] * self._numbered.has_owners]
 
-    def columns(self, wanted: "Mapping[str, Kind]") -> "Columns":
+    def columns(self, wanted: Mapping[str, Kind]) -> Columns:
         """Columns by name, be it as of `column_names` or that of an array."""
-        from mu2mpi.data.table import Columns, columns_of
-
         if set(wanted) <= set(self.names):
             return columns_of(self.path, self.arrays(wanted), self.has_header)
         if self._numbered is not None:
@@ -143,7 +127,7 @@ class File:
                     "text a row; declare it as ignored"
                 )
 
-        def read(names: Sequence[str], rows: "NDArray[np.int64]") -> "dict[str, NDArray[Any]]":
+        def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
             block = array[rows].reshape(len(rows))
             return {name: block[name] for name in names}
 
