@@ -1,13 +1,8 @@
-"""Partitions: which machine gets which training samples, and how these are dealt at random.
-
-Modules of partitions are imported to list what ``--partition`` takes, so that numpy is imported at its first
-use.
-"""
+"""Partitions: which machine gets which training samples, and how these are dealt at random."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar, TypeAlias
 
 from mu2mpi.core.errors import InputError
@@ -17,24 +12,13 @@ from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
 
-# Takes numbers of samples among those of their machines, and these machines as numbers among some, all from
-# 0, and returns the training rows
-Rows: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]"
-Counts: TypeAlias = "NDArray[np.int64]"
+Integers: TypeAlias = "NDArray[np.int64]"
 
 
 class Partition(ABC):
     """An assignment of training samples to machines, as text: its name, or ``name:value``.
 
-    Parameters
-    ----------
-    value : str, optional
-        What follows the colon.
-
-    Raises
-    ------
-    InputError
-        If there is no such value.
+    It is made from the value, None if there is no colon; InputError if the value cannot be used.
     """
 
     kind: ClassVar[str] = "partitions"
@@ -57,8 +41,8 @@ class Partition(ABC):
         return samples_per_machine(source.training_samples, machines)
 
     @abstractmethod
-    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Rows:
-        """Decide which training rows machines have, and in which order they use them.
+    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
+        """Return the training rows of machines, in the order of their use.
 
         Parameters
         ----------
@@ -74,7 +58,8 @@ class Partition(ABC):
 
         Returns
         -------
-        Rows
+        ndarray of int64, shape (rounds, len(hosted))
+            If a machine has fewer samples than rounds, the rest of its column has no meaning.
         """
 
 
@@ -82,20 +67,20 @@ class LabelPartition(Partition):
     """A partition in which machines take shares of the classes."""
 
     @abstractmethod
-    def shares(self, sizes: Counts, machines: int, each: int, random: np.random.RandomState) -> Counts:
+    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         """Return how many samples each machine gets of each class, shape (M, K), of which there are `sizes`.
 
         No machine has fewer than `each`.
         """
 
-    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Rows:
+    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
         """Deal a random share of each class to each machine."""
         each = self.most_rounds(source, machines)
         # Its stream, unlike that of a Generator, is one that numpy promises never to change.
         random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
         pools, sizes = source.training_labels(), source.class_sizes
         shares = self.shares(sizes, machines, each, random)
-        starts: Counts = (np.cumsum(sizes) - sizes) + (np.cumsum(shares, axis=0) - shares)
+        starts: Integers = (np.cumsum(sizes) - sizes) + (np.cumsum(shares, axis=0) - shares)
         return pooled_rows(pools, starts, shares, rounds, key, hosted)
 
 
@@ -141,7 +126,7 @@ def check_rounds(most: int, machines: int, rounds: int, needed: int) -> None:
         )
 
 
-def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> NDArray[np.int64]:
+def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: range) -> Integers:
     """Training rows that a block of machines uses, dealt at random by 32 bytes: shape (rounds, len(block)).
 
     All differ, ``samples % machines`` are left out, and none depends on which machines are asked for.
@@ -152,13 +137,8 @@ def machine_rows(samples: int, machines: int, rounds: int, key: bytes, block: ra
 
 
 def pooled_rows(
-    pools: NDArray[np.generic],
-    starts: NDArray[np.int64],
-    shares: NDArray[np.int64],
-    rounds: int,
-    key: bytes,
-    hosted: range,
-) -> Rows:
+    pools: NDArray[np.generic], starts: Integers, shares: Integers, rounds: int, key: bytes, hosted: range
+) -> Integers:
     """Deal samples at random within pools, such as those of a class or of an owner, of which each has one.
 
     Each machine takes stretches of the samples sorted by pool, from `starts` on, of lengths `shares`: both of
@@ -177,10 +157,10 @@ def pooled_rows(
         # An owner may have fewer than another uses.
         own = own[np.argsort(turn[own])][:rounds]
         rows[: len(own), column] = own
-    return lambda places, of: rows[places, of]
+    return rows
 
 
-def _order(samples: int, key: bytes, use: str = "dealing of samples") -> NDArray[np.int64]:
+def _order(samples: int, key: bytes, use: str = "dealing of samples") -> Integers:
     """Return all training rows in a random order."""
     # Sorting raw bits, unlike numpy's own shuffling, gives the same order in every version of numpy.
     bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)

@@ -32,14 +32,10 @@ COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 @dataclass(frozen=True)
 class Samples:
-    """Raw features without the bias, shape (n, dimension), and labels, shape (n,).
+    """Raw features without the bias, as they are stored, and labels of n samples."""
 
-    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64. Labels are
-    classes in ``0 .. classes - 1``, int32, or where they are numbers float64 in [-1, 1].
-    """
-
-    features: NDArray[np.generic]
-    labels: Labels
+    features: NDArray[np.generic]  # C-contiguous uint8, float32 or float64, shape (n, dimension)
+    labels: Labels  # classes in 0 .. classes - 1, int32, or numbers in [-1, 1], float64; shape (n,)
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,8 @@ class Source(ABC):
     @property
     def feature_type(self) -> np.dtype[np.generic]:
         """The type of a feature as it is stored."""
-        return self.read("training", np.empty(0, np.int64)).features.dtype
+        empty = np.empty(0, np.int64)
+        return (self.points if self.draws_fresh else self.read("training", empty).features).dtype
 
     @property
     def sample_bytes(self) -> int:
@@ -170,14 +167,14 @@ class Source(ABC):
         return Samples(samples.features, self.values[samples.labels.astype(np.int64)])
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the training set, in the order asked for: a copy that the caller owns.
+        """Return a copy of the given rows of the training set, in their order.
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
         return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the test set, checked like those of `training`."""
+        """Return the given rows of the test set, as of `training`."""
         return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:

@@ -25,7 +25,8 @@ def most_rounds(source, machines, partition):
 
 
 def partition_rows(source, partition, *others):
-    return parse_partition(partition).rows(source, *others)
+    rows = parse_partition(partition).rows(source, *others)
+    return lambda places, machines: rows[places, machines]
 
 
 class Owned(ArraySource):

@@ -50,7 +50,6 @@ class Csv(TextFile):
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Return columns by name: numbers, NaN where one is missing, or texts as objects."""
         parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
         known: dict[str, str] = {}
         done, width = 0, len(self.names)

@@ -52,7 +52,6 @@ class Hdf5(File):
         self.names = [*self._groups[0], OWNERS]
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
-        """Datasets by name, joined over owners; the owners' names are an array, too."""
         owners = self._owners
         names = [name for name in wanted if owners is None or name != OWNERS]
         with reading(self.path):

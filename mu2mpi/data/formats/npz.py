@@ -27,7 +27,6 @@ class Npz(File):
             self.names = list(np.load(file).files)
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        """Return arrays by name; no more is unpacked than the archive says that they take."""
         new = [name for name in wanted if name not in self._read]
         with reading(self.path), open(self.path, "rb") as file:
             archive: Any = np.load(file)

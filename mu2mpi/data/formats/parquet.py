@@ -31,14 +31,12 @@ class Parquet(File):
             raise InputError(f"{path}: two columns have the same name")
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        """Raise InputError: no array holds the features."""
         raise InputError(
             f"{self.path} has columns, which --schema declares: fill in what is printed by mu2mpi data "
             f"{self.path} --schema-template"
         )
 
     def columns(self, wanted: Mapping[str, Kind]) -> Columns:
-        """Columns by name; the last group of rows that was read stays in memory."""
         with reading(self.path), _opened(self.path) as file:
             from pyarrow import types
 

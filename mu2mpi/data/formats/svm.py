@@ -38,11 +38,9 @@ class Svm(TextFile):
         self._arrays = {"features": features, "labels": np.asarray(labels)}
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
-        """Return the matrix of features, and the labels."""
         return {name: self._arrays[name] for name in wanted}
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        """Return samples; nothing in the file has a name."""
         if features is not None or labels is not None:
             raise InputError(
                 f"{self.path} has no names of features and labels; leave out --features and --labels"

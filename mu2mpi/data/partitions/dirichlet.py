@@ -8,7 +8,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.options import LEAST, MOST
-from mu2mpi.data.partition import Counts, LabelPartition
+from mu2mpi.data.partition import Integers, LabelPartition
 
 
 @register
@@ -24,7 +24,7 @@ class Dirichlet(LabelPartition):
             raise InputError("should be dirichlet:A with a positive number A such as dirichlet:0.3")
         self.concentration = float(value or 0)
 
-    def shares(self, sizes: Counts, machines: int, each: int, random: np.random.RandomState) -> Counts:
+    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         """Return random proportions: those of the classes in all data, each times a Gamma(A) variable.
 
         Machines draw one after the other from what is left. See Hsu, Qi and Brown, "Measuring the effects of

@@ -7,7 +7,7 @@ import re
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Counts, LabelPartition
+from mu2mpi.data.partition import Integers, LabelPartition
 from mu2mpi.data.source import Source
 
 
@@ -23,7 +23,6 @@ class Labels(LabelPartition):
         self.labels = int(value or 0)
 
     def most_rounds(self, source: Source, machines: int) -> int:
-        """Return the size of N shards; InputError if there are fewer classes, or too few samples."""
         labels = self.labels
         if labels > source.classes:
             raise InputError(
@@ -37,7 +36,7 @@ class Labels(LabelPartition):
             )
         return each
 
-    def shares(self, sizes: Counts, machines: int, each: int, random: np.random.RandomState) -> Counts:
+    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         """Return the sizes of shards that are dealt out at random.
 
         Shards are as large as they can be; what is left of a class is not used. See McMahan et al.,
@@ -51,7 +50,7 @@ class Labels(LabelPartition):
         return shares
 
 
-def shard_size(sizes: Counts, shards: int) -> int:
+def shard_size(sizes: Integers, shards: int) -> int:
     """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
     low, high = 0, int(sizes.sum()) // shards
     while low < high:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Partition, Rows, pooled_rows
+from mu2mpi.data.partition import Integers, Partition, pooled_rows
 from mu2mpi.data.source import Source
 
 
@@ -16,7 +16,6 @@ class Owner(Partition):
     is_by_owner = True
 
     def most_rounds(self, source: Source, machines: int) -> int:
-        """Return the samples of the owner with the fewest; InputError unless there are M owners."""
         sizes = source.owner_sizes
         if len(sizes) != machines:
             raise InputError(
@@ -25,8 +24,7 @@ class Owner(Partition):
             )
         return int(sizes.min())
 
-    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Rows:
-        """Give each machine the samples of one owner."""
+    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
         self.most_rounds(source, machines)
         sizes = source.owner_sizes
         starts = sizes.cumsum() - sizes

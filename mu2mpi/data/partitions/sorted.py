@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Counts, LabelPartition
+from mu2mpi.data.partition import Integers, LabelPartition
 
 
 @register
@@ -13,8 +13,7 @@ class Sorted(LabelPartition):
 
     name, summary = "sorted", "class by class"
 
-    def shares(self, sizes: Counts, machines: int, each: int, random: np.random.RandomState) -> Counts:
-        """Return the shares of machines that are served one after the other."""
+    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         ends = np.minimum(np.cumsum(sizes), machines * each)
         bounds = each * np.arange(machines + 1)[:, np.newaxis]
         return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)

@@ -33,7 +33,6 @@ class Digits(Source):
         self._training_rows, self._test_rows = split(self._labels, TEST_SAMPLES)
 
     def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        """Return some rows of one of the two sets."""
         chosen = (self._training_rows if which == "training" else self._test_rows)[rows]
         return Samples(self._features[chosen], self._labels[chosen])
 

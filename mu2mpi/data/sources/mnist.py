@@ -101,12 +101,11 @@ class Mnist(Source):
 
     @classmethod
     def open(cls, request: DataRequest) -> Self:
-        """Map the four files into memory."""
         return cls(request.data_dir, request.verify)
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
-        """Download what is missing, but replace no damaged file of the user's; return the four files."""
+        """Download what is missing, but replace no damaged file of the user's."""
         folder, is_ours = _folder(data_dir)
         failures = []
         arrays, problems = _load(folder, verify=True)
@@ -119,7 +118,6 @@ class Mnist(Source):
         return [*arrays]
 
     def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        """Return some rows of one of the two sets."""
         images, labels = self._training if which == "training" else self._test
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 

@@ -82,24 +82,16 @@ class Population(Source):
 
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:
-        """Refuse a partition, as there are no given samples."""
         super().check(asked, options)
         if asked.partition is not None:
             raise InputError("partition deals out given samples, and machines draw their own of a population")
 
-    @property
-    def feature_type(self) -> np.dtype[np.generic]:
-        """The type of points."""
-        return self.points.dtype
-
     def probabilities(self) -> NDArray[np.float64]:
-        """Return the probability of each point with each label, averaged over machines: shape (POINTS, K)."""
         labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
     def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        """Make samples of one of M machines: functions of the key, the machine and their places from 0."""
         places = np.asarray(places, np.int64)
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
         words = SeedStream(philox_key(key, "fresh samples")).words(machine, last + 1 - first, first)
@@ -121,7 +113,6 @@ class Population(Source):
         return Samples(self.points[points], labels)
 
     def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        """Raise TypeError: there are no rows."""
         raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
 
     def _leaning(self, machine: int, machines: int) -> float:

@@ -56,7 +56,6 @@ class Synthetic(Source):
         self._weights, self._intercept = _draw_truth(data_seed, classes, informative)
 
     def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        """Generate some rows of one of the two sets."""
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
         stream = SeedStream(self._seed, STREAMS[which])

@@ -18,7 +18,7 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
 from mu2mpi.data.cells import MISSING, UNFIT
 from mu2mpi.data.formats.base import file_form, is_file, open_file
-from mu2mpi.data.options import LEAST, MOST, check_file_name
+from mu2mpi.data.options import LEAST, MOST, FileName, Switch, check_file_name
 from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
 from mu2mpi.data.source import (
     COLUMN_AT_ONCE,
@@ -50,7 +50,7 @@ def _text(description: str) -> Any:
 class FileOptions(Options):
     """Contents of a file, and how they are checked."""
 
-    schema: str | None = Field(  # type: ignore[assignment]
+    schema: FileName = Field(  # type: ignore[assignment]
         None, description="file that declares the columns of a table in public terms (docs/guides/data.md)"
     )
     features: str | None = _text(
@@ -77,10 +77,10 @@ class FileOptions(Options):
     label_range: str | None = Field(
         None, description="public range LOW:HIGH of numbers as labels, such as 0:100; others are clamped"
     )
-    strict: bool | None = Field(
+    strict: Switch = Field(
         None, description="refuse values that are missing or outside what is declared: for public data"
     )
-    data_is_public: bool | None = Field(
+    data_is_public: Switch = Field(
         None, description="let messages name rows and values of the data, and say how many are clamped"
     )
 
@@ -93,16 +93,6 @@ class FileOptions(Options):
         elif self.strict and self.label_range is None:
             raise ValueError("strict is about what is declared: give schema or label_range with it")
         return self
-
-    @field_validator("schema")
-    @classmethod
-    def _check_schema(cls, value: str | None) -> str | None:
-        return value and check_file_name(value)
-
-    @field_validator("strict", "data_is_public")
-    @classmethod
-    def _unset(cls, value: bool | None) -> bool | None:
-        return value or None
 
     @field_validator("label_range")
     @classmethod
@@ -146,17 +136,14 @@ class UserFile(Source):
 
     @classmethod
     def accepted(cls) -> str:
-        """Return all suffixes of files that can be read."""
         return file_form()
 
     @classmethod
     def claims(cls, data: str) -> bool:
-        """Return whether the suffix is that of a file format."""
         return is_file(data)
 
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:
-        """Refuse a scale of features beside a schema, and a scale without its bound."""
         if options.schema is not None and asked.has_feature_bound:
             raise InputError("schema declares the range of each column; leave out normalize = box")
         if asked.has_feature_bound != (options.feature_bound is not None):
@@ -164,7 +151,6 @@ class UserFile(Source):
 
     @classmethod
     def open(cls, request: DataRequest) -> Self:
-        """Open the file, and perhaps another for testing."""
         return cls(request)
 
     def __init__(self, request: DataRequest) -> None:
@@ -243,7 +229,6 @@ class UserFile(Source):
 
     @property
     def test_rows(self) -> NDArray[np.int64] | None:
-        """The rows that the split takes, unless they are too many for a result to list."""
         if len(self.files) > 1 or self.test_samples > MOST_LISTED:
             return None
         return self._sets["test"][1](np.arange(self.test_samples))
@@ -253,15 +238,13 @@ class UserFile(Source):
         return f"{table.path}: {row_text(rows_of(np.array([number]))[0], table.has_header)}"
 
     def training_labels(self) -> NDArray[np.int32]:
-        """Return the class of every training sample, or its tenth of a range; features are not read."""
         table, rows_of = self._sets["training"]
         blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
         with telling(self.public):
-            labels = np.concatenate([self._labels_of(table, rows_of(numbers)) for numbers in blocks])
-        return classes_of(labels, self.classes)
+            parts = [self._labels_of(table, rows_of(numbers)) for numbers in blocks]
+        return classes_of(np.concatenate(parts), self.classes)
 
     def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Return the owners of some rows of the training set; InputError if the file names none."""
         if not self.has_owners:
             return super().read_owners(rows)
         table, rows_of = self._sets["training"]
