@@ -15,9 +15,8 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
-from mu2mpi.data.formats.base import file_form, is_file
+from mu2mpi.data.formats.base import MOST_FEATURES, Columns, Kind, Role, Table, file_form, is_file
 from mu2mpi.data.options import LEAST, MOST
-from mu2mpi.data.table import MOST_FEATURES, Columns, Kind, Role, Table
 from mu2mpi.data.telling import listed, shown
 
 MOST_CLASSES = 1_000_000

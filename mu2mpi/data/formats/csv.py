@@ -14,8 +14,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
 from mu2mpi.data.cells import Cells, number_in, objects
-from mu2mpi.data.formats.base import TextFile
-from mu2mpi.data.table import Kind
+from mu2mpi.data.formats.base import Kind, TextFile
 from mu2mpi.data.telling import DataError, row_text
 
 # Cells that are turned into columns at once, and the memory that each may take meanwhile

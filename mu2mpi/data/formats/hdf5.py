@@ -14,8 +14,7 @@ from mu2mpi.core.files import identity
 from mu2mpi.core.lazy import NDArray, h5py, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import File
-from mu2mpi.data.table import OWNERS, USUAL, Kind
+from mu2mpi.data.formats.base import OWNERS, USUAL, File, Kind
 from mu2mpi.data.telling import check_unchanged, reading, shown
 
 BLOCK_BYTES = 4 << 20  # about how much is read at once where HDF5 has to find, unpack or convert it

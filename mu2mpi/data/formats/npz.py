@@ -9,8 +9,7 @@ from typing import Any
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import File
-from mu2mpi.data.table import Kind
+from mu2mpi.data.formats.base import File, Kind
 from mu2mpi.data.telling import reading
 
 

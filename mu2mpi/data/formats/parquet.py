@@ -11,8 +11,7 @@ from mu2mpi.core.files import identity
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import File
-from mu2mpi.data.table import Columns, Kind, Table
+from mu2mpi.data.formats.base import Columns, File, Kind, Table
 from mu2mpi.data.telling import check_unchanged, reading, shown
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import TextFile
-from mu2mpi.data.table import MOST_FEATURES, Kind, Table
+from mu2mpi.data.formats.base import MOST_FEATURES, Kind, Table, TextFile
 
 
 @register

@@ -17,7 +17,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
 from mu2mpi.data.cells import MISSING, UNFIT
-from mu2mpi.data.formats.base import file_form, is_file, open_file
+from mu2mpi.data.formats.base import Table, file_form, is_file, open_file
 from mu2mpi.data.options import LEAST, MOST, FileName, Switch, check_file_name
 from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
 from mu2mpi.data.source import (
@@ -31,7 +31,6 @@ from mu2mpi.data.source import (
     row_blocks,
 )
 from mu2mpi.data.split import Split
-from mu2mpi.data.table import Table
 from mu2mpi.data.telling import DataError, row_text, shown, telling
 
 LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
