@@ -35,8 +35,4 @@ class Huber(Problem):
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z|| / 4, as |r| is at most the threshold, and L = ||z||^2."""
-        return Constants(_THRESHOLD * math.sqrt(square), square)
-
-    def roundings(self, classes: int) -> float:
-        """Return 2: of a difference, which is exact beyond the threshold, and products with the sample."""
-        return 2.0
+        return Constants(_THRESHOLD * math.sqrt(square), square, 2.0)

@@ -33,8 +33,4 @@ class Squared(Problem):
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = (R ||z|| + 1) ||z||, as no |x z| passes R ||z|| on the ball, and L = ||z||^2."""
         length = math.sqrt(square)
-        return Constants((radius * length + 1) * length, square)
-
-    def roundings(self, classes: int) -> float:
-        """Return 2: of a difference, and of its products with the sample."""
-        return 2.0
+        return Constants((radius * length + 1) * length, square, 2.0)

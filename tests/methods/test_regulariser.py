@@ -47,7 +47,7 @@ def source_of(problem, seed, n, dimension):
 def change_reference(patch, problem, experiment, source):
     """Have the references minimise a loss with its regulariser, whose messages are as long as the loss's."""
     l2, rows = experiment.l2 or 0.0, problem.rows(2)
-    G, L = problem.constants(source.dimension + 1, experiment.diameter / 2, 2)
+    G, L, _ = problem.constants(source.dimension + 1, experiment.diameter / 2, 2)
     residual = PLAIN[problem.name].residual
 
     def gradient(x, z, label):
