@@ -221,12 +221,11 @@ class Schema(BaseModel):
     @property
     def kinds(self) -> dict[str, Kind]:
         """How each column is read; those that are ignored are not among these."""
-        found: dict[str, Kind] = {}
-        for name, column in self.columns.items():
-            if column.type != "ignored":
-                kind: Kind = "names" if column.type == "owner" else "texts"
-                found[name] = kind if column.range is None else "numbers"
-        return found
+        return {
+            name: "numbers" if column.range else "names" if column.type == "owner" else "texts"
+            for name, column in self.columns.items()
+            if column.type != "ignored"
+        }
 
     @property
     def toml(self) -> str:

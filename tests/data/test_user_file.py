@@ -16,7 +16,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.description import describe_source
 from mu2mpi.data.formats import hdf5
 from mu2mpi.data.source import DataRequest
-from mu2mpi.data.split import Split
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.execution.plan import open_source
 
 ROWS, FEATURES = 60, 5

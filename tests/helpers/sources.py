@@ -52,7 +52,8 @@ def probabilities_of(population: Population, machine: int, machines: int) -> NDA
     found = population.probabilities()
     sides, classes = population._own_model(machine)
     leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
-    leaning *= population._leaning(machine, machines) * population.label_noise / population.classes / POINTS
+    has_twin = machine ^ 1 < machines
+    leaning *= has_twin * population.heterogeneity * population.label_noise / population.classes / POINTS
     pairs = found[:, : 2 * len(classes)]
     pairs[:, 1::2] += leaning
     pairs[:, ::2] -= leaning

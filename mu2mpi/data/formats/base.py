@@ -9,6 +9,7 @@ import gzip
 import io
 import math
 import os
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -99,7 +100,7 @@ class Columns:
         return {name: Cells(self.path, name, rows, values[name], self.has_header) for name in names}
 
 
-class File:
+class File(ABC):
     """A file of arrays with names, one of which may hold features without names, or a field a column.
 
     A format derives from this class, sets `names`, and defines `arrays`; `dimension` is a number of features
@@ -118,9 +119,9 @@ class File:
     def __init__(self, path: Path, dimension: int = 0) -> None:
         self.path = path
 
+    @abstractmethod
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
-        """Arrays by name, which have a shape and a dtype and give ascending rows by ``array[rows]``."""
-        raise NotImplementedError
+        """Return arrays by name, with a shape and a dtype, that give ascending rows by ``array[rows]``."""
 
     def table(self, features: str | None, labels: str | None) -> Table:
         """Return samples of which features and labels, and perhaps owners, are an array each.
@@ -282,5 +283,8 @@ def open_file(path: Path, dimension: int = 0) -> File:
     name = path.name.lower()
     for suffix, file_format in formats_by_suffix().items():
         if name.endswith(suffix):
-            return file_format(path, dimension)
+            file = file_format(path, dimension)
+            if len(set(file.names)) < len(file.names):
+                raise InputError(f"{path}: two columns have the same name")
+            return file
     raise InputError(f"{path} is no file of samples by its suffix; it should be {file_form()}")

@@ -38,8 +38,6 @@ class Csv(TextFile):
             first = [name.strip() for name in next(rows, [])]
         self.has_header = self.has_names = not first or None in map(number_in, first)
         self.names = first if self.has_header else [str(k) for k in range(len(first))]
-        if len(set(self.names)) < len(self.names):
-            raise InputError(f"{path}: two columns have the same name")
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:

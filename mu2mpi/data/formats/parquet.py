@@ -26,8 +26,10 @@ class Parquet(File):
         super().__init__(path)
         with reading(path), _opened(path) as file:
             self.names = list(file.schema_arrow.names)
-        if len(set(self.names)) < len(self.names):
-            raise InputError(f"{path}: two columns have the same name")
+
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
+        columns = self.columns(wanted)
+        return columns.read(list(wanted), np.arange(columns.samples))
 
     def table(self, features: str | None, labels: str | None) -> Table:
         raise InputError(

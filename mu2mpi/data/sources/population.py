@@ -102,22 +102,18 @@ class Population(Source):
         noisy = np.flatnonzero(uniforms < self.label_noise)
         chosen = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
         drawn = np.minimum(chosen.astype(np.int32), self.classes - 1)
-        leaning = self._leaning(machine, machines)
-        if leaning > 0:
+        has_twin = machine ^ 1 < machines
+        if has_twin and self.heterogeneity > 0:
             sides, classes = self._own_model(machine)
             pairs = np.minimum(drawn // 2, len(classes) - 1)
             unwanted = (sides[points[noisy]] ^ classes[pairs]) != (drawn % 2 == 1)
             has_partner = drawn < 2 * len(classes)
-            drawn ^= (unwanted & has_partner & (chosen - drawn < leaning)).astype(np.int32)
+            drawn ^= (unwanted & has_partner & (chosen - drawn < self.heterogeneity)).astype(np.int32)
         labels[noisy] = drawn
         return Samples(self.points[points], labels)
 
     def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
         raise TypeError("a population has no rows: samples are drawn, and expectations are sums over points")
-
-    def _leaning(self, machine: int, machines: int) -> float:
-        has_twin = machine ^ 1 < machines
-        return self.heterogeneity if has_twin else 0.0
 
     def _own_model(self, machine: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return on which side of a machine's plane each point lies, and a bit for each pair of classes.
