@@ -11,7 +11,6 @@ _THRESHOLD = 0.25  # errors beyond an eighth of the declared range, whose length
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn the margin m in place into m - y, clipped to the threshold."""
     margins[0] = min(_THRESHOLD, max(-_THRESHOLD, margins[0] - label))
 
 

@@ -12,7 +12,6 @@ from mu2mpi.losses.base import Array, Constants, Practical, Problem
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn the margin m in place into exp(m) - (1 + y)."""
     margins[0] = np.exp(margins[0]) - (1.0 + label)
 
 

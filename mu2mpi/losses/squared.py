@@ -9,7 +9,6 @@ from mu2mpi.losses.base import Constants, Practical, Problem
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn the margin m in place into m - y."""
     margins[0] -= label
 
 

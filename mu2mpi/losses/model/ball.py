@@ -50,10 +50,9 @@ def minimise_over_ball(
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
 
     `function` returns value and gradient, whose Lipschitz constant is at most `smoothness`; steps are 1 / l
-    for an estimate l of it. It ends at a gap below the tolerance, or after so many passes. At y in K,
-    convexity gives for every u in K that f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||). Beck and Teboulle,
-    "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes, "Adaptive restart",
-    2015.
+    for an estimate l of it. By convexity f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||) for all u, y in K.
+    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
+    "Adaptive restart", 2015.
     """
     x = y = start
     # Real data are far from the worst case.
