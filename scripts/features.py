@@ -27,9 +27,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.digits import Digits
-from mu2mpi.data.mnist import Mnist
 from mu2mpi.data.source import Source
+from mu2mpi.data.sources.digits import Digits
+from mu2mpi.data.sources.mnist import Mnist
 
 Array = NDArray[np.floating[Any]]
 

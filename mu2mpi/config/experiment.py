@@ -21,7 +21,7 @@ from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
-from mu2mpi.data.sources.base import DataSource, find_source
+from mu2mpi.data.source import Source, find_source
 from mu2mpi.federation.trust import TrustMode, trust_mode
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 
@@ -168,7 +168,7 @@ class Experiment(ExperimentOptions):
         return self._parts["mechanism"]
 
     @property
-    def source(self) -> DataSource:
+    def source(self) -> type[Source]:
         """The source of data."""
         return find_source(self.data)
 

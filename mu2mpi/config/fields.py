@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from mu2mpi.core.options import registered
 from mu2mpi.core.registry import default
 from mu2mpi.data.options import LEAST, MOST, check_file_name
-from mu2mpi.data.partitions.base import parse_partition
-from mu2mpi.data.sources.base import find_source
+from mu2mpi.data.partition import parse_partition
+from mu2mpi.data.source import find_source
 from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
@@ -151,3 +151,8 @@ class ExperimentOptions(BaseModel):
         """Take rho from epsilon where that is given, rounded down: the largest that keeps to it."""
         epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
         return value if epsilon is None or delta is None else affordable_rho(epsilon, delta)
+
+    @property
+    def has_feature_bound(self) -> bool:
+        """Whether features are to be divided by a bound that belongs to the data."""
+        return self.normalize == "box"

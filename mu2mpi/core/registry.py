@@ -37,7 +37,7 @@ _PACKAGES = {
     "commands": "mu2mpi.cli.commands",
 }
 # Kinds that are registered as classes, which runs instantiate
-_CLASSES = ("mechanisms", "servers", "participation", "formats", "partitions")
+_CLASSES = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
 
 Thing = TypeVar("Thing")

@@ -1,5 +1,7 @@
 """Cells of a column of a user's file, as numbers, as codes of declared values, or as names."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -7,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.telling import DataError, reading, row_text, shown
 
 # What usual tools write in small or capital letters for a value that is missing

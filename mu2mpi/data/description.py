@@ -10,13 +10,13 @@ import tomli_w
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats.base import is_file, open_file
 from mu2mpi.data.schema import TYPES, parse_schema
-from mu2mpi.data.sources.base import DataRequest, DataSource
+from mu2mpi.data.source import DataRequest, Source
 from mu2mpi.data.telling import shown
 
 SHOWN = 20  # names of classes that a description lists
 
 
-def describe_source(source: DataSource, request: DataRequest) -> str:
+def describe_source(source: type[Source], request: DataRequest) -> str:
     """Get data ready, downloaded if need be, and checked; say what and where they are."""
     paths = source.fetch(request.data_dir)
     opened = source.open(request)

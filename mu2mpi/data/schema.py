@@ -1,22 +1,22 @@
 """Schemas: TOML files that declare the columns of a table in public terms, and what they make of it."""
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-import numpy as np
 import tomli_w
-from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
-from mu2mpi.data.formats.base import file_form, is_file
+from mu2mpi.data.formats.base import MOST_FEATURES, Columns, Kind, Role, Table, file_form, is_file
 from mu2mpi.data.options import LEAST, MOST
-from mu2mpi.data.table import MOST_FEATURES, Columns, Kind, Role, Table
 from mu2mpi.data.telling import listed, shown
 
 MOST_CLASSES = 1_000_000
@@ -43,7 +43,7 @@ TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     ),
 }
 # Numbers of values that are missing, and outside what is declared, by column
-Flaws = dict[str, NDArray[np.int64]]
+Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"
 # What usual words of a boolean column mean, in small or capital letters
 WORDS = {
     form(word): k
@@ -51,7 +51,6 @@ WORDS = {
     for word in some.split()
     for form in (str, str.upper, str.title)
 }
-FEATURE_TYPE = np.dtype(np.float32)  # it holds every feature closely enough: what is in [-1, 1] stays there
 
 
 def _checked_values(values: object) -> tuple[str | int, ...]:
@@ -222,12 +221,11 @@ class Schema(BaseModel):
     @property
     def kinds(self) -> dict[str, Kind]:
         """How each column is read; those that are ignored are not among these."""
-        found: dict[str, Kind] = {}
-        for name, column in self.columns.items():
-            if column.type != "ignored":
-                kind: Kind = "names" if column.type == "owner" else "texts"
-                found[name] = kind if column.range is None else "numbers"
-        return found
+        return {
+            name: "numbers" if column.range else "names" if column.type == "owner" else "texts"
+            for name, column in self.columns.items()
+            if column.type != "ignored"
+        }
 
     @property
     def toml(self) -> str:
@@ -284,13 +282,13 @@ class Encoded(Table):
 
     def __init__(self, columns: Columns, schema: Schema, strict: bool, flaws: Flaws) -> None:
         self.path, self.samples, self._named, self._schema = columns.path, columns.samples, columns, schema
-        self._strict, self._flaws, self.feature_type = strict, flaws, FEATURE_TYPE
+        self._strict, self._flaws, self.feature_type = strict, flaws, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
         self.has_header, self.feature_names = columns.has_header, schema.feature_names
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Features of some rows, ascending: shape (n, dimension)."""
-        found = np.empty((len(rows), self.dimension), FEATURE_TYPE)
+        found = np.empty((len(rows), self.dimension), self.feature_type)
         start, declared = 0, self._schema.features
         for name, cells in self._named.cells([*declared], rows).items():
             width = len(declared[name].feature_names(name))

@@ -1,4 +1,6 @@
-"""What every source of data offers: its shape, and any rows of it on demand."""
+"""Sources of data: their options, their shape, and any rows of their training and test set on demand."""
+
+from __future__ import annotations
 
 import hashlib
 import math
@@ -7,16 +9,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.options import Options
+from mu2mpi.core.registry import find, names
+from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.telling import DataError, shown, telling
 
 Which = Literal["training", "test"]
-Labels = NDArray[Any]
+Labels: TypeAlias = "NDArray[Any]"
 
 # What a rank needs it reads at once up to about the first size, such as all of MNIST; what is larger, in
 # parts of about the second
@@ -29,18 +32,36 @@ COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 @dataclass(frozen=True)
 class Samples:
-    """Raw features without the bias, shape (n, dimension), and labels, shape (n,).
+    """Raw features without the bias, as they are stored, and labels of n samples."""
 
-    Features are C-contiguous and of the type in which they are stored: uint8, float32 or float64. Labels are
-    classes in ``0 .. classes - 1``, int32, or where they are numbers float64 in [-1, 1].
-    """
+    features: NDArray[np.generic]  # C-contiguous uint8, float32 or float64, shape (n, dimension)
+    labels: Labels  # classes in 0 .. classes - 1, int32, or numbers in [-1, 1], float64; shape (n,)
 
-    features: NDArray[np.generic]
-    labels: Labels
+
+@dataclass(frozen=True)
+class DataRequest:
+    """Data to open, by the options of their source."""
+
+    data: str  # value of --data
+    options: Any  # of the type that the source declares
+    scaling: str = "none"  # of samples: none, unit or box
+    data_dir: Path | None = None  # by default MU2MPI_DATA_DIR, or else the user's cache
+    verify: bool = True  # whether to compare checksums, where there are any
 
 
 class Source(ABC):
-    """A training set and a test set of which each rank reads only the rows that it needs."""
+    """A training set and a test set of which each rank reads only the rows that it needs.
+
+    The class is a value of ``--data``, with its options; an object is what they open.
+    """
+
+    kind: ClassVar[str] = "sources"
+    form: ClassVar[str]  # value of --data in messages, by default the name
+    summary: ClassVar[str] = ""  # a few words for its place in the help
+    options: ClassVar[type[Options]] = Options
+    # Whether samples are the user's own data, perhaps people's: others may hold the same under another name
+    is_user_data: ClassVar[bool] = False
+    classes_are_numbers: ClassVar[bool] = True  # whether class c may serve a regression as the number c
 
     name: str  # what the user calls it, such as "mnist"
     classes: int  # K; of numbers, parts of their range that stand for classes
@@ -64,10 +85,41 @@ class Source(ABC):
     _reads_classes: bool = False  # though labels are to be numbers
     public: bool = True  # whether messages may name rows and what these hold
 
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls) and "form" not in vars(cls):
+            cls.form = cls.name
+
+    @classmethod
+    def accepted(cls) -> str:
+        """Return in words which values of ``--data`` name this source."""
+        return cls.form
+
+    @classmethod
+    def claims(cls, data: str) -> bool:
+        """Return whether a value of ``--data`` names this source."""
+        return data == cls.name
+
+    @classmethod
+    def check(cls, asked: Any, options: Any) -> None:
+        """Raise InputError if other settings do not go with this source; the message says what would."""
+        if asked.has_feature_bound:
+            raise InputError("normalize = box needs feature_bound, which files have; leave it out")
+
+    @classmethod
+    def fetch(cls, data_dir: Path | None) -> list[Path]:
+        """Download what is missing, where that is possible; return the files."""
+        return []
+
+    @classmethod
+    def open(cls, request: DataRequest) -> Self:
+        """Open both sets, without any download; InputError if they are missing or damaged."""
+        return cls(**dict(request.options))
+
     @property
     def feature_type(self) -> np.dtype[np.generic]:
         """The type of a feature as it is stored."""
-        return self.read("training", np.empty(0, np.int64)).features.dtype
+        empty = np.empty(0, np.int64)
+        return (self.points if self.draws_fresh else self.read("training", empty).features).dtype
 
     @property
     def sample_bytes(self) -> int:
@@ -115,14 +167,14 @@ class Source(ABC):
         return Samples(samples.features, self.values[samples.labels.astype(np.int64)])
 
     def training(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the training set, in the order asked for: a copy that the caller owns.
+        """Return a copy of the given rows of the training set, in their order.
 
         InputError if a feature is not finite or leaves [-1, 1] after scaling, or a label is out of range.
         """
         return self._checked("training", rows)
 
     def test(self, rows: NDArray[np.int64]) -> Samples:
-        """Return the given rows of the test set, checked like those of `training`."""
+        """Return the given rows of the test set, as of `training`."""
         return self._checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
@@ -226,6 +278,16 @@ class Source(ABC):
     def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""
         return f"{self.name}: {which} sample {number}"
+
+
+def find_source(data: str) -> type[Source]:
+    """Return the source that a value of ``--data`` names; InputError if there is none."""
+    known: list[type[Source]] = [find("sources", name) for name in names("sources")]
+    for source in known:
+        if source.claims(data):
+            return source
+    accepted = ", ".join(source.accepted() for source in known)
+    raise InputError(f"should be one of: {accepted}{did_you_mean(data, names('sources'))}")
 
 
 def classes_of(labels: Labels, classes: int) -> NDArray[np.int32]:

@@ -3,11 +3,12 @@
 They come from Philox, whose raw bits numpy promises to keep; its distributions may change.
 """
 
+from __future__ import annotations
+
 import hashlib
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from mu2mpi.core.lazy import NDArray, np
 
 WORDS_A_COUNT = 4  # that Philox makes for each value of its counter
 

@@ -14,8 +14,8 @@ from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.metrics.base import ClassPredictions, NumberPredictions, measured
 from mu2mpi.losses.metrics.r2 import R2, explained_share
+from mu2mpi.losses.model.ball import TOLERANCE
 from mu2mpi.losses.model.linear import all_margins, sum_losses
-from mu2mpi.losses.model.minimum import TOLERANCE
 from mu2mpi.losses.model.scaling import Scaling, with_bias
 
 # Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits

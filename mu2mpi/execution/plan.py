@@ -22,10 +22,8 @@ from mu2mpi.core.parallel import TURNS, Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.machine_files import combined_digest
-from mu2mpi.data.partition import check_rounds
-from mu2mpi.data.partitions.base import default_partition, parse_partition
-from mu2mpi.data.source import Source
-from mu2mpi.data.sources.base import DataRequest
+from mu2mpi.data.partition import check_rounds, default_partition, parse_partition
+from mu2mpi.data.source import DataRequest, Source
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
 

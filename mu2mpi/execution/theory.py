@@ -11,8 +11,8 @@ from mu2mpi.data.source import Source
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, affordable_passes
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Problem
+from mu2mpi.losses.model.ball import Minimum, minimise_over_ball
 from mu2mpi.losses.model.linear import inner, norm
-from mu2mpi.losses.model.minimum import Minimum, minimise_over_ball
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.results.schema import Theory
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.draws import users
@@ -92,8 +92,8 @@ def _reader(source: Source, constants: RunConstants, key: bytes, hosted: range, 
     """Return what reads a training set, or draws samples as they are needed: no others are stored."""
     if not source.draws_fresh:
         machines, owned = constants.task.machines, constants.sampling.owned
-        rows_of = parse_partition(partition).rows(source, machines, owned, key, hosted)
-        return lambda places, machines: source.training(rows_of(places, machines))
+        rows = parse_partition(partition).rows(source, machines, owned, key, hosted)
+        return lambda places, machines: source.training(rows[places, machines])
 
     def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
         features = np.empty((len(places), source.dimension), source.points.dtype)

@@ -21,10 +21,14 @@ Labels = NDArray[np.int32] | Array  # classes from 0 on, or numbers in [-1, 1]
 
 
 class Constants(NamedTuple):
-    """What theory asks of a loss: G, which no gradient's norm passes, and L, its smoothness."""
+    """What theory asks of a loss: the bound G on norms of gradients, and the smoothness L.
+
+    But for those of margins, a gradient as computed is off by so many `roundings` of G; None if unknown.
+    """
 
     G: float
     L: float
+    roundings: float | None = None
 
 
 class Practical(NamedTuple):
@@ -55,10 +59,10 @@ class Problem(ABC):
 
     @abstractmethod
     def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G and L, where no ||z||^2 passes the square, and no ||x|| the radius of the feasible set."""
+        """Return the constants where no ||z||^2 passes the square, and no ||x|| the radius of the ball."""
 
     def rows(self, classes: int) -> int:
-        """Return how many rows the model has: by default K for classes, and one for numbers."""
+        """Return the number of rows of the model: by default K for classes, and one for numbers."""
         return classes if self.labels == "classes" else 1
 
     def best(self, margins: Array) -> NDArray[np.int64]:
@@ -80,10 +84,6 @@ class Problem(ABC):
 
     def check_range(self, low: float, high: float) -> None:  # noqa: B027 - most take all
         """Raise InputError if numbers of this range, in their own units, are none for this loss."""
-
-    def roundings(self, classes: int) -> float | None:
-        """Return by how many roundings of G a gradient may be off, but for margins; None if unknown."""
-        return None
 
     def kernel(self, template: Callable[..., Any]) -> Any:
         """Return a kernel with this problem's `residual` and `loss` in place of those that it names."""
@@ -121,11 +121,8 @@ class Problem(ABC):
         losses, residuals = self.losses_and_residuals(all_margins(x, z), labels)
         return float(np.sum(losses)), sum_outer_products(residuals, z)
 
-    def expected(
-        self, x: Array, z: Array, weights: Array, values: Labels | None = None
-    ) -> tuple[float, Array]:
+    def expected(self, x: Array, z: Array, weights: Array, values: Labels) -> tuple[float, Array]:
         """Return loss and gradient summed over K labels of each sample, with weights of shape (n, K)."""
-        values = np.arange(weights.shape[1], dtype=np.int32) if values is None else values
         margins = all_margins(x, z)
         total, slopes = 0.0, np.zeros(margins.shape)
         for value, of_label in zip(values, weights.T, strict=True):

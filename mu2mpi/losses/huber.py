@@ -11,7 +11,6 @@ _THRESHOLD = 0.25  # errors beyond an eighth of the declared range, whose length
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn the margin m in place into m - y, clipped to the threshold."""
     margins[0] = min(_THRESHOLD, max(-_THRESHOLD, margins[0] - label))
 
 
@@ -35,8 +34,4 @@ class Huber(Problem):
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z|| / 4, as |r| is at most the threshold, and L = ||z||^2."""
-        return Constants(_THRESHOLD * math.sqrt(square), square)
-
-    def roundings(self, classes: int) -> float:
-        """Return 2: of a difference, which is exact beyond the threshold, and products with the sample."""
-        return 2.0
+        return Constants(_THRESHOLD * math.sqrt(square), square, 2.0)

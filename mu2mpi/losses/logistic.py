@@ -35,7 +35,6 @@ class Logistic(Problem):
     practical = Practical(clip=0.6, noise=4.0)
 
     def rows(self, classes: int) -> int:
-        """Return one; InputError if there are more than two classes."""
         if classes != 2:
             raise InputError(
                 f"loss = {self.name} tells two classes apart, and there are {classes}; give --loss softmax"
@@ -44,15 +43,10 @@ class Logistic(Problem):
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = ||z||, as |r| <= 1, and L = ||z||^2 / 4, as the second derivative is p (1 - p)."""
-        return Constants(math.sqrt(square), square / 4)
+        return Constants(math.sqrt(square), square / 4, 6.0)
 
     def scores(self, margins: Array) -> Array:
-        """Return the probability of each class."""
         small = np.exp(-np.abs(margins[:, 0]))
         of_second = np.where(margins[:, 0] >= 0, 1.0, small) / (1 + small)
         of_first = np.where(margins[:, 0] >= 0, small, 1.0) / (1 + small)
         return np.column_stack([of_first, of_second])
-
-    def roundings(self, classes: int) -> float:
-        """Return 6: 2 of an exponential, a sum, a quotient, a difference, and products with the sample."""
-        return 6.0

@@ -12,7 +12,6 @@ from mu2mpi.losses.base import Array, Constants, Practical, Problem
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn the margin m in place into exp(m) - (1 + y)."""
     margins[0] = np.exp(margins[0]) - (1.0 + label)
 
 
@@ -45,14 +44,12 @@ class Poisson(Problem):
                 "give a smaller --diameter"
             )
         largest = math.exp(radius * length)
-        return Constants(length * largest, square * largest)
+        return Constants(length * largest, square * largest, 12.0)
 
     def own_units(self, low: float, high: float) -> tuple[float, float]:
-        """Return what makes a margin the logarithm of the mean count."""
         return 1.0, math.log(high / 2)
 
     def check_range(self, low: float, high: float) -> None:
-        """Refuse a range that does not begin at 0."""
         if low != 0:
             raise InputError(
                 f"loss = poisson is for counts from 0 on, and the label is declared to lie in {low:g} .. "
@@ -60,10 +57,5 @@ class Poisson(Problem):
             )
 
     def predictions(self, margins: Array) -> Array:
-        """Return the mean that a margin stands for, at most the maximum."""
-        mean: Array = np.exp(margins[:, 0])
-        return np.minimum(1.0, mean - 1)
-
-    def roundings(self, classes: int) -> float:
-        """Return 12: 8 of an exponential, 2 of 1 + y <= 2, a difference, and products with the sample."""
-        return 12.0
+        predicted: Array = np.minimum(1.0, np.exp(margins[:, 0]) - 1)
+        return predicted

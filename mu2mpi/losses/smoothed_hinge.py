@@ -49,13 +49,8 @@ class SmoothedHinge(Problem):
     practical = Practical(clip=0.7, noise=1.0)
 
     def rows(self, classes: int) -> int:
-        """Return one for two classes, and otherwise one for each."""
         return 1 if classes == 2 else classes
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = sqrt(rows ||z||^2), as |phi'| <= 1, and L = ||z||^2, as 0 <= phi'' <= 1."""
-        return Constants(math.sqrt(self.rows(classes) * square), square)
-
-    def roundings(self, classes: int) -> float:
-        """Return 2: of a difference in each row, none of which passes 1, and products with the sample."""
-        return 2.0
+        return Constants(math.sqrt(self.rows(classes) * square), square, 2.0)

@@ -49,40 +49,29 @@ class Softmax(Problem):
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = sqrt(2 ||z||^2), as ||r|| <= sqrt 2, and L = ||z||^2 / 2: softmax is 1/2-Lipschitz."""
-        return Constants(math.sqrt(2 * square), square / 2)
+        return Constants(math.sqrt(2 * square), square / 2, 2 * classes + 22.0)
 
     def scores(self, margins: Array) -> Array:
-        """Return the probability of each class."""
-        exponentials: Array = np.exp(margins - margins.max(axis=1, keepdims=True))
-        probabilities: Array = exponentials / exponentials.sum(axis=1, keepdims=True)
-        return probabilities
-
-    def roundings(self, classes: int) -> float:
-        """Return 2 K + 22: of exponentials, their sum, a quotient, and products with the sample."""
-        return 2 * classes + 22
+        _, exponentials, sums = _exponentials(margins)
+        return exponentials / sums
 
     def loss_and_gradient(self, x: Array, z: Array, labels: Labels) -> tuple[float, Array]:
-        """Return the summed loss and its gradient, all samples at once."""
-        margins, residuals, sums = _exponentials(x, z)
+        margins, residuals, sums = _exponentials(all_margins(x, z))
         right = np.arange(len(labels)), labels
         residuals /= sums
         residuals[right] -= 1.0
         return float(np.sum(np.log(sums[:, 0]) - margins[right])), sum_outer_products(residuals, z)
 
-    def expected(
-        self, x: Array, z: Array, weights: Array, values: Labels | None = None
-    ) -> tuple[float, Array]:
-        """Return the weighted loss and its gradient, all samples and classes at once."""
-        margins, residuals, sums = _exponentials(x, z)
+    def expected(self, x: Array, z: Array, weights: Array, values: Labels) -> tuple[float, Array]:
+        margins, residuals, sums = _exponentials(all_margins(x, z))
         loss = float(np.sum((np.log(sums) - margins) * weights))
         residuals *= weights.sum(axis=1, keepdims=True) / sums
         residuals -= weights
         return loss, sum_outer_products(residuals, z)
 
 
-def _exponentials(x: Array, z: Array) -> tuple[Array, Array, Array]:
+def _exponentials(margins: Array) -> tuple[Array, Array, Array]:
     """Return margins below 0, their exponentials, and the sums of these, shapes (n, K), (n, K) and (n, 1)."""
-    margins = all_margins(x, z)
-    margins -= margins.max(axis=1, keepdims=True)
-    exponentials = np.exp(margins)
-    return margins, exponentials, exponentials.sum(axis=1, keepdims=True)
+    below: Array = margins - margins.max(axis=1, keepdims=True)
+    exponentials = np.exp(below)
+    return below, exponentials, exponentials.sum(axis=1, keepdims=True)

@@ -9,7 +9,6 @@ from mu2mpi.losses.base import Constants, Practical, Problem
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn the margin m in place into m - y."""
     margins[0] -= label
 
 
@@ -33,8 +32,4 @@ class Squared(Problem):
     def constants(self, square: float, radius: float, classes: int) -> Constants:
         """Return G = (R ||z|| + 1) ||z||, as no |x z| passes R ||z|| on the ball, and L = ||z||^2."""
         length = math.sqrt(square)
-        return Constants((radius * length + 1) * length, square)
-
-    def roundings(self, classes: int) -> float:
-        """Return 2: of a difference, and of its products with the sample."""
-        return 2.0
+        return Constants((radius * length + 1) * length, square, 2.0)

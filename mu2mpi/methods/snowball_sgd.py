@@ -191,13 +191,13 @@ def arithmetic_slack(constants: RunConstants) -> "Floats":
     d, radius = constants.task.d, constants.task.radius
     rates = constants.eta * halving_steps(constants.rounds - 1)
     noise = constants.mechanism.sigma / constants.task.machines
-    if (roundings := constants.task.problem.roundings(constants.task.classes)) is None:
+    longer = _longer(constants.task, radius)
+    if longer.roundings is None:
         raise InputError(
             f"it is not known how exactly gradients of loss = {constants.task.problem.name} are computed, "
             "and steps whose iterates are hidden need that; choose another method or loss"
         )
-    longer = _longer(constants.task, radius)
-    of_gradients = gradient_error(constants.task.features, radius, longer.G, longer.L, roundings)
+    of_gradients = gradient_error(constants.task.features, radius, longer.G, longer.L, longer.roundings)
     move = rates * (constants.task.G + MAX_NORMAL * noise * math.sqrt(d))
     # The regulariser's part of a step takes a product with the iterate and a difference.
     of_iterates = iterate_error(d, radius, move) + (3 * _ROUNDING * radius if constants.task.l2 else 0.0)

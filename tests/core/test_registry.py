@@ -12,8 +12,8 @@ from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, find, import_files, imported_files, names, register
 from mu2mpi.data.formats.base import File
-from mu2mpi.data.partitions.base import Partition
-from mu2mpi.data.sources.base import DataSource
+from mu2mpi.data.partition import Partition
+from mu2mpi.data.source import Source
 from mu2mpi.federation.servers.base import Server
 from mu2mpi.losses.base import Problem
 from mu2mpi.methods.base import Method
@@ -52,7 +52,7 @@ def scratch(monkeypatch):
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_what_is_built_in_has_the_name_of_its_module(kind):
     assert names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
-    bases = [Problem, Method, Mechanism, Server, DataSource, File, Partition]
+    bases = [Problem, Method, Mechanism, Server, Source, File, Partition]
     base = dict(zip(BUILT_IN, bases, strict=True))[kind]
     for name in BUILT_IN[kind]:
         thing = find(kind, name)

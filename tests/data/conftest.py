@@ -13,8 +13,8 @@ from blocks import blocks
 from helpers.small_mnist import SHAPES, Server
 
 from mu2mpi.core import registry
-from mu2mpi.data import mnist
-from mu2mpi.data.mnist import IdxFile
+from mu2mpi.data.sources import mnist
+from mu2mpi.data.sources.mnist import IdxFile
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.data import digits
-from mu2mpi.data.digits import Digits, split
+from mu2mpi.data.sources import digits
+from mu2mpi.data.sources.digits import Digits, split
 
 
 def everything(source: Digits) -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +49,7 @@ def test_the_split_is_random_within_a_class():
 
 
 def test_scikit_learn_is_not_imported():
-    code = "import sys; from mu2mpi.data.digits import Digits\nDigits(); sys.exit('sklearn' in sys.modules)"
+    code = "import sys, mu2mpi.data.sources.digits as d\nd.Digits(); sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.digits import Digits
+from mu2mpi.data.sources.digits import Digits
 from mu2mpi.execution.plan import open_source
 
 PROJECT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.partitions.labels import shard_size
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
@@ -25,7 +25,8 @@ def most_rounds(source, machines, partition):
 
 
 def partition_rows(source, partition, *others):
-    return parse_partition(partition).rows(source, *others)
+    rows = parse_partition(partition).rows(source, *others)
+    return lambda places, machines: rows[places, machines]
 
 
 class Owned(ArraySource):

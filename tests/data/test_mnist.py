@@ -14,8 +14,8 @@ from helpers.small_mnist import LARGE, ROUNDS, SHAPES, open_together, put
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import cache_folder
-from mu2mpi.data import mnist
-from mu2mpi.data.mnist import IdxFile, Mnist, fetch, open_idx
+from mu2mpi.data.sources import mnist
+from mu2mpi.data.sources.mnist import IdxFile, Mnist, open_idx
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
 
@@ -91,7 +91,7 @@ def test_swapped_files_are_seen_and_labels_of_other_data_by_the_checksum(small, 
 
 
 def test_offline_without_a_copy(small):
-    for get in (Mnist, fetch):
+    for get in (Mnist, Mnist.fetch):
         with pytest.raises(InputError) as caught:
             get()
         assert all(word in str(caught.value) for word in (*SHAPES, "--data-dir", "`mu2mpi data mnist`"))
@@ -113,13 +113,13 @@ def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
 def test_download(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
     monkeypatch.setattr(mnist, "MIRRORS", (server.url, "http://127.0.0.1:9/"))
-    fetch()
+    Mnist.fetch()
     source = Mnist()
     images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
     np.testing.assert_array_equal(source.training(np.arange(60)).features, images)
     assert cached() == small
     assert server.asked == [f"{name}.gz" for name in SHAPES]
-    fetch()
+    Mnist.fetch()
     assert len(server.asked) == 4, "downloaded again"
 
 
@@ -139,10 +139,10 @@ def test_a_bad_mirror_and_then_a_good_one(small, tmp_path, serve, monkeypatch, h
     damaged.unlink() if how is None else damaged.write_bytes(DAMAGES[how](small[LABELS]))
     monkeypatch.setattr(mnist, "MIRRORS", (bad.url,))
     with pytest.raises(InputError, match=bad.url):
-        fetch()
+        Mnist.fetch()
     assert cached() == {IMAGES: small[IMAGES]}
     monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
-    fetch()
+    Mnist.fetch()
     assert cached() == small
     assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz", f"{LABELS}.gz"]
     assert good.asked == [f"{LABELS}.gz", f"{TEST_IMAGES}.gz", f"{TEST_LABELS}.gz"]
@@ -155,7 +155,7 @@ def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypat
     with pytest.raises(InputError, match=f"{IMAGES} has the wrong checksum"):
         Mnist()
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
-    fetch()
+    Mnist.fetch()
     assert server.asked == [f"{IMAGES}.gz"]
     assert cached() == small
 
@@ -167,13 +167,13 @@ def test_a_folder_of_the_user_gets_what_is_missing_and_keeps_what_is_damaged(
     monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
     damaged = put(tmp_path / "damaged", small | {LABELS: b"mine"}, packed=False)
     with pytest.raises(InputError, match=LABELS):
-        fetch(damaged)
+        Mnist.fetch(damaged)
     assert (damaged / "mnist" / LABELS).read_bytes() == b"mine"
     folder = put(tmp_path / "data", {IMAGES: small[IMAGES]}, packed=True)
     with pytest.raises(InputError, match=LABELS):
         Mnist(folder)
     assert server.asked == []
-    paths = fetch(folder)
+    paths = Mnist.fetch(folder)
     assert [path.name for path in paths] == [f"{IMAGES}.gz", LABELS, TEST_IMAGES, TEST_LABELS]
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in paths[1:])
     assert Mnist(folder).training_samples == 60
@@ -185,7 +185,7 @@ def test_a_cache_that_cannot_be_written(small, tmp_path, serve, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(InputError, match="file/mnist"):
-        fetch()
+        Mnist.fetch()
     assert server.asked == []
 
 
@@ -200,7 +200,7 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
 
     monkeypatch.setattr("requests.get", get)
     with pytest.raises(InputError, match="in time"):
-        fetch()
+        Mnist.fetch()
     # One file of one mirror is asked for, once.
     assert seen == [mnist.TIMEOUT]
 

@@ -6,7 +6,7 @@ import pytest
 from mu2mpi import Experiment, run
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import names
-from mu2mpi.data.partitions.base import default_partition, parse_partition
+from mu2mpi.data.partition import default_partition, parse_partition
 from mu2mpi.execution.plan import open_source, resolve
 
 

@@ -17,12 +17,12 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
-from mu2mpi.data.population import POINTS, Population
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.samples import make_supply
-from mu2mpi.losses.model.minimum import minimise_over_ball
+from mu2mpi.losses.model.ball import minimise_over_ball
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data import user_file
 from mu2mpi.data.cells import Cells
 from mu2mpi.data.schema import parse_schema
-from mu2mpi.data.user_file import Split
+from mu2mpi.data.sources import user_file
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.execution.plan import open_source
 
 ROWS = 60

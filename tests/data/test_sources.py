@@ -7,7 +7,7 @@ from mu2mpi import Experiment, read_result
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
-from mu2mpi.data.sources.base import find_source
+from mu2mpi.data.source import find_source
 from mu2mpi.execution.plan import open_source, resolve
 
 SETTINGS = ["--machines", "4", "--rounds", "30", "--seed", "1", "--turns", "0.25"]

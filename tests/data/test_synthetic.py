@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import chi2, kstest
 
-from mu2mpi.data import synthetic
-from mu2mpi.data.synthetic import Synthetic
+from mu2mpi.data.sources import synthetic
+from mu2mpi.data.sources.synthetic import Synthetic
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import filled, resolve
 
 SOURCE = random_source(1, 120, 4, 3)

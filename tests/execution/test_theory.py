@@ -16,7 +16,7 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.execution.evaluation import Evaluator, affordable_passes
 from mu2mpi.execution.job import run
-from mu2mpi.losses.model.minimum import TOLERANCE
+from mu2mpi.losses.model.ball import TOLERANCE
 from mu2mpi.losses.model.scaling import Scaling
 
 

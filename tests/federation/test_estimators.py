@@ -23,7 +23,7 @@ def test_averages_are_weighted_by_alpha_t():
 
 def test_bounds_are_those_of_the_lemmas():
     """S = G + 2 L D (Lemma 4.2), that of the paper for MNIST; none where iterates are queried."""
-    G, L = find("losses", "softmax").constants(Scaling().largest_square(784), 0.05, 10)
+    G, L, _ = find("losses", "softmax").constants(Scaling().largest_square(784), 0.05, 10)
     assert CORRECTED_MOMENTUM.bound(G, L, 0.1, AVERAGE) == pytest.approx(118.1, abs=0.05)
     assert CORRECTED_MOMENTUM.bound(G, L, 0.1, ITERATE) == math.inf
     assert {GRADIENT.bound(G, L, 0.1, query) for query in (AVERAGE, ITERATE)} == {G}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
-from mu2mpi.data.population import POINTS, Population
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGE
 from mu2mpi.federation.iterates import Iterates

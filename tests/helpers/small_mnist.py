@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.data.mnist import IdxFile, open_idx
+from mu2mpi.data.sources.mnist import IdxFile, open_idx
 
 SHAPES = {
     "train-images-idx3-ubyte": (60, 4, 4),

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.population import POINTS, Population
 from mu2mpi.data.source import Samples, Source, Which
+from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.federation.machine import HostedSamples
 
 
@@ -52,7 +52,8 @@ def probabilities_of(population: Population, machine: int, machines: int) -> NDA
     found = population.probabilities()
     sides, classes = population._own_model(machine)
     leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
-    leaning *= population._leaning(machine, machines) * population.label_noise / population.classes / POINTS
+    has_twin = machine ^ 1 < machines
+    leaning *= has_twin * population.heterogeneity * population.label_noise / population.classes / POINTS
     pairs = found[:, : 2 * len(classes)]
     pairs[:, 1::2] += leaning
     pairs[:, ::2] -= leaning

@@ -15,7 +15,7 @@ from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import find, register
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.losses.base import Constants, Problem
 from mu2mpi.losses.model.linear import sum_losses
 
@@ -80,12 +80,12 @@ def test_gradients_are_the_slopes_of_losses(problem, shape, seed):
     """Finite differences; second derivatives of the hinge jump, so few of its digits agree."""
     x, z, labels, direction = made_up(shape, seed)
     weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
-    step = 1e-5
+    step, classes = 1e-5, np.arange(len(x), dtype=np.int32)
     for of in (
         lambda y: problem.loss_and_gradient(y, z, labels),
         lambda y: Problem.loss_and_gradient(problem, y, z, labels),
-        lambda y: problem.expected(y, z, weights),
-        lambda y: Problem.expected(problem, y, z, weights),
+        lambda y: problem.expected(y, z, weights, classes),
+        lambda y: Problem.expected(problem, y, z, weights, classes),
     ):
         slope = (of(x + step * direction)[0] - of(x - step * direction)[0]) / (2 * step)
         assert np.vdot(of(x)[1], direction) == pytest.approx(slope, rel=1e-4, abs=1e-3)
@@ -96,13 +96,14 @@ def test_an_expected_loss_is_that_of_each_sample_with_each_class(shape, seed):
     x, z, labels, _ = made_up(shape, seed)
     weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
     table = np.array([[plain_hinge(x, row, k) for k in range(len(x))] for row in z])
-    loss, gradient = HINGE.expected(x, z, weights)
+    classes = np.arange(len(x), dtype=np.int32)
+    loss, gradient = HINGE.expected(x, z, weights, classes)
     assert loss == pytest.approx(np.sum(weights * table), rel=1e-12)
     certain = np.zeros(weights.shape)
     certain[np.arange(len(z)), labels] = 1.0
     loss, gradient = HINGE.loss_and_gradient(x, z, labels)
     assert loss == pytest.approx(np.sum(certain * table), rel=1e-12)
-    np.testing.assert_allclose(HINGE.expected(x, z, certain)[1], gradient, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(HINGE.expected(x, z, certain, classes)[1], gradient, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(HINGE.best(z @ x.T), [np.argmax(x @ row) for row in z])
 
 

@@ -12,8 +12,8 @@ from sklearn import metrics as known
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find, names
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, of_population, of_samples
 from mu2mpi.losses.metrics.base import measured
 

@@ -4,7 +4,7 @@ import numpy as np
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.losses.model.minimum import TOLERANCE, minimise_over_ball
+from mu2mpi.losses.model.ball import TOLERANCE, minimise_over_ball
 
 seeds = st.integers(0, 2**31)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.partitions.base import parse_partition
+from mu2mpi.data.partition import parse_partition
 from mu2mpi.execution.keys import Keys
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.servers.trusted import TrustedServer
@@ -149,7 +149,7 @@ def reference_of(experiment, source, constants, rho, kind, by_samples):
     key = key_words(Keys.noise_key(root, plan.experiment, plan.context))
 
     def sample(i, k):
-        found = source.training(rows(np.array([k - 1]), np.array([i])))
+        found = source.training(rows[[k - 1], [i]])
         return ref.add_bias(found.features * source.scale)[0], int(found.labels[0])
 
     def normals(who, number):

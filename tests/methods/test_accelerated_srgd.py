@@ -16,7 +16,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.iterates import Iterates

@@ -10,7 +10,7 @@ from helpers.slow import slow
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import names
-from mu2mpi.data.population import Population
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import open_source
 
 

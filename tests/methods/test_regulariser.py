@@ -15,8 +15,8 @@ from hypothesis import assume, strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import find
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.data.population import Population
 from mu2mpi.data.source import Samples
+from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.keys import Keys
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.privacy.noise.stream import SERVER, derive_key, key_words, root_key
@@ -47,7 +47,7 @@ def source_of(problem, seed, n, dimension):
 def change_reference(patch, problem, experiment, source):
     """Have the references minimise a loss with its regulariser, whose messages are as long as the loss's."""
     l2, rows = experiment.l2 or 0.0, problem.rows(2)
-    G, L = problem.constants(source.dimension + 1, experiment.diameter / 2, 2)
+    G, L, _ = problem.constants(source.dimension + 1, experiment.diameter / 2, 2)
     residual = PLAIN[problem.name].residual
 
     def gradient(x, z, label):

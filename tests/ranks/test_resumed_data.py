@@ -16,7 +16,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data import source as sources
-from mu2mpi.data.user_file import Split
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.observer import Observer
@@ -246,7 +246,7 @@ ON_TWO_NODES = """
 import os, sys
 from mu2mpi.cli import main
 from mu2mpi.data import source as sources
-from mu2mpi.data.user_file import Split
+from mu2mpi.data.sources.user_file import Split
 from mu2mpi.core.parallel import world
 os.chdir(str(world().turn))
 sys.exit(main(sys.argv[1:]))

@@ -154,7 +154,9 @@ def test_columns_without_a_schema_are_found_by_their_names(tmp_path):
     frame[["c", "label", "a", "b"]].to_csv(tmp_path / "b.csv", index=False)
     result = run(Experiment(data=str(tmp_path / "a.csv"), loss="logistic", machines=2, diameter=10.0, seed=1))
     assert result.feature_names == ("a", "b", "c")
-    np.testing.assert_array_equal(result.scores(tmp_path / "a.csv"), result.scores(tmp_path / "b.csv"))
+    frame.to_parquet(tmp_path / "d.parquet")
+    for name in ("b.csv", "d.parquet"):
+        np.testing.assert_array_equal(result.scores(tmp_path / "a.csv"), result.scores(tmp_path / name))
     frame[["a", "c"]].to_csv(tmp_path / "c.csv", index=False)
     with pytest.raises(InputError, match="has no column b"):
         result.predict(tmp_path / "c.csv")

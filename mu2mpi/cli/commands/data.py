@@ -24,7 +24,7 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.cli.options import given_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.description import describe_source, schema_template
-    from mu2mpi.data.sources.base import DataRequest
+    from mu2mpi.data.source import DataRequest
 
     if arguments.schema_template:
         print(schema_template(arguments.data), end="")

@@ -1,23 +1,21 @@
 """Separated values, read whole."""
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import TextFile
+from mu2mpi.data.cells import Cells, number_in, objects
+from mu2mpi.data.formats.base import Kind, TextFile
 from mu2mpi.data.telling import DataError, row_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.data.table import Kind
 
 # Cells that are turned into columns at once, and the memory that each may take meanwhile
 BLOCK_CELLS, BYTES_A_CELL = 1 << 18, 100
@@ -35,15 +33,11 @@ class Csv(TextFile):
     is_table = True
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
-        from mu2mpi.data.cells import number_in
-
         super().__init__(path)
         with self._rows() as rows:
             first = [name.strip() for name in next(rows, [])]
         self.has_header = self.has_names = not first or None in map(number_in, first)
         self.names = first if self.has_header else [str(k) for k in range(len(first))]
-        if len(set(self.names)) < len(self.names):
-            raise InputError(f"{path}: two columns have the same name")
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
@@ -52,12 +46,7 @@ class Csv(TextFile):
             delimiter = max(",;\t", key=first.count)
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 
-    def arrays(self, wanted: "Mapping[str, Kind]") -> "dict[str, NDArray[Any]]":
-        """Return columns by name: numbers, NaN where one is missing, or texts as objects."""
-        import numpy as np
-
-        from mu2mpi.data.cells import Cells, objects
-
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
         known: dict[str, str] = {}
         done, width = 0, len(self.names)
@@ -89,12 +78,8 @@ class Csv(TextFile):
         return found | {n: _typed(found[n].tolist()) for n, kind in wanted.items() if kind == "names"}
 
 
-def _typed(values: list[str]) -> "NDArray[np.generic]":
+def _typed(values: list[str]) -> NDArray[np.generic]:
     """Whole numbers as such, so that 1 and 01 are the same and 2 comes before 10, or else text."""
-    import numpy as np
-
-    from mu2mpi.data.cells import objects
-
     with suppress(ValueError, OverflowError):
         # Python takes 1_2 for 12, which to anyone else is a name.
         if not any("_" in value for value in values):

@@ -1,18 +1,16 @@
 """Archives of numpy's."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import File
+from mu2mpi.data.formats.base import File, Kind
 from mu2mpi.data.telling import reading
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from mu2mpi.data.table import Kind
 
 
 @register
@@ -22,17 +20,12 @@ class Npz(File):
     name, suffixes = "npz", (".npz",)
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
-        import numpy as np
-
         super().__init__(path)
         self._read: dict[str, NDArray[Any]] = {}
         with reading(path), open(path, "rb") as file:
             self.names = list(np.load(file).files)
 
-    def arrays(self, wanted: "Mapping[str, Kind]") -> "dict[str, NDArray[Any]]":
-        """Return arrays by name; no more is unpacked than the archive says that they take."""
-        import numpy as np
-
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
         new = [name for name in wanted if name not in self._read]
         with reading(self.path), open(self.path, "rb") as file:
             archive: Any = np.load(file)

@@ -1,21 +1,18 @@
 """Columns of Parquet files, of which those columns and groups of rows are read that are needed."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import identity
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_room
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import File
+from mu2mpi.data.formats.base import Columns, File, Kind, Table
 from mu2mpi.data.telling import check_unchanged, reading, shown
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from mu2mpi.data.table import Columns, Kind, Table
 
 
 @register
@@ -29,22 +26,18 @@ class Parquet(File):
         super().__init__(path)
         with reading(path), _opened(path) as file:
             self.names = list(file.schema_arrow.names)
-        if len(set(self.names)) < len(self.names):
-            raise InputError(f"{path}: two columns have the same name")
 
-    def table(self, features: str | None, labels: str | None) -> "Table":
-        """Raise InputError: no array holds the features."""
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
+        columns = self.columns(wanted)
+        return columns.read(list(wanted), np.arange(columns.samples))
+
+    def table(self, features: str | None, labels: str | None) -> Table:
         raise InputError(
             f"{self.path} has columns, which --schema declares: fill in what is printed by mu2mpi data "
             f"{self.path} --schema-template"
         )
 
-    def columns(self, wanted: "Mapping[str, Kind]") -> "Columns":
-        """Columns by name; the last group of rows that was read stays in memory."""
-        import numpy as np
-
-        from mu2mpi.data.table import Columns
-
+    def columns(self, wanted: Mapping[str, Kind]) -> Columns:
         with reading(self.path), _opened(self.path) as file:
             from pyarrow import types
 
@@ -65,7 +58,7 @@ class Parquet(File):
         )
         held: dict[int, dict[str, NDArray[Any]]] = {}
 
-        def read(names: Sequence[str], rows: "NDArray[np.int64]") -> "dict[str, NDArray[Any]]":
+        def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
             """Return some rows, ascending, of columns, from one group after the other."""
             bounds = np.searchsorted(rows, starts)
             parts = []
@@ -93,7 +86,7 @@ def _opened(path: Path) -> Any:
     return ParquetFile(path, memory_map=False)
 
 
-def _array(column: Any) -> "NDArray[Any]":
+def _array(column: Any) -> NDArray[Any]:
     """Return a column as numbers, NaN where there is none, or as objects: texts, or None."""
     import pyarrow as pa
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import TextFile
-
-if TYPE_CHECKING:
-    from mu2mpi.data.table import Kind, Table
+from mu2mpi.data.formats.base import MOST_FEATURES, Kind, Table, TextFile
 
 
 @register
@@ -28,10 +26,6 @@ class Svm(TextFile):
             raise InputError(
                 f'{path} is read by scikit-learn, which is missing: pip install "mu2mpi[digits]"'
             ) from None
-        import numpy as np
-
-        from mu2mpi.data.table import MOST_FEATURES
-
         with self.opened() as lines:
             features, labels = load_svmlight_file(lines)
         if features.shape[1] > MOST_FEATURES or (features.nnz and features.indices.min() < 0):
@@ -42,12 +36,10 @@ class Svm(TextFile):
             raise InputError(f"{path} has no features")
         self._arrays = {"features": features, "labels": np.asarray(labels)}
 
-    def arrays(self, wanted: "Mapping[str, Kind]") -> dict[str, Any]:
-        """Return the matrix of features, and the labels."""
+    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
         return {name: self._arrays[name] for name in wanted}
 
-    def table(self, features: str | None, labels: str | None) -> "Table":
-        """Return samples; nothing in the file has a name."""
+    def table(self, features: str | None, labels: str | None) -> Table:
         if features is not None or labels is not None:
             raise InputError(
                 f"{self.path} has no names of features and labels; leave out --features and --labels"

@@ -1,13 +1,11 @@
 """Samples in the order of the data."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partitions.base import Partition
-
-if TYPE_CHECKING:
-    from mu2mpi.data.partition import Rows
-    from mu2mpi.data.source import Source
+from mu2mpi.data.partition import Integers, Partition
+from mu2mpi.data.source import Source
 
 
 @register
@@ -16,9 +14,6 @@ class Contiguous(Partition):
 
     name, summary = "contiguous", "a block of rows each"
 
-    def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":
-        """Cut the rows into blocks."""
-        import numpy as np
-
+    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
         first = self.most_rounds(source, machines) * np.asarray(hosted, np.int64)
-        return lambda places, of: first[of] + places
+        return first + np.arange(rounds)[:, np.newaxis]

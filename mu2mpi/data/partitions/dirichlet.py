@@ -1,17 +1,14 @@
 """Proportions of classes by Dirichlet distributions."""
 
+from __future__ import annotations
+
 import re
-from typing import TYPE_CHECKING
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.options import LEAST, MOST
-from mu2mpi.data.partitions.base import LabelPartition
-
-if TYPE_CHECKING:
-    from numpy.random import RandomState
-
-    from mu2mpi.data.partitions.base import Counts
+from mu2mpi.data.partition import Integers, LabelPartition
 
 
 @register
@@ -27,14 +24,12 @@ class Dirichlet(LabelPartition):
             raise InputError("should be dirichlet:A with a positive number A such as dirichlet:0.3")
         self.concentration = float(value or 0)
 
-    def shares(self, sizes: "Counts", machines: int, each: int, random: "RandomState") -> "Counts":
+    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         """Return random proportions: those of the classes in all data, each times a Gamma(A) variable.
 
         Machines draw one after the other from what is left. See Hsu, Qi and Brown, "Measuring the effects of
         non-identical data distribution for federated visual classification", 2019.
         """
-        import numpy as np
-
         left, shares = sizes.copy(), np.zeros((machines, len(sizes)), np.int64)
         for share in shares:
             # The logarithm of a Gamma(A) variable, which itself may be too small for a floating-point number.

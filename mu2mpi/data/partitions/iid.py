@@ -1,13 +1,10 @@
 """Samples dealt at random."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 from mu2mpi.core.registry import register
-from mu2mpi.data.partitions.base import Partition
-
-if TYPE_CHECKING:
-    from mu2mpi.data.partition import Rows
-    from mu2mpi.data.source import Source
+from mu2mpi.data.partition import Integers, Partition, machine_rows
+from mu2mpi.data.source import Source
 
 
 @register
@@ -17,9 +14,5 @@ class Iid(Partition):
     name, summary = "iid", "random samples"
     is_default = True
 
-    def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":
-        """Deal all samples at random."""
-        from mu2mpi.data.partition import machine_rows
-
-        dealt = machine_rows(source.training_samples, machines, rounds, key, hosted)
-        return lambda places, of: dealt[places, of]
+    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
+        return machine_rows(source.training_samples, machines, rounds, key, hosted)

@@ -1,17 +1,14 @@
 """A few classes for each machine."""
 
+from __future__ import annotations
+
 import re
-from typing import TYPE_CHECKING
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partitions.base import LabelPartition
-
-if TYPE_CHECKING:
-    from numpy.random import RandomState
-
-    from mu2mpi.data.partitions.base import Counts
-    from mu2mpi.data.source import Source
+from mu2mpi.data.partition import Integers, LabelPartition
+from mu2mpi.data.source import Source
 
 
 @register
@@ -25,8 +22,7 @@ class Labels(LabelPartition):
             raise InputError("should be labels:N with a number of classes such as labels:2")
         self.labels = int(value or 0)
 
-    def most_rounds(self, source: "Source", machines: int) -> int:
-        """Return the size of N shards; InputError if there are fewer classes, or too few samples."""
+    def most_rounds(self, source: Source, machines: int) -> int:
         labels = self.labels
         if labels > source.classes:
             raise InputError(
@@ -40,14 +36,12 @@ class Labels(LabelPartition):
             )
         return each
 
-    def shares(self, sizes: "Counts", machines: int, each: int, random: "RandomState") -> "Counts":
+    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         """Return the sizes of shards that are dealt out at random.
 
         Shards are as large as they can be; what is left of a class is not used. See McMahan et al.,
         "Communication-efficient learning of deep networks from decentralized data", 2017.
         """
-        import numpy as np
-
         size = shard_size(sizes, machines * self.labels)
         class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))
         shares = np.zeros((machines, len(sizes)), np.int64)
@@ -56,7 +50,7 @@ class Labels(LabelPartition):
         return shares
 
 
-def shard_size(sizes: "Counts", shards: int) -> int:
+def shard_size(sizes: Integers, shards: int) -> int:
     """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
     low, high = 0, int(sizes.sum()) // shards
     while low < high:

@@ -1,14 +1,11 @@
 """Samples of the owners that the data name."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.partitions.base import Partition
-
-if TYPE_CHECKING:
-    from mu2mpi.data.partition import Rows
-    from mu2mpi.data.source import Source
+from mu2mpi.data.partition import Integers, Partition, pooled_rows
+from mu2mpi.data.source import Source
 
 
 @register
@@ -18,8 +15,7 @@ class Owner(Partition):
     name, summary = "owner", "the samples of one owner each"
     is_by_owner = True
 
-    def most_rounds(self, source: "Source", machines: int) -> int:
-        """Return the samples of the owner with the fewest; InputError unless there are M owners."""
+    def most_rounds(self, source: Source, machines: int) -> int:
         sizes = source.owner_sizes
         if len(sizes) != machines:
             raise InputError(
@@ -28,10 +24,7 @@ class Owner(Partition):
             )
         return int(sizes.min())
 
-    def rows(self, source: "Source", machines: int, rounds: int, key: bytes, hosted: range) -> "Rows":
-        """Give each machine the samples of one owner."""
-        from mu2mpi.data.partition import pooled_rows
-
+    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
         self.most_rounds(source, machines)
         sizes = source.owner_sizes
         starts = sizes.cumsum() - sizes

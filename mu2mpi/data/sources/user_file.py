@@ -1,20 +1,42 @@
-"""The user's own files as a source."""
+"""Data of the user's own: samples in a file, labels of any kind, a part of them for testing."""
 
+from __future__ import annotations
+
+import hashlib
 import math
+import os
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import check_readable
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import file_form, is_file
-from mu2mpi.data.options import LEAST, MOST, check_file_name
-from mu2mpi.data.sources.base import DataRequest, DataSource
+from mu2mpi.data.cells import MISSING, UNFIT
+from mu2mpi.data.formats.base import Table, file_form, is_file, open_file
+from mu2mpi.data.options import LEAST, MOST, FileName, Switch, check_file_name
+from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
+from mu2mpi.data.source import (
+    COLUMN_AT_ONCE,
+    DataRequest,
+    Labels,
+    Samples,
+    Source,
+    Which,
+    classes_of,
+    row_blocks,
+)
+from mu2mpi.data.telling import DataError, row_text, shown, telling
 
-if TYPE_CHECKING:
-    from mu2mpi.data.source import Source
+LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
+READ_BYTES = 4 << 20  # features that are read at once
+MOST_LISTED = 1_000_000  # test rows that a result lists
+SURELY_MANY = 100  # beyond so many classes, there should be at least three samples of each, on average
 
 # `schema` is also an old name of pydantic's for what is model_json_schema by now.
 warnings.filterwarnings("ignore", 'Field name "schema"')
@@ -27,7 +49,7 @@ def _text(description: str) -> Any:
 class FileOptions(Options):
     """Contents of a file, and how they are checked."""
 
-    schema: str | None = Field(  # type: ignore[assignment]
+    schema: FileName = Field(  # type: ignore[assignment]
         None, description="file that declares the columns of a table in public terms (docs/guides/data.md)"
     )
     features: str | None = _text(
@@ -54,10 +76,10 @@ class FileOptions(Options):
     label_range: str | None = Field(
         None, description="public range LOW:HIGH of numbers as labels, such as 0:100; others are clamped"
     )
-    strict: bool | None = Field(
+    strict: Switch = Field(
         None, description="refuse values that are missing or outside what is declared: for public data"
     )
-    data_is_public: bool | None = Field(
+    data_is_public: Switch = Field(
         None, description="let messages name rows and values of the data, and say how many are clamped"
     )
 
@@ -70,16 +92,6 @@ class FileOptions(Options):
         elif self.strict and self.label_range is None:
             raise ValueError("strict is about what is declared: give schema or label_range with it")
         return self
-
-    @field_validator("schema")
-    @classmethod
-    def _check_schema(cls, value: str | None) -> str | None:
-        return value and check_file_name(value)
-
-    @field_validator("strict", "data_is_public")
-    @classmethod
-    def _unset(cls, value: bool | None) -> bool | None:
-        return value or None
 
     @field_validator("label_range")
     @classmethod
@@ -107,32 +119,222 @@ class FileOptions(Options):
 
 
 @register
-class UserFileSource(DataSource):
-    """See `mu2mpi.data.user_file`."""
+class UserFile(Source):
+    """The samples of a file, of which a share is for testing, or of one for training and one for testing.
+
+    Rows are read when they are asked for, from formats that allow it. Features are divided by the bound;
+    without one, samples are to be scaled to norm 1.
+    """
 
     name, form, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
-    options = FileOptions
-    is_user_data = True
-    classes_are_numbers = False
+    options, is_user_data, classes_are_numbers = FileOptions, True, False
+    remedy = (
+        "declare the columns with --schema, give a larger public bound with --normalize box --feature-bound, "
+        "or give --normalize unit"
+    )
 
-    @property
-    def accepted(self) -> str:
-        """All suffixes of files that can be read."""
+    @classmethod
+    def accepted(cls) -> str:
         return file_form()
 
-    def claims(self, data: str) -> bool:
-        """Whether the suffix is that of a file format."""
+    @classmethod
+    def claims(cls, data: str) -> bool:
         return is_file(data)
 
-    def check(self, asked: Any, options: Any) -> None:
-        """Refuse a scale of features beside a schema, and a scale without its bound."""
-        if options.schema is not None and asked.normalize == "box":
+    @classmethod
+    def check(cls, asked: Any, options: Any) -> None:
+        if options.schema is not None and asked.has_feature_bound:
             raise InputError("schema declares the range of each column; leave out normalize = box")
-        if (asked.normalize == "box") != (options.feature_bound is not None):
+        if asked.has_feature_bound != (options.feature_bound is not None):
             raise InputError("normalize = box and feature_bound need each other: features are divided by it")
 
-    def open(self, request: DataRequest) -> "Source":
-        """Open the file, and perhaps another for testing."""
-        from mu2mpi.data.user_file import UserFile
+    @classmethod
+    def open(cls, request: DataRequest) -> Self:
+        return cls(request)
 
-        return UserFile(request)
+    def __init__(self, request: DataRequest) -> None:
+        options = self._options = request.options
+        self.public, self._strict = bool(options.data_is_public), bool(options.strict)
+        self._missing = MISSING if options.missing_labels is None else frozenset[str]()
+        self.flaws: Flaws = {}  # counted as rows are read
+        self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
+        schema = None if options.schema is None else read_schema(Path(options.schema).expanduser())
+        with telling(self.public):
+            training = self._open_table(schema, Path(request.data).expanduser())
+            self.name, self.has_owners = str(training.path), training.has_owners
+            self.dimension = training.dimension
+            self._open_test(schema, training)
+            self._label: Column | None = None
+            if schema is not None:
+                self._label, self.columns = schema.label[1], schema.toml
+                self.square = float(len(schema.features))  # of a group of indicators one is set
+            elif options.label_range is not None:
+                low, high = map(float, options.label_range.split(":"))
+                self._label = Column(type="label", low=low, high=high)
+            names: Any
+            if self._label is None:
+                names = self._values = _find_classes(training, self._missing)
+            else:
+                names, self.label_range = self._label.classes, self._label.range
+            self.classes = TENTHS if names is None else len(names)
+            self.class_names = None if names is None else tuple(map(str, names))
+        # What a preset chooses here does not depend on the number of machines, which is not known yet.
+        if request.scaling == "unit":
+            self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"
+        else:
+            self.scale = 1 / (options.feature_bound or 1.0)
+        self._at_once = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
+        names = training.feature_names
+        # A result could not hold others.
+        self.feature_names = names if names and not any(map(UNFIT.search, names)) else None
+
+    def _open_test(self, schema: Schema | None, training: Table) -> None:
+        """Set what is for training and what for testing: a share of the training file, or another file."""
+        test = self._options.test or (schema and schema.test) or 0.2
+        if not isinstance(test, str):
+            if training.samples < 2:
+                raise InputError(f"{self.name} has one row; give another file for testing, with --test")
+            split = Split(training.samples, test, self._options.data_seed)
+            self.training_samples, self.test_samples = split.training_rows, split.test_rows
+            self._sets = {"training": (training, split.training), "test": (training, split.test)}
+            self.files = (training.path,)
+            return
+        path = Path(test).expanduser()
+        check_readable(path)
+        if os.path.samefile(path, training.path):
+            raise InputError(
+                f"the test file {path} is the training file itself, and what is measured on it has no noise; "
+                "give --test another file, or a share of this one, such as 0.2"
+            )
+        other = self._open_table(schema, path, training.dimension)
+        if (count := other.dimension) != self.dimension:
+            raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
+        self.training_samples, self.test_samples = training.samples, other.samples
+        self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
+        self.files = training.path, path
+
+    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
+        """Read rows in the order of the file, a few at a time, and put them where they are wanted."""
+        table, rows_of = self._sets[which]
+        rows = rows_of(rows)
+        order = np.argsort(rows, kind="stable")
+        features = np.empty((len(rows), self.dimension), table.feature_type)
+        labels: Labels = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
+        for start in range(0, len(rows), self._at_once):
+            part = order[start : start + self._at_once]
+            features[part] = table.features(rows[part])
+            labels[part] = self._labels_of(table, rows[part])
+        return Samples(features, labels)
+
+    @property
+    def test_rows(self) -> NDArray[np.int64] | None:
+        if len(self.files) > 1 or self.test_samples > MOST_LISTED:
+            return None
+        return self._sets["test"][1](np.arange(self.test_samples))
+
+    def _place(self, which: Which, number: int) -> str:
+        table, rows_of = self._sets[which]
+        return f"{table.path}: {row_text(rows_of(np.array([number]))[0], table.has_header)}"
+
+    def training_labels(self) -> NDArray[np.int32]:
+        table, rows_of = self._sets["training"]
+        blocks = row_blocks(self.training_samples, COLUMN_AT_ONCE)
+        with telling(self.public):
+            parts = [self._labels_of(table, rows_of(numbers)) for numbers in blocks]
+        return classes_of(np.concatenate(parts), self.classes)
+
+    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+        if not self.has_owners:
+            return super().read_owners(rows)
+        table, rows_of = self._sets["training"]
+        with telling(self.public):
+            return table.cells("owner", rows_of(rows)).names(self._missing)
+
+    def _labels_of(self, table: Table, rows: NDArray[np.int64]) -> Labels:
+        """Return the class of each of some rows, ascending, or its label in [-1, 1]."""
+        cells = table.cells("label", rows)
+        if self._label is not None:
+            return self._label.labels(cells, self._strict, self.flaws)
+        labels = cells.names(self._missing)
+        if labels.dtype != self._values.dtype:
+            raise InputError(f"the labels in {table.path} are not of the kind of those in {self.name}")
+        place = np.minimum(np.searchsorted(self._values, labels), self.classes - 1)
+        unknown = self._values[place] != labels
+        cells.refuse(unknown, f"a label of which {self.name} has no sample", "remove the sample")
+        return place.astype(np.int32)
+
+    def _open_table(self, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
+        if schema is None:
+            return open_file(path, dimension).table(self._options.features, self._options.labels)
+        # What a sparse file lacks at the end is 0.
+        file = open_file(path, max((int(name) for name in schema.columns if name.isdecimal()), default=0))
+        schema.check_names(path, file.column_names)
+        return Encoded(file.columns(schema.kinds), schema, self._strict, self.flaws)
+
+
+def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
+    """Return the different labels of a file in order: two at least, and not too many to be classes."""
+    found = table.cells("label", np.arange(0)).names(missing)
+    for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
+        found = np.union1d(found, table.cells("label", rows).names(missing))
+        if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 3):
+            no = (
+                "these are no classes: if they are numbers, give --label-range LOW:HIGH and a loss of "
+                "numbers such as squared; if another column has the classes, name it with --labels"
+            )
+            raise DataError(
+                f"{table.path} has too many different labels; {no}",
+                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {no}",
+            )
+    if len(found) < 2:
+        two = "classification needs at least two classes"
+        raise DataError(
+            f"{table.path}: every label is the same; {two}",
+            f"{table.path}: every label is {shown(found[0])}; {two}",
+        )
+    return found
+
+
+class Split:
+    """A random part of the rows of a file for testing, the rest for training.
+
+    It needs no list: the rows are cut into as many stretches of nearly equal length as there are test rows,
+    and one row of each, any with the same probability, is a test row. Both parts keep the order of the file
+    and have a row at least.
+    """
+
+    def __init__(self, rows: int, fraction: float, seed: int) -> None:
+        self.test_rows = min(rows - 1, max(1, round(fraction * rows)))
+        self.training_rows = rows - self.test_rows
+        self._rows = rows
+        digest = hashlib.sha256(b"mu2mpi: test split %d" % seed).digest()
+        self._key = np.uint64(int.from_bytes(digest[:8], "little"))
+
+    def test(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of some test samples; the k-th lies in the k-th stretch."""
+        start = self._start(numbers)
+        length = (self._start(numbers + 1) - start).astype(np.uint64)
+        return start + (_mixed(numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
+
+    def training(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of some training samples."""
+        # Before the stretch k lie k test rows, so the training sample that is the n-th lies in the last
+        # stretch that starts at row n + k or before. A first guess misses it by a stretch or two.
+        stretch = np.minimum(numbers * self.test_rows // self.training_rows, self.test_rows - 1)
+        while (late := self._start(stretch) - stretch > numbers).any():
+            stretch -= late
+        while (early := self._start(stretch + 1) - (stretch + 1) <= numbers).any():
+            stretch += early
+        rows = numbers + stretch
+        return rows + (rows >= self.test(stretch))
+
+    def _start(self, stretch: NDArray[np.int64]) -> NDArray[np.int64]:
+        return stretch * self._rows // self.test_rows
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a 64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    words = (words + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

@@ -11,9 +11,7 @@ class Accuracy(Metric):
     """Share of samples that are classified correctly."""
 
     name = long_name = "accuracy"
-    unit = "%"
-    labels = "classes"
+    unit, labels = "%", "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        """Return the weighted share of correct predictions."""
         return float(np.sum(predictions.correct) / np.sum(predictions.class_weights))

@@ -10,14 +10,12 @@ from mu2mpi.losses.metrics.base import Array, ClassPredictions, Metric
 
 @register
 class Auc(Metric):
-    """Area under the ROC curve, of more than two classes its mean over each against the rest."""
+    """Area under the ROC curve: the mean over classes that occur, each against the rest."""
 
-    name, title = "auc", "AUC"
-    long_name = "area under the ROC"
+    name, title, long_name = "auc", "AUC", "area under the ROC"
     labels = "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        """Return the mean area over the classes that occur; NaN of a single one."""
         scores, weights, classes = predictions.scores, predictions.weights, predictions.classes
         if len(classes) < 2:
             return math.nan

@@ -15,28 +15,23 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ClassPredictions:
-    """Predicted classes of n samples, with a weight for each of K labels.
-
-    The weights of a test set are 1 for the label of a sample and 0 for others; those of a population are
-    probabilities.
-    """
+    """Predicted classes of n samples, with a weight for each of K labels: a probability, or 0 or 1."""
 
     best: NDArray[np.int64]  # predicted class, shape (n,)
     scores: Array  # score of each class, shape (n, K)
     weights: Array  # shape (n, K)
 
     @cached_property
-    def class_weights(self) -> Array:
+    def class_weights(self) -> NDArray[Any]:
         """Weight of each class, shape (K,)."""
-        weights: Array = self.weights.sum(axis=0)
-        return weights
+        return np.asarray(self.weights.sum(axis=0))
 
     @cached_property
     def correct(self) -> Array:
         """Weight with which each prediction is correct, shape (n,)."""
         return self.weights[np.arange(len(self.weights)), self.best]
 
-    @property
+    @cached_property
     def classes(self) -> NDArray[np.int64]:
         """Classes that occur."""
         return np.flatnonzero(self.class_weights)
@@ -67,10 +62,7 @@ class NumberPredictions:
 
 
 class Metric(ABC):
-    """A number that says how good predictions are.
-
-    Result files and tables call it by its `name`, with underscores for dashes.
-    """
+    """A number that says how good predictions are; results call it by its name, with underscores."""
 
     kind: ClassVar[str] = "metrics"
     name: ClassVar[str]

@@ -10,13 +10,10 @@ from mu2mpi.losses.metrics.base import Metric, NumberPredictions
 class Mae(Metric):
     """Mean absolute error, in the labels' own units."""
 
-    name = "mae"
-    long_name = "MAE"
-    unit = "label"
-    labels = "numbers"
+    name, long_name = "mae", "MAE"
+    unit, labels = "label", "numbers"
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
-        """Return the mean of absolute errors."""
         errors = np.abs(predictions.errors)
         return predictions.half_range * float(np.sum(predictions.weights * errors)) / predictions.total

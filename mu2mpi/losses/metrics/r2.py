@@ -5,20 +5,17 @@ import math
 from mu2mpi.core.registry import register
 from mu2mpi.losses.metrics.base import Metric, NumberPredictions
 
-ROUNDING = 1e-12
-"""Variance of numbers in [-1, 1] that may consist of rounding errors alone."""
+ROUNDING = 1e-12  # variance of numbers in [-1, 1] that may consist of rounding errors alone
 
 
 @register
 class R2(Metric):
     """Share of the labels' variance that predictions explain."""
 
-    name, title = "r2", "R²"
-    long_name = "R2"
+    name, title, long_name = "r2", "R²", "R2"
     labels = "numbers"
 
     def value(self, predictions: NumberPredictions) -> float:
-        """Return R^2; NaN of labels that are all the same."""
         mean = predictions.mean(predictions.labels)
         variance = predictions.mean((predictions.labels - mean) ** 2)
         return explained_share(predictions.mean(predictions.errors**2), variance)

@@ -10,12 +10,9 @@ from mu2mpi.losses.metrics.base import Metric, NumberPredictions
 class Rmse(Metric):
     """Root mean squared error, in the labels' own units."""
 
-    name = "rmse"
-    long_name = "RMSE"
-    unit = "label"
-    labels = "numbers"
+    name, long_name = "rmse", "RMSE"
+    unit, labels = "label", "numbers"
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
-        """Return the root of the mean of squared errors."""
         return predictions.half_range * math.sqrt(predictions.mean(predictions.errors**2))

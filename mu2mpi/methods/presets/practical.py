@@ -58,7 +58,7 @@ class PracticalPreset(Preset):
         diameter = rounded(wider * 2 * own.reach / length)
         radius = (asked.diameter if "diameter" in asked.given else diameter) / 2
         nearby = problem.constants(square, 1 / length, facts.classes)
-        G, L = problem.constants(square, radius, facts.classes)
+        G, L, _ = problem.constants(square, radius, facts.classes)
         clip_norm = rounded(self.clip_norm(problem, length, nearby.G))
         return Choices(
             clip_norm=clip_norm,

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.formats.base import open_file
+from mu2mpi.data.formats.base import OWNERS, USUAL, columns_of, find_name, open_file
 from mu2mpi.data.schema import Encoded, Schema
 from mu2mpi.data.source import FEATURE_SLACK, row_blocks
-from mu2mpi.data.table import OWNERS, USUAL, columns_of, find_name
 from mu2mpi.data.telling import listed, telling
 from mu2mpi.losses.model.linear import all_margins
 from mu2mpi.losses.model.scaling import Scaling
