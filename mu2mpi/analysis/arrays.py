@@ -23,12 +23,11 @@ from mu2mpi.analysis.settings import (
 from mu2mpi.analysis.show import metric_words
 from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
+from mu2mpi.core.hdf5 import plain
 from mu2mpi.privacy.accounting.machines import described
 from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES, History
-from mu2mpi.results.writer import plain
 
 if TYPE_CHECKING:
     import xarray

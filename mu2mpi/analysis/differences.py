@@ -22,8 +22,7 @@ from mu2mpi.analysis.settings import (
 from mu2mpi.analysis.together import bits
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.results.reader import Summary, read_result
 

@@ -22,7 +22,6 @@ from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
-from mu2mpi.results.model.coefficients import constants_of_result, task_of_result
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.result import Result
 
@@ -98,7 +97,7 @@ def contradictions(result: Result) -> list[str]:
     rounds, found, theirs = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
-            constants = constants_of_result(result)
+            constants = result.constants
             members: Any = constants.task.per_machine
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
             used = round(constants.sum_over_machines(constants.rounds, constants.sampling.used))
@@ -106,7 +105,7 @@ def contradictions(result: Result) -> list[str]:
             differences = result.accounts.differences(members.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
-            task, method, used = task_of_result(result), experiment.chosen_method, mechanism.samples_used
+            task, method, used = result.task, experiment.chosen_method, mechanism.samples_used
             asked = method.release(task, method.sampling(task, rounds))
             if mechanism.accounts_for(asked):
                 theirs = {name: getattr(asked, name) for name in (*mechanism.sizes(asked), "touched")}
@@ -186,9 +185,9 @@ def _no_end(rounds: int | None) -> str:
 def guarantee_of(result: Result, person: Person) -> Guarantee:
     """Return what the releases of a run whose claims hold reveal of such a person at most."""
     privacy, T = result.privacy, result.experiment.rounds or 0
-    constants = None if result.accounts is None else constants_of_result(result)
+    constants = None if result.accounts is None else result.constants
     if constants is None or constants.task.per_machine is None:
-        sampling = result.experiment.chosen_method.sampling(task_of_result(result), T)
+        sampling = result.experiment.chosen_method.sampling(result.task, T)
         kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
     else:
         sampling, members = constants.sampling, constants.task.per_machine

@@ -11,7 +11,7 @@ from mu2mpi.analysis.settings import chosen, number_text
 from mu2mpi.analysis.tables import Dress, Format, build_table
 from mu2mpi.analysis.words import Labels, Words, read_labels
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import needed
 from mu2mpi.results.collection import check_some, find_summaries
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.result import Result

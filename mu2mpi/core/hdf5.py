@@ -62,15 +62,20 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
         return file.id.get_file_image()  # type: ignore[no-any-return]
 
 
+def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as netCDF takes them, which has no booleans."""
+    return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}
+
+
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
     """Write attributes; texts with a fixed length, as no checksum guards those of a variable one."""
-    for name, value in attributes.items():
+    for name, value in plain(attributes).items():
         if isinstance(value, str):
             # Some MPI libraries end their version in a zero byte.
             text = value.replace("\0", "").encode()
             target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))
         else:
-            target.attrs[name] = int(value) if isinstance(value, bool | np.bool_) else value
+            target.attrs[name] = value
 
 
 def attributes_of(target: h5py.Group | h5py.Dataset) -> dict[str, Any]:

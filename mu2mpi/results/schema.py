@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.facts import PublicFacts
-from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
+from mu2mpi.privacy.accounting.machines import Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
-
-if TYPE_CHECKING:
-    from mu2mpi.data.schema import Schema
 
 SCHEMA = "mu2mpi-1"
 
@@ -162,76 +157,6 @@ class Theory:
     excess_loss: float
     first_slope: float
     last_slope: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StoredResult:
-    """Everything that the result file of a finished run holds; `Result` documents it."""
-
-    experiment: Experiment
-    x: Floats
-    w: Floats
-    history: History
-    privacy: PrivacyStatement
-    theory: Theory | None
-    diagnostics: Diagnostics | None
-    timing: dict[str, Floats]
-    environment: dict[str, str | int]
-    class_counts: Integers | None = None
-    class_names: tuple[str, ...] | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    label_range: tuple[float, float] | None = None
-    feature_names: tuple[str, ...] | None = None
-    columns: str | None = None
-    scale: float = 1.0
-    facts: PublicFacts | None = None
-    unit: str = "nat"
-    accounts: Accounts | None = None
-    confusion: Integers | None = None
-    test_rows: Integers | None = None
-    path: Path | None = None
-
-    @property
-    def labels(self) -> str:
-        """What the run learned: ``classes`` or ``numbers``."""
-        return "classes" if self.label_range is None else "numbers"
-
-    @property
-    def final_score(self) -> str:
-        """Accuracy or R^2 of the output, in words."""
-        return score_text(float(getattr(self.history, SCORES[self.labels])[-1]), self.labels)
-
-    @cached_property
-    def schema(self) -> "Schema | None":
-        """What the columns of the table are of which features were made, if there are any."""
-        from mu2mpi.data.schema import parse_schema
-
-        return None if self.columns is None else parse_schema(self.columns)
-
-    @property
-    def tests_on_a_share(self) -> bool:
-        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
-        declared = None if (schema := self.schema) is None else schema.test
-        of_schema = self.experiment.test is None and isinstance(declared, str)
-        return self.experiment.tests_on_a_share and not of_schema
-
-    @property
-    def classes(self) -> int:
-        """K; where labels are numbers any number, as nothing depends on it."""
-        return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
-
-    @property
-    def names_of_classes(self) -> tuple[str, ...]:
-        """What the classes are called, by their numbers if by nothing else."""
-        return self.class_names or tuple(map(str, range(self.classes)))
-
-    @property
-    def row_names(self) -> tuple[str, ...]:
-        """What each row of the model speaks for: a class, the second of two, or the number learned."""
-        if self.label_range is not None:
-            schema = self.schema
-            return (self.experiment.labels or "label" if schema is None else schema.label[0],)
-        return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import unfinished, write_whole
 from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
 from mu2mpi.privacy.accounting.machines import Accounts
-from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History, StoredResult
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
 
@@ -45,7 +46,7 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
 
 
-def write_result(result: StoredResult, path: Path, overwrite: bool = False) -> None:
+def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
 
     Without `overwrite`, not even a file is replaced that appears during the call. Raises InputError as
@@ -58,12 +59,12 @@ def write_result(result: StoredResult, path: Path, overwrite: bool = False) -> N
         raise InputError(EXISTS.format(path)) from None
 
 
-def result_image(result: StoredResult) -> bytes:
+def result_image(result: Result) -> bytes:
     """Bytes of the HDF5 file that holds a result."""
     return file_image(lambda file: _fill(file, result))
 
 
-def _fill(file: h5py.File, result: StoredResult) -> None:
+def _fill(file: h5py.File, result: Result) -> None:
     ours = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -112,7 +113,7 @@ def _group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = N
     return group
 
 
-def _write_model(group: h5py.Group, result: StoredResult) -> None:
+def _write_model(group: h5py.Group, result: Result) -> None:
     rows, features = np.shape(result.x)
     scales = [
         _put(group, "row", np.arange(rows), "row of the model: the class, where there is one for each"),
@@ -169,8 +170,3 @@ def _put(
     for dimension, scale in enumerate(scales or ()):
         dataset.dims[dimension].attach_scale(scale)
     return dataset
-
-
-def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as netCDF takes them, which has no booleans."""
-    return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}

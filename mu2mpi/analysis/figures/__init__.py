@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
 from mu2mpi.analysis.settings import without_repeats
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.reader import Summary

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.words import Labels, Words, read_labels
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.files import check_readable
 
 WIDTHS = {"column": 3.3, "page": 7.0}

@@ -23,8 +23,7 @@ from mu2mpi.analysis.tables import build_table
 from mu2mpi.analysis.together import together
 from mu2mpi.analysis.words import MISSING, SYMBOLS, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find, names, summary
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.result import Result

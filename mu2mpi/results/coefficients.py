@@ -1,18 +1,16 @@
-"""What follows from a result alone: its run, its model in the columns' own units, and standard errors."""
+"""Coefficients of a model in the columns' own units, with standard errors of the noise alone."""
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.task import task_of, unequal_machines_of
 from mu2mpi.data.schema import Schema
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.task import Task
 from mu2mpi.privacy.noise.correlation import Filter
-from mu2mpi.results.schema import StoredResult
 
 Floats = NDArray[np.float64]
 
@@ -51,54 +49,41 @@ class Coefficients:
     notes: tuple[str, ...]
 
 
-def task_of_result(result: StoredResult) -> Task:
-    """Return what the method was to do; InputError if there is no such task."""
-    experiment, accounts = result.experiment, result.accounts
-    samples, unequal = result.privacy.mechanism.samples, None
-    if accounts is not None:
-        samples = max(1, int(accounts.samples.min()))
-        unequal = unequal_machines_of(experiment, accounts.samples, accounts.owners, accounts)
-    square = None if result.facts is None else result.facts.square
-    sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
-    return task_of(experiment, *sizes, square=square, unequal=unequal)
+class Units(NamedTuple):
+    """Names of the features, the value of a column that is 0 in the model, and how far off 1 is."""
+
+    terms: tuple[str, ...]
+    middles: Floats
+    halves: Floats
 
 
-def constants_of_result(result: StoredResult) -> RunConstants:
-    """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
-    task, method = task_of_result(result), result.experiment.chosen_method
-    constants: RunConstants = method.constants(task, method.sampling(task, result.experiment.rounds))
-    return constants
-
-
-def coefficients_of(result: StoredResult, scaled: bool = False) -> Coefficients:
-    """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
-    constants = constants_of_result(result)
-    by_sample = constants.task.scaling.unit or constants.task.scaling.bound is not None
-    features = result.x.shape[1] - 1
-    terms = list(result.feature_names or map(str, range(features)))
-    middles, halves = np.zeros(features), np.ones(features)
-    if not (scaled or by_sample):
-        if (schema := result.schema) is None:
-            halves /= result.scale
-        else:
-            terms, middles, halves = _own_units(schema)
+def coefficients_of(
+    x: Floats,
+    rows: tuple[str, ...],
+    constants: RunConstants,
+    units: Units,
+    label_range: tuple[float, float] | None,
+    scaled: bool,
+) -> Coefficients:
+    """Return coefficients of a model in these units; if `scaled`, labels are scaled as features are."""
+    scaling, problem = constants.task.scaling, constants.task.problem
+    by_sample = scaling.unit or scaling.bound is not None
     # The margin is linear in columns v: sum of w (v - middle) / half, and the bias.
-    change = np.zeros((features + 1, features + 1))
-    np.fill_diagonal(change, [*1 / halves, constants.task.scaling.bias])
-    change[:-1, -1] = -middles / halves
+    change = np.diag([*1 / units.halves, scaling.bias])
+    change[:-1, -1] = -units.middles / units.halves
     gain, start = 1.0, 0.0
-    if result.label_range is not None and not scaled:
-        gain, start = constants.task.problem.own_units(*result.label_range)
-    values = gain * (result.x @ change)
+    if label_range is not None and not scaled:
+        gain, start = problem.own_units(*label_range)
+    values = gain * (x @ change)
     values[:, -1] += start
     errors = gain * noise_of_output(constants) * np.sqrt(np.sum(change**2, axis=0))
     each = "its column, in the column's own units,"
     if scaled or by_sample:
         each = "a feature scaled to [-1, 1]"
-    of = "" if result.label_range is not None else " of the class"
-    meaning = f"Each value is what a unit of {each} adds to {constants.task.problem.margin}{of}."
+    of = "" if label_range is not None else " of the class"
+    meaning = f"Each value is what a unit of {each} adds to {problem.margin}{of}."
     notes = (meaning, *[SCALED] * by_sample, OF_NOISE)
-    return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
+    return Coefficients(rows, (*units.terms, "(intercept)"), values, errors, notes)
 
 
 def noise_of_output(constants: RunConstants) -> float:
@@ -127,9 +112,9 @@ def noise_of_output(constants: RunConstants) -> float:
     return float(np.std(iterates.visit(rounds)))
 
 
-def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
-    """Return the names of features, the value of a column that is 0 in the model, and how far off 1 is."""
-    terms, middles, halves = [], [], []
+def own_units(schema: Schema) -> Units:
+    """Return the units of a table's columns."""
+    terms, middles, halves = list[str](), list[float](), list[float]()
     for name, column in schema.features.items():
         low, high = column.range or (0, len(column.categories or (False, True)) - 1)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
@@ -141,4 +126,4 @@ def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
         terms += [name + steps.get(column.type, "")] if len(names) == 1 else names
         middles += [middle] * len(names)
         halves += [half] * len(names)
-    return terms, np.array(middles), np.array(halves)
+    return Units(tuple(terms), np.array(middles), np.array(halves))
