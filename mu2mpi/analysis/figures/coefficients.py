@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import MARKERS, Sheet, colours, handle, short
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import MARKERS, Figure, Sheet, colours, handle, short
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
@@ -17,12 +16,9 @@ MAX_ROWS, MAX_TERMS, MAX_POINTS = 10, 30, 90
 
 @register
 class CoefficientsFigure(Figure):
-    """Coefficients of features in [-1, 1], with the standard error that the noise alone would give them."""
-
     name = "coefficients"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         return any(run.experiment.schema for run in runs)
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

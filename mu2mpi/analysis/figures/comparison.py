@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import estimate, usual_values
 from mu2mpi.analysis.figures._lines import fitted_exponent, measures
 from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet, colours, handle
 from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
@@ -96,13 +95,10 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
 
 @register
 class ComparisonFigure(Figure):
-    """Methods at equal privacy: loss and score against gradients computed, and these against the samples."""
-
     name = "comparison"
     needs = "test_loss"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         switches = ("method", "estimator", "query")
         return any(len({getattr(run.experiment, name) for run in runs}) > 1 for name in switches)
 

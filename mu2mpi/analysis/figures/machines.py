@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet, colours, handle
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -20,8 +19,6 @@ MAX_NAMES, MAX_RATIO = 12, 20.0  # Machines that are named, and largest over sma
 
 @register
 class MachinesFigure(Figure):
-    """Samples, rounds and privacy of each machine, where machines differ or are away."""
-
     name = "machines"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

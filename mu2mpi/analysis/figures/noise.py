@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet, handle
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator
@@ -54,8 +53,6 @@ def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64
 
 @register
 class NoiseFigure(Figure):
-    """Norms of signal and noise in what is released."""
-
     name = "noise"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet
 from mu2mpi.analysis.settings import own_settings, varying_on_data
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -19,13 +18,10 @@ OF_LINES = ("method", "mechanism", "estimator", "query", "noise_correlation", "n
 
 @register
 class ParticipationFigure(Figure):
-    """Loss against the share of machines that takes part, for each method and its noise."""
-
     name = "participation"
     needs = "test_loss"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         return len({run.experiment.participation for run in runs}) > 1
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

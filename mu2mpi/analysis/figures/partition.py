@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, short
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet, short
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -17,8 +16,6 @@ MAX_PANELS, MAX_NAMES = 4, 20
 
 @register
 class PartitionFigure(Figure):
-    """Share of each class that each machine got: a diagnostic, which the guarantee does not cover."""
-
     name = "partition"
 
     def is_reported(self, _: Sequence[Summary]) -> bool:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import MIN_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import DASHES, Figure, Sheet, handle, log_ticks
 from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
@@ -159,8 +158,6 @@ def _slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray
 
 @register
 class RatesFigure(Figure):
-    """Excess loss against n, M, d and rho, with exponents beside the theorem's."""
-
     name = "rates"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

@@ -8,8 +8,7 @@ import pandas
 from matplotlib.patches import Patch
 
 from mu2mpi.analysis.figures._page import INK, PAPER, Page
-from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, handle, log_ticks, look_of
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import HATCHES, Figure, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import by_rows, own_settings, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -22,8 +21,6 @@ MAX_SERIES = 5
 
 @register
 class ScalingFigure(Figure):
-    """Time per round, efficiency and phases against the number of ranks."""
-
     name = "scaling"
     needs = "elapsed_seconds"
     repeats_differ_in = ("ranks", "elapsed_seconds")

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas
 
 from mu2mpi.analysis.figures._page import PAPER, Page
-from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, wrapped
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import HATCHES, Figure, Sheet, colours, wrapped
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -17,8 +16,6 @@ MAX_BARS = 40
 
 @register
 class TimingFigure(Figure):
-    """Where the time goes, by phase and rank."""
-
     name = "timing"
     needs = "elapsed_seconds"
     repeats_differ_in = ("ranks", "elapsed_seconds")

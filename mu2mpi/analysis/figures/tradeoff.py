@@ -7,8 +7,7 @@ from typing import Any
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures._lines import encode, measures
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, handle, log_ticks
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet, handle, log_ticks
 from mu2mpi.analysis.settings import (
     PRIVACY,
     by_settings,
@@ -32,14 +31,11 @@ PAPER = Layout(rows=("server", "rho"), columns=("machines",), values=("test_loss
 
 @register
 class TradeoffFigure(Figure):
-    """Loss and accuracy (or R^2) against privacy or any setting, a line for each of the others."""
-
     name = "tradeoff"
     needs = "test_loss"
     axes = tuple(option_fields())
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         return len({run.experiment.rho for run in runs}) > 1
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

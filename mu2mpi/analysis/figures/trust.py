@@ -5,8 +5,7 @@ from typing import Any
 
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet
 from mu2mpi.analysis.settings import (
     by_rows,
     colluders_of,
@@ -27,13 +26,10 @@ METHOD = ("method", "estimator", "query")  # Settings that choose a method, of w
 
 @register
 class TrustFigure(Figure):
-    """Loss against M, for each trust mode and share of machines that may work together with the server."""
-
     name = "trust"
     needs = "test_loss"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         sizes = {run.experiment.machines for run in runs}
         return len(sizes) > 1 and any(run.experiment.colluders is not None for run in runs)
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, short
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Sheet, short
 from mu2mpi.analysis.settings import own_settings
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
@@ -21,8 +20,6 @@ SHOWN = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diam
 
 @register
 class WeightsFigure(Figure):
-    """The rows of x_T as images."""
-
     name = "weights"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
