@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from mu2mpi.analysis.formats import rounded_down, rounded_up
 from mu2mpi.analysis.settings import number_text
+from mu2mpi.analysis.words import rounded_down, rounded_up
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text

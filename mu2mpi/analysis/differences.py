@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.analysis.cells import check_values, estimate, usual_values
-from mu2mpi.analysis.formats import Entry, aligned
-from mu2mpi.analysis.grids import Grid, Line, scale_of
+from mu2mpi.analysis.grids import Entry, Grid, Line, aligned, scale_of
+from mu2mpi.analysis.ledgers import bits
 from mu2mpi.analysis.settings import (
     Key,
     by_settings,
@@ -19,7 +19,6 @@ from mu2mpi.analysis.settings import (
     varying,
     without_repeats,
 )
-from mu2mpi.analysis.together import bits
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError, needed

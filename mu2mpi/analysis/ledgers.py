@@ -1,18 +1,18 @@
 """The ledgers of results: every claim of privacy computed again, and what is not private about it."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
-from mu2mpi.analysis.together import together
-from mu2mpi.config.identity import simulated
+from mu2mpi.analysis.words import rounded_up
+from mu2mpi.config.identity import sent, simulated
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text
@@ -230,3 +230,61 @@ def describe_person(results: Sequence[Result], person: Person) -> str:
     elif largest > LARGE_EPSILON:
         words += f" An epsilon beyond {LARGE_EPSILON:g} protects little."
     return f"{as_paragraph(words)}\n\n{as_text(['file', 'server', 'rho', 'delta', 'epsilon'], [rows])}"
+
+
+def together(found: Iterable[Result]) -> list[str]:
+    """Say what all runs on what may be the same people's data reveal to who sees them all.
+
+    What was sent once counts once: copies of a file, and repeats of a run with its seed.
+    """
+    by_people: dict[object, list[Result]] = {}
+    for result in found:
+        # A file of the user's may be a copy, a later version, a part or another format of another.
+        asked = result.experiment
+        by_people.setdefault("files" if asked.on_file else (asked.data, asked.data_seed), []).append(result)
+    sentences = []
+    for group in by_people.values():
+        # Models that agree to the bit had the same messages, unless nothing that was sent is in the model, as
+        # after a single round.
+        models = {bits(run) if run.w.any() else number: run for number, run in enumerate(group)}
+        runs, first = list(models.values()), group[0].experiment
+        silent = [run.path for run in runs if not run.privacy.is_noisy]
+        if len(runs) == 1 or len(silent) == len(runs):
+            continue
+        which = f"these {len(runs)} runs on {names_of(list(dict.fromkeys(r.experiment.data for r in runs)))}"
+        if first.data_seed is not None and not first.on_file:
+            which += f" data with data_seed = {first.data_seed}"
+        if len(runs) < len(group):
+            which += f" (in {len(group)} files; what was sent once counts once)"
+        unbounded = f"nothing bounds what {which} reveal together"
+        by_noise: dict[object, list[object]] = {}
+        for run in runs:
+            if (seed := run.experiment.seed) is not None:
+                by_noise.setdefault((seed, sent(run.experiment)), []).append(run.path)
+        if silent:
+            learns = f"{unbounded}: {names_of(silent)} added no noise."
+        elif shared := next((paths for paths in by_noise.values() if len(paths) > 1), None):
+            learns = (
+                f"{unbounded}: {names_of(shared)} had the same noise, and their models do not show that it "
+                "hid the same data: the difference of their messages may hold no noise."
+            )
+        else:
+            total = reduce(operator.add, (run.privacy.guarantee for run in runs))
+            deltas, as_one, sums = [run.privacy.delta for run in runs], "", ""
+            if total.rho is None:
+                # Where not all are Gaussian mechanisms, what they reveal adds up, deltas as well.
+                delta, epsilon = sum(deltas), math.fsum(run.privacy.epsilon_exact for run in runs)
+                sums = ", the sums of theirs"
+            else:
+                delta, epsilon = min(deltas), total.epsilon(min(deltas))
+                as_one = f"as much as from one with rho = {rounded_up(total.rho)}; exactly, "
+            at = f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
+            learns = f"whoever sees what {which} released learns at most {as_one}{at}{sums}."
+        files = " Files of your own count as the same people's data, whatever they are called."
+        sentences.append(learns + files * first.on_file)
+    return sentences
+
+
+def bits(result: Result) -> tuple[bytes, bytes]:
+    """Return x_T and w_T for a comparison to the last bit."""
+    return result.x.tobytes(), result.w.tobytes()

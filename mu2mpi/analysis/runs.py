@@ -1,7 +1,7 @@
 """Results for notebooks: many runs as one data frame, one labelled dataset, a table or a figure."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -11,9 +11,14 @@ from mu2mpi.analysis.settings import chosen, number_text
 from mu2mpi.analysis.tables import Dress, Format, build_table
 from mu2mpi.analysis.words import Labels, Words, read_labels
 from mu2mpi.config.options import option_fields
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import needed
+from mu2mpi.core.parallel import world
+from mu2mpi.core.toml import read_toml
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 from mu2mpi.results.collection import check_some, find_summaries
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.observer import Observer
+from mu2mpi.results.reader import Summary, read_result, read_summary
 from mu2mpi.results.result import Result
 from mu2mpi.results.schema import SCORES
 
@@ -57,6 +62,76 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
         warnings.warn(f"skipped: {complaint}", stacklevel=2)
     check_some(found, given)
     return Runs(found)
+
+
+def sweep(
+    settings: Mapping[str, Any] | Path | str,
+    *,
+    output: Path | str,
+    data_dir: Path | str | None = None,
+    overwrite: bool = False,
+    observers: Sequence[Observer] = (),
+    progress: bool = True,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
+) -> "Runs":
+    """Run every combination of the lists among some settings, but for what is finished, and load the results.
+
+    Parameters
+    ----------
+    settings : dict or path
+        Settings by name, of which any may be a list; or the TOML file that holds them.
+    output : path
+        The folder of the results. The same call goes on from what is there.
+    data_dir, checkpoint_every
+        As for `run`.
+    overwrite : bool, optional
+        Run again what is finished.
+    observers : sequence of Observer, optional
+        Hear of each run, one after the other: on rank 0 of those that take it, so that where runs go side by
+        side, each lane has its own copies.
+    progress : bool, optional
+        Say on standard error how it goes, on a terminal or in a notebook with a bar for each run.
+
+    Returns
+    -------
+    Runs
+        In the order of the sweep: the last list varies fastest. The same on every rank.
+
+    Raises
+    ------
+    InputError, OSError, Interrupted
+        As `run` does; before anything is run, if an experiment does not fit its data, or a file in the folder
+        holds another experiment.
+
+    Examples
+    --------
+    >>> settings = {"machines": [1, 10], "epsilon": [1, 2], "seed": [1, 2]}
+    >>> runs = mu2mpi.sweep(settings, output="runs/", progress=False)
+    >>> runs
+    <8 runs>
+    >>> table = runs.table(rows=["epsilon"], columns=["machines"], values=["test_loss"])
+    """
+    from mu2mpi.execution.sweep import run_sweep
+
+    communicator = world()
+    with communicator.together():
+        if isinstance(settings, Path | str):
+            found = Sweep(read_toml(Path(settings)), str(settings))
+        else:
+            found = Sweep(settings)
+    paths = run_sweep(
+        found,
+        found.choose(None),
+        Path(output),
+        data_dir=None if data_dir is None else Path(data_dir),
+        overwrite=overwrite,
+        checkpoint_every=checkpoint_every,
+        observers=observers,
+        progress=progress,
+    )
+    with communicator.together():
+        summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
+    return Runs(communicator.share(summaries))
 
 
 class Runs(Sequence[Result]):
@@ -112,13 +187,10 @@ class Runs(Sequence[Result]):
         return Runs(chosen(self.summaries, conditions))
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row for each run: settings, final loss, score and metrics, epsilon, theory, times, file.
-
-        Diagnostics, which the guarantee does not cover, are left out.
-        """
+        """Return one row for each run: all but the diagnostics, which the guarantee does not cover."""
         pandas = needed("pandas")
-        rows = [run.row for run in self.summaries]
         columns = [*option_fields(), "test_loss", *SCORES.values(), "created", "file"]
+        rows = [run.row for run in self.summaries]
         frame = pandas.DataFrame(rows, columns=None if rows else columns)
         # Integers that may be unset, which pandas would turn into floats; the features of a file are a name.
         sizes = ("machines", "rounds", "evaluations", "samples", "features", "classes", "ranks")

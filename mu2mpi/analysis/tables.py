@@ -1,5 +1,7 @@
 """Tables of result files, in the paper's layout or another, as text, CSV, markdown or LaTeX."""
 
+import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -7,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
-from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown
-from mu2mpi.analysis.grids import Grid, grids
+from mu2mpi.analysis.grids import Entry, Grid, aligned, grids
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.analysis.words import Words
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import as_paragraph, as_text
+from mu2mpi.core.text import Block, Row, as_paragraph, as_text
 from mu2mpi.results.reader import Summary
 
 Format = Literal["text", "csv", "markdown", "latex"]
@@ -127,6 +128,20 @@ def _latex(grid: Grid, dress: Dress, number: int) -> str:
         r"\end{tabular}",
         r"\end{table}",
     ])  # fmt: skip
+
+
+def as_markdown(header: Row, blocks: Sequence[Block], numbers: int = 0) -> str:
+    """Return a markdown table whose last `numbers` columns are right-aligned."""
+    rules = ["---"] * (len(header) - numbers) + ["---:"] * numbers
+    rows = [header, rules, *(row for block in blocks for row in block)]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
+
+
+def as_csv(header: Row, rows: Sequence[Row]) -> str:
+    """Return comma-separated values without a final line break."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue().rstrip("\n")
 
 
 def _caption(dress: Dress, heading: str, number: int) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,13 @@ def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
         if equals and value not in {number_text(v) for values in there for v in values}:
             said.append(f"no run has {name} = {value}; {name} is {listed(v for v, _ in there)}")
     return said
+
+
+def rounded_up(value: float, rounding: str = ROUND_CEILING) -> str:
+    """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"
+
+
+def rounded_down(value: float) -> str:
+    """Return four significant digits, rounded down: a demand must not look weaker than it is."""
+    return rounded_up(value, ROUND_FLOOR)

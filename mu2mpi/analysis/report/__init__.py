@@ -15,12 +15,11 @@ import tomli_w
 from mu2mpi._version import __version__
 from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.figures import draw, find_figure, image
-from mu2mpi.analysis.formats import aligned
-from mu2mpi.analysis.grids import grids
+from mu2mpi.analysis.grids import aligned, grids
+from mu2mpi.analysis.ledgers import together
 from mu2mpi.analysis.settings import by_rows, by_settings, grouped, sort_key, without_repeats
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
-from mu2mpi.analysis.together import together
 from mu2mpi.analysis.words import MISSING, SYMBOLS, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError, needed

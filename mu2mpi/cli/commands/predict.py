@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.analysis.formats import as_csv
+    from mu2mpi.analysis.tables import as_csv
     from mu2mpi.core.files import write_whole
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.writer import check_output
