@@ -71,10 +71,7 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
 
 
 def _settings(sides: Sides) -> str:
-    """Return which settings the sides have other values of, seeds included, and from what some follow.
-
-    What follows on both sides is left out, as that from which it follows is there.
-    """
+    """Return which settings the sides have other values of, but for those that follow on both sides."""
     rows = []
     for name in option_fields():
         found = [{(settings_of(run)[name], _cause(run, name)) for run in side} for side in sides]
@@ -133,10 +130,7 @@ def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str])
 
 
 def p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return how likely means are as far apart by chance, by Welch's t-test; NaN where one has less than two.
-
-    Numbers without any spread differ for sure, or are the same.
-    """
+    """Return how likely means are as far apart by chance, by Welch's t-test; NaN of less than two numbers."""
     if min(len(one), len(other)) < 2:
         return math.nan
     # scipy.stats.ttest_ind would do it, but importing scipy.stats takes longer than all the rest.

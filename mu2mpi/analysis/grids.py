@@ -76,8 +76,7 @@ class Grid:
     """A section in words: lines in blocks that share the first of their rows' settings."""
 
     heading: str
-    heads: list[str]
-    """Names of the rows' settings, and an empty one above labels of lines."""
+    heads: list[str]  # names of the rows' settings, and an empty one above labels of lines
     columns: list[str]
     lines: list[Line]
     legend: str
@@ -187,8 +186,8 @@ def _leaders(
 ) -> tuple[set[tuple[str, Key, Key]], str]:
     """Return where the best means are of those that can be compared, and say how many lead by chance perhaps.
 
-    Only means of the same problem and privacy are compared, and of the same server where methods differ. The
-    excess loss is measured from the smallest in the ball, and compared in the same ball alone.
+    Means of the same problem and privacy can be, of the same server where methods differ, and excess losses
+    in the same ball.
     """
     best: set[tuple[str, Key, Key]] = set()
     led, close, single, places = 0, 0, 0, section.layout.places

@@ -40,11 +40,7 @@ class Person:
 
 
 def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
-    """Return a table of what results claim of their privacy, and a line for each claim that does not hold.
-
-    On request it is said what holds for a person, by files whose claims hold. Raises an InputError if there
-    is nothing to check, or something that cannot be read.
-    """
+    """Return a table of what results claim, for a person on request, and a line for each false claim."""
     results = [read_result(path) for path in shown(list_files(paths), "reading")]
     rows, problems, learn, sound = [], [], [], []
     remarks: dict[str, list[object]] = {}
@@ -235,7 +231,7 @@ def describe_person(results: Sequence[Result], person: Person) -> str:
 def together(found: Iterable[Result]) -> list[str]:
     """Say what all runs on what may be the same people's data reveal to who sees them all.
 
-    What was sent once counts once: copies of a file, and repeats of a run with its seed.
+    Data count as the same unless it is certain that they are not. Copies and repeats of a run count once.
     """
     by_people: dict[object, list[Result]] = {}
     for result in found:

@@ -29,9 +29,7 @@ def publish(
 ) -> list[str]:
     """Write copies of results that hold nothing but what may be published, and say of each what.
 
-    The output is a file for one file, and else a folder. On request also what has no guarantee against
-    whoever reads it is published, and test results on a share of the data file are kept. Raises an InputError
-    before the first is written if a file cannot be read, should not be published, or cannot be written.
+    Raises an InputError before the first is written if one should not be published, or cannot be written.
     """
     targets = _targets(paths, output)
     complaints = []

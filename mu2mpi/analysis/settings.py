@@ -32,11 +32,7 @@ def settings_of(run: Summary) -> dict[str, Any]:
 
 @cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
-    """Return settings of an experiment as `settings_of` returns them.
-
-    A method that was chosen by its estimator and query point has its own name, and where data name no
-    owners, the partition is iid.
-    """
+    """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
     parts = experiment.source_options, experiment.options, experiment.server_options
     settings = dict.fromkeys(option_fields()) | values_in(experiment, *parts)
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
@@ -46,11 +42,7 @@ def canonical(experiment: Experiment) -> dict[str, Any]:
 
 
 def own_settings(run: Summary) -> dict[str, Any]:
-    """Return settings of a run by name, with None for those that follow from its others; not to be changed.
-
-    These are what a preset or the server chose, and rho where epsilon is given; and where it is not, delta,
-    which changes nothing in the model then.
-    """
+    """Return settings of a run by name, or None where they follow from its others; not to be changed."""
     return _own_settings(run.experiment, run.facts)
 
 
@@ -60,15 +52,12 @@ def _own_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str
     if experiment.epsilon is not None:
         follows["rho"] = settings["rho"]
     elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
-        follows["delta"] = settings["delta"]
+        follows["delta"] = settings["delta"]  # It changes nothing in the model.
     return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
 
 
 def varying(runs: Sequence[Summary]) -> list[str]:
-    """Return settings in which runs differ, but for the seed and what changes nothing in the model.
-
-    Sizes that follow from the others, as rounds do from the number of machines, are left out.
-    """
+    """Return settings in which runs differ, but for the seed, what changes no model, and what follows."""
     rows, fields = _without_drawn_rounds([own_settings(run) for run in runs]), option_fields()
     # A delta that changes nothing is None.
     values = {n: {row.get(n) for row in rows} - ({None} if n == "delta" else set()) for n in fields}
@@ -161,10 +150,7 @@ def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
 
 
 def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
-    """Group runs by the values of settings (or `ranks`), in the order in which tables show them.
-
-    Where some privacy was set by rho, the rho that follows from an epsilon is none.
-    """
+    """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
 
     def row_of(run: Summary) -> dict[str, Any]:
         colluders, machines = run.experiment.colluders, run.experiment.machines or 1
@@ -218,10 +204,7 @@ def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summar
 
 
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
-    """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4,16`` or ``clip_norm=unset``.
-
-    Raises an InputError if a condition is none, names no setting, or has a value that no run has.
-    """
+    """Return the runs that fulfil conditions such as ``rho=4,16`` or ``clip_norm=unset``, at least one."""
     for condition in conditions:
         name, equals, text = condition.partition("=")
         if not equals or name not in option_fields():

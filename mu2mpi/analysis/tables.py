@@ -42,17 +42,12 @@ _FORMULA = re.compile(
 
 @dataclass(frozen=True)
 class Dress:
-    """What a table looks like beside what it says.
+    """What a table looks like beside what it says."""
 
-    `caption` takes the place of what is said of all runs, and is LaTeX in LaTeX, where `label` is for
-    references; `siunitx` aligns numbers by that package, and `best` marks the best mean of those that
-    can be compared. `words` say what settings are called.
-    """
-
-    caption: str = ""
-    label: str = ""
-    siunitx: bool = False
-    best: bool = False
+    caption: str = ""  # in place of what all runs share; in LaTeX, LaTeX
+    label: str = ""  # for references in LaTeX
+    siunitx: bool = False  # numbers are aligned by that package
+    best: bool = False  # the best mean of those that can be compared is marked
     words: Words = field(default_factory=Words)
 
 
@@ -64,11 +59,7 @@ class Table:
     notes: list[str]
 
     def render(self, format: Format = "text", dress: Dress | None = None) -> str:
-        """Return the table in one of the formats, without a line break at the end.
-
-        Text, markdown and LaTeX have rows and columns; CSV has one line for each cell, missing ones
-        included, with names of settings, means, deviations and the paper's values at full precision.
-        """
+        """Return the table in one of the formats; CSV has a line for each cell, at full precision."""
         dress = dress or Dress()
         if format == "csv":
             return _csv(self.sections)

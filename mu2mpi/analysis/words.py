@@ -45,10 +45,7 @@ class Words:
         return self.labels.get(setting, SYMBOLS.get(setting, setting.replace("_", " ")))
 
     def of(self, settings: Mapping[str, Any]) -> str:
-        """Return several settings for a legend, such as "M = 10, trusted server".
-
-        Names that speak for themselves stand alone, and what does not apply is left out where others do.
-        """
+        """Return several settings for a legend, such as "M = 10, trusted server"."""
         # What a preset chose is not told, and is not unset either.
         told = UNSET if settings.get("preset") is None else ()
         said = [name for name, value in settings.items() if value is not None or name in told]
@@ -91,8 +88,7 @@ class Words:
 def read_labels(given: Labels) -> dict[str, str]:
     """Return own labels by what they stand for, a setting (``rho``) or one of its values (``rho=4``).
 
-    They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files, in which a table is a
-    setting with labels of its values. Raises an InputError if one names no setting.
+    They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files with tables of values.
     """
     pairs: list[tuple[str, Any, str]] = []
     if isinstance(given, Mapping):

@@ -19,7 +19,6 @@ OF_NOISE = (
     "Standard errors are those of the noise alone: of a model that learned nothing. Gradients take some of "
     "the noise back; which samples were drawn comes on top."
 )
-
 SCALED = (
     "Features of each sample were then scaled by a factor of its own, so that no values in the columns' own "
     "units are the same for all."
@@ -34,10 +33,8 @@ class Coefficients:
     ----------
     rows, terms : tuple of str
         What each row of the model speaks for; the features, and the intercept at the end.
-    values : ndarray of float64, shape (rows, terms)
-        Coefficients.
-    errors : ndarray of float64, shape (terms,)
-        The standard deviation that the noise alone gives those of each term, the same in all rows.
+    values, errors : ndarray of float64, shape (rows, terms) and (terms,)
+        Coefficients, and their standard deviation by noise alone, the same in all rows.
     notes : tuple of str
         What the values are, and what the errors are not.
     """
@@ -87,10 +84,9 @@ def coefficients_of(
 
 
 def noise_of_output(constants: RunConstants) -> float:
-    """Return the standard deviation that each coordinate of the output has from noise alone.
+    """Return the standard deviation of the output's coordinates in a run of noise alone with `PROBES`.
 
-    It is measured: the method's own steps are taken with noise alone, in `PROBES` coordinates and a ball that
-    is scaled with the root of their number, an approximation for models of a few parameters.
+    The ball is scaled with the root of their number, an approximation for models of a few parameters.
     """
     mechanism, rounds = constants.mechanism, constants.rounds
     radius = constants.task.radius * math.sqrt(PROBES / constants.task.d)

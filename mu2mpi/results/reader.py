@@ -17,16 +17,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
-from mu2mpi.core.hdf5 import (
-    array_in,
-    attributes_of,
-    floats_in,
-    number_in,
-    open_group,
-    open_to_read,
-    shape_in,
-    text_in,
-)
+from mu2mpi.core.hdf5 import array_in, attributes_of, number_in, open_group, open_to_read, text_in
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -42,34 +33,20 @@ OF_HISTORY = ("test_loss", *SCORES.values(), "samples", "gradient_evaluations", 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a table or a data frame needs of one run.
-
-    Attributes
-    ----------
-    path, created, version : Path, str, str
-        The file, when it was written (ISO 8601, UTC), and by which version of the package.
-    experiment : Experiment
-        What was run, with machines and rounds filled in.
-    test_loss, test_accuracy, test_r2 : float
-        Of the output x_T on the test set; accuracy as a share in [0, 1], NaN for numbers, as R^2 for classes.
-    figures : dict of str to float
-        Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``cores`` (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of
-        all machines, ``elapsed_seconds``, seconds by phase as the mean over ranks, such as ``noise_seconds``,
-        and the `metrics` of a `Result`. Times alone depend on private data beyond what is released.
-    facts : PublicFacts or None
-        What a preset could use of the data.
-    """
+    """What a table or a data frame needs of one run, of the output x_T on the test set."""
 
     path: Path
-    experiment: Experiment
-    created: str
+    experiment: Experiment  # with machines and rounds filled in
+    created: str  # ISO 8601, UTC
     test_loss: float
-    test_accuracy: float
+    test_accuracy: float  # a share in [0, 1]; NaN for numbers, as R^2 for classes
+    # Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``, ``cores``
+    # (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of all machines,
+    # ``elapsed_seconds``, mean seconds by phase over ranks, such as ``noise_seconds``, and metrics
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
-    facts: PublicFacts | None = None
-    version: str = ""
+    facts: PublicFacts | None = None  # what a preset could use of the data
+    version: str = ""  # of the package
 
     @property
     def labels(self) -> str:
@@ -102,12 +79,7 @@ class Summary:
 
 
 def read_result(path: Path | str) -> Result:
-    """Read a result file in full.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another schema.
+    """Read a result file in full; InputError if it is none, damaged, incomplete or of another schema.
 
     Examples
     --------
@@ -169,9 +141,9 @@ def read_summary(path: Path) -> Summary:
         figures["ranks"] = int(number_in(file.id, "ranks"))
         if h5py.h5a.exists(file.id, b"cores"):
             figures["cores"] = int(number_in(file.id, "cores"))
-        figures["parameters"] = math.prod(shape_in(file.id, "model/x"))
+        figures["parameters"] = file["model/x"].size
         there = [name for name in OF_HISTORY if name.encode() in history]
-        last = {name: float(floats_in(history, name)[-1]) for name in there}
+        last = {name: float(array_in(history, name, np.float64)[-1]) for name in there}
         figures["samples_used"] = int(last["samples"])
         figures["gradient_evaluations"] = int(last["gradient_evaluations"])
         figures["elapsed_seconds"] = last["elapsed_seconds"]
@@ -193,10 +165,7 @@ def read_summary(path: Path) -> Summary:
 
 @contextmanager
 def open_own(path: Path, way_out: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
-    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError.
-
-    HDF5 compares its checksums when it reads. The message names a way out.
-    """
+    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError."""
     check_readable(path)
     try:
         # Our files are replaced and never changed in place, so that no lock of another program matters.
@@ -312,7 +281,7 @@ def _metrics(file: h5py.File) -> dict[str, float]:
 
 def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
     matrix = array_in(file.id, f"model/{name}")
-    shape = shape_in(file.id, "model/row") + shape_in(file.id, "model/feature")
+    shape = file["model/row"].shape + file["model/feature"].shape
     if matrix.shape != shape or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
@@ -323,7 +292,7 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     if "timing" not in file:
         return {}
     timing = open_group(file, "timing")
-    return {name.decode(): floats_in(timing, name.decode()) for name in timing if name != b"rank"}
+    return {name.decode(): array_in(timing, name.decode(), np.float64) for name in timing if name != b"rank"}
 
 
 def stored_history(file: h5py.File) -> History:

@@ -96,10 +96,7 @@ class History:
 
     @classmethod
     def described(cls, labels: str, unit: str) -> dict[str, dict[str, str]]:
-        """Return the columns that a run has which learned such labels, and what a file says of each.
-
-        Its losses have this unit.
-        """
+        """Return the columns of a run that learned such labels, with losses in this unit, and their words."""
         left_out = {*SCORES.values()} - {SCORES[labels]}
         said = {column.name: dict(column.metadata) for column in fields(cls) if column.name not in left_out}
         return {**said, "test_loss": {**said["test_loss"], "units": unit}}
@@ -123,40 +120,26 @@ class HistoryRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Facts about the private data that help to tune a run and are *not* covered by its guarantee.
+    """Facts about the private data that help to tune a run and are *not* covered by its guarantee."""
 
-    The largest norm of an increment s_{t,i} before clipping, and the share in [0, 1] that was clipped.
-    """
-
-    largest_increment_norm: float
-    clipped_share: float
+    largest_increment_norm: float  # before clipping, of s_{t,i}
+    clipped_share: float  # in [0, 1]
 
 
 @dataclass(frozen=True)
 class Theory:
-    """What theory says of a run, next to what the run did; losses in nats.
+    """What theory says of a run, next to what the run did; NaN for models too large for the search.
 
-    All but the bound is NaN for models that are too large for the search.
-
-    Attributes
-    ----------
-    excess_loss_bound : float
-        What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and S
-        for unknown constants; NaN where the theorem does not hold for the run.
-    minimum_loss, minimum_gap : float
-        The smallest mean loss on the test set in the ball K is between their difference and the former.
-    excess_loss : float
-        Test loss of the output x_T minus `minimum_loss`.
-    first_slope, last_slope : float
-        Norm of the gradient of the test loss at x_1 and at x_T.
+    The bound on the expected excess loss is that of Theorem 5.2 (untrusted) or 6.2 (trusted), with G and S
+    for unknown constants; NaN where the theorem does not hold for the run.
     """
 
-    excess_loss_bound: float
-    minimum_loss: float
+    excess_loss_bound: float  # losses in nats
+    minimum_loss: float  # The smallest mean test loss in the ball K is less by `minimum_gap` at most.
     minimum_gap: float
-    excess_loss: float
-    first_slope: float
-    last_slope: float
+    excess_loss: float  # test loss of the output x_T minus `minimum_loss`
+    first_slope: float  # norm of the gradient of the test loss at x_1
+    last_slope: float  # and at x_T
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,16 +20,11 @@ from mu2mpi.results.result import Result
 from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
-
 EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Find out before a run whether its result can be written, and leave everything as it is.
-
-    Raises InputError if the file exists and may not be replaced, if it is a folder or a device, or if its
-    folder, or the nearest one that exists, cannot be written. A symbolic link is followed.
-    """
+    """Find out whether a result can be written, and leave everything as it is; InputError if it cannot."""
     target = Path(os.path.realpath(path))
     if os.path.isdir(target):
         raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
@@ -49,8 +44,7 @@ def check_output(path: Path, overwrite: bool) -> None:
 def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
 
-    Without `overwrite`, not even a file is replaced that appears during the call. Raises InputError as
-    `check_output` does, or for such a file, and OSError if the file system fails, such as one that is full.
+    Without `overwrite`, not even a file is replaced that appears during the call.
     """
     check_output(path, overwrite)
     try:

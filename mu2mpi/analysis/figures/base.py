@@ -78,10 +78,8 @@ class NotebookFigure(Canvas):
 class Sheet:
     """Panels, shape (rows, columns), a title above them and a legend below.
 
-    A narrow page has all panels in one column, if they `stacks`. On the user's axes, these take the place of
-    all panels, or of the first row (or the first panel of a single row). The `height` of panels, or of those
-    in each row, is in inches; `titles` are those of columns, and `sharex` and `sharey` as in
-    `matplotlib.figure.Figure.subplots`, where inner labels are left out.
+    A narrow page has all panels in one column, if it `stacks`. The user's axes take the place of all panels
+    or of the first row. `height` is in inches, of all panels or of each row; `titles` are of columns.
     """
 
     def __init__(
@@ -117,14 +115,13 @@ class Sheet:
         for first, *others in self.panels if self.is_stacked and sharey else ():
             for panel in others:
                 panel.sharey(first)
-        if page.axes:
-            fewer = columns if rows > 1 else 1
-            if len(page.axes) not in {self.panels.size, fewer}:
-                raise InputError(
-                    f"this figure has {self.panels.size} panels: ax= takes as many axes, or {fewer} for the "
-                    f"loss alone, not {len(page.axes)}"
-                )
-            self.panels.flat[: len(page.axes)] = page.axes
+        fewer = columns if rows > 1 else 1
+        if page.axes and len(page.axes) not in {self.panels.size, fewer}:
+            raise InputError(
+                f"this figure has {self.panels.size} panels: ax= takes as many axes, or {fewer} for the "
+                f"loss alone, not {len(page.axes)}"
+            )
+        self.panels.flat[: len(page.axes)] = page.axes
         for panel, title in zip(self.panels[0], titles, strict=False):
             panel.set_title(title)
 

@@ -22,10 +22,7 @@ class CoefficientsFigure(Figure):
         return any(run.experiment.schema for run in runs)
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw a point for each coefficient of the features with the largest ones, and of the intercept.
-
-        Of several runs, the one with the smallest loss is drawn.
-        """
+        """Draw the largest coefficients, and the intercept, of the run with the smallest loss."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         found = read_result(run.path).coefficients(scaled=True)
         rows, terms = found.values.shape

@@ -22,12 +22,7 @@ class MachinesFigure(Figure):
     name = "machines"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw all machines, from that with the fewest samples to that with most.
-
-        Above, the rounds and the samples of each; below, its rho beside what it may spend, or its epsilon
-        where there is no rho. Of several runs, the first whose machines differ is drawn; its settings stand
-        above.
-        """
+        """Draw rounds and samples of the machines of the first run in which they differ, above their rho."""
         differing = [run for run in runs if machines_differ(run.experiment)]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:

@@ -32,14 +32,9 @@ class ParticipationFigure(Figure):
                 "bernoulli:p, such as those of jobs/participation.toml"
             )
         names = [name for name in varying_on_data(runs) if name not in POOLED]
-        parts = (
-            [name for name in names if name not in OF_LINES],
-            [name for name in names if name in OF_LINES],
-            (),
-        )
-        return draw_exponents(
-            runs, page, own_settings, parts, _share, "share of machines there", "the share", _line_name
-        )
+        panels, colours = ([n for n in names if (n in OF_LINES) == of_line] for of_line in (False, True))
+        axis = _share, "share of machines there", "the share"
+        return draw_exponents(runs, page, own_settings, (panels, colours, ()), *axis, _line_name)
 
 
 def _share(run: Summary) -> float:

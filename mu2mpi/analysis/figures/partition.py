@@ -19,14 +19,10 @@ class PartitionFigure(Figure):
     name = "partition"
 
     def is_reported(self, _: Sequence[Summary]) -> bool:
-        """Return False: a report is made to be shown around."""
-        return False
+        return False  # A report is made to be shown around.
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw a panel for each partition, with a row a machine and a column a class.
-
-        Of runs that differ in the seed or in what does not decide the partition, the first is drawn.
-        """
+        """Draw a panel for each partition, of its first run, with a row a machine and a column a class."""
         names = [name for name in varying(runs) if name in ("data", "machines", "partition")]
         groups = grouped(runs, names)
         if len(groups) > MAX_PANELS:

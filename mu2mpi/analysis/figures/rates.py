@@ -64,21 +64,15 @@ PROBLEMS: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
 @dataclass(frozen=True, eq=False)
 class Rate(Group):
-    """Runs that differ along one axis, in the problem, and in the seed.
-
-    At the `values` along the axis there are `means` over seeds of the excess loss, shape (problems, points),
-    the `worst` of them, and the theorem's `bounds`; NaN where there is none. The `exponent` is the slope of
-    `worst` in logarithms by least squares, and `low` and `high` are the ends of its interval at 95 %, from
-    resampled seeds; NaN if a loss is not positive, or if runs at each point have other seeds.
-    """
+    """Runs that differ along one axis, in the problem, and in the seed; NaN is what is not known."""
 
     axis: Axis
-    values: NDArray[np.float64]
-    means: NDArray[np.float64]
-    worst: NDArray[np.float64]
-    bounds: NDArray[np.float64]
-    exponent: float
-    low: float
+    values: NDArray[np.float64]  # along the axis
+    means: NDArray[np.float64]  # over seeds, of the excess loss: shape (problems, points)
+    worst: NDArray[np.float64]  # of the means
+    bounds: NDArray[np.float64]  # of the theorem
+    exponent: float  # slope of `worst` in logarithms by least squares
+    low: float  # ends of its interval at 95 %, from resampled seeds
     high: float
 
     @property
@@ -98,10 +92,7 @@ class Rate(Group):
 
 
 def find_rates(runs: Sequence[Summary]) -> list[Rate]:
-    """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
-
-    Runs whose excess loss was not measured are left out.
-    """
+    """Find runs with measured excess losses that differ along one axis, and fit exponents to them."""
     measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates, colluders = [], colluders_of(runs)

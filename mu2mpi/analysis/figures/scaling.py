@@ -1,6 +1,7 @@
 """Time per round, efficiency and phases against the number of ranks."""
 
 from collections.abc import Callable, Sequence
+from operator import truediv
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,10 @@ class ScalingFigure(Figure):
     repeats_differ_in = ("ranks", "elapsed_seconds")
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
-
-        The same experiment on the same ranks is a repeat; points are medians.
-        """
+        """Draw medians of runs of equal M on the left, of equal M per rank on the right."""
         columns = {
             "strong: the same machines on more ranks": _series(runs, page, "M = {:,}", lambda M, ranks: M),
-            "weak: more machines on more ranks": _series(
-                runs, page, "M = {:g} per rank", lambda M, ranks: M / ranks
-            ),
+            "weak: more machines on more ranks": _series(runs, page, "M = {:g} per rank", truediv),
         }
         columns = {title: series for title, series in columns.items() if series}
         if not columns:

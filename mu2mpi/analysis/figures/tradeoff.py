@@ -39,10 +39,7 @@ class TradeoffFigure(Figure):
         return len({run.experiment.rho for run in runs}) > 1
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw loss and score over what is across, and the paper's values where the settings are the paper's.
-
-        The default is privacy as it was set, or the first other number that varies where privacy does not.
-        """
+        """Draw loss and score against privacy, or the first number that varies, beside the paper's values."""
         against = against or _usual(runs)
         values = _values(runs, against)
         if not values:

@@ -47,10 +47,9 @@ class TrustFigure(Figure):
             return {**own_settings(run), **title, "server": run.experiment.server, "share": colluders(run)}
 
         def line_name(run: Summary) -> str:
-            server, share = page.words.of({"server": run.experiment.server}), colluders(run)
-            return (
-                server if share is None else f"{server}, {page.words.name('colluders')} = {share_text(share)}"
-            )
+            server, share, helped = run.experiment.server, colluders(run), page.words.name("colluders")
+            name = page.words.of({"server": server})
+            return name if share is None else f"{name}, {helped} = {share_text(share)}"
 
         for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
             if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
@@ -58,7 +57,5 @@ class TrustFigure(Figure):
                     f"runs of {line_name(point[0])}, and M = {point[0].experiment.machines} differ in "
                     f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
                 )
-        parts = panels, ["server"], ["share"]
-        return draw_exponents(
-            runs, page, row_of, parts, lambda run: run.experiment.machines or 1, "machines M", "M", line_name
-        )
+        parts, machines = (panels, ["server"], ["share"]), lambda run: run.experiment.machines or 1
+        return draw_exponents(runs, page, row_of, parts, machines, "machines M", "M", line_name)

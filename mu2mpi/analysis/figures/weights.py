@@ -23,10 +23,7 @@ class WeightsFigure(Figure):
     name = "weights"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw an image for each row, or one strip a row where the features are no square image.
-
-        Of several runs, the one with the smallest loss is drawn; its settings stand above.
-        """
+        """Draw an image for each row, or a strip, of the run with the smallest loss."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         result = read_result(run.path)
         x, features = result.x[:, :-1], result.feature_names

@@ -38,10 +38,7 @@ Rows = list[list[str]]
 
 
 def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
-    """Return a page of HTML that needs nothing else: no network, no other file, no script.
-
-    A result that is there twice counts once. The page names what was `skipped`, as these messages say.
-    """
+    """Return a page of HTML that needs no network, no other file and no script, and names what is skipped."""
     jinja2 = needed("jinja2")
     kept, notes = without_repeats(runs, "ranks", "elapsed_seconds")
     if not kept:
