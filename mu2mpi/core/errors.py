@@ -7,10 +7,9 @@ EXIT_INTERRUPTED = 75  # Exit code of a run that stopped with a checkpoint; the 
 
 
 class InputError(ValueError):
-    """Something in the user's input cannot be used.
+    """Something in the user's input cannot be used: the message says what, where, and the way out.
 
-    Its message is shown as it is, without a traceback, and the program ends with code 2.
-    A message says what is wrong, where, and the way out.
+    It is shown without a traceback, and the program ends with code 2.
     """
 
 
@@ -23,13 +22,7 @@ class SharedOSError(OSError):
 
 
 class Interrupted(SystemExit):
-    """A run stopped at a request and left a checkpoint; unless caught, it ends the program with code 75.
-
-    Attributes
-    ----------
-    rounds_done : int
-        The rounds that the checkpoint holds.
-    """
+    """A run stopped at a request and left a checkpoint of `rounds_done`; if not caught, the code is 75."""
 
     def __init__(self, rounds_done: int) -> None:
         super().__init__(EXIT_INTERRUPTED)

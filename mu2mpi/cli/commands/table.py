@@ -25,7 +25,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    """Print the table."""
     from mu2mpi.analysis.cells import Layout
     from mu2mpi.analysis.tables import Dress, build_table
     from mu2mpi.analysis.words import Words, read_labels, unmatched
