@@ -107,7 +107,9 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
         found = _array_of(long, [*axes, "seed", "round"]).merge(found)
         found["round"].attrs = said["round"]
     for name, array in found.data_vars.items():
-        array.attrs = said[name] if name in said else _described(name, unit)
+        is_loss, is_time = name.endswith("_loss") or name == "excess_loss_bound", name.endswith("_seconds")
+        own = described(metric_words(name), "s" if is_time else unit if is_loss else "1")
+        array.attrs = said.get(name, own)
     found["seed"].attrs = described("seed, or number of a run that has none")
     places = {n: (n, _as_coordinate(of), described(Words().name(n))) for n, of in values.items()}
     dataset: xarray.Dataset = found.assign_coords(places | _following(index[axes], whole))
@@ -144,12 +146,6 @@ def _following(index: Any, settings: Sequence[dict[str, Any]]) -> dict[str, Any]
                 found[name] = array.dims, values, described(Words().name(name))
                 break
     return found
-
-
-def _described(name: str, unit: str) -> dict[str, str]:
-    """Return long name and units of a measurement of the output."""
-    is_loss = name.endswith("_loss") or name == "excess_loss_bound"
-    return described(metric_words(name), "s" if name.endswith("_seconds") else unit if is_loss else "1")
 
 
 def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset":

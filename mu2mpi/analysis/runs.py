@@ -35,17 +35,7 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     paths : path, or iterable of paths
         Files, and folders, which are searched for ``*.h5``, subfolders included.
     strict : bool, optional
-        Refuse a file that cannot be used, instead of skipping it with a warning.
-
-    Returns
-    -------
-    Runs
-        All of them.
-
-    Raises
-    ------
-    InputError
-        If a path does not exist, there is no result at all, or, if `strict`, a file cannot be used.
+        Raise InputError for a file that cannot be used, instead of skipping it with a warning.
 
     Examples
     --------
@@ -87,21 +77,15 @@ def sweep(
     overwrite : bool, optional
         Run again what is finished.
     observers : sequence of Observer, optional
-        Hear of each run, one after the other: on rank 0 of those that take it, so that where runs go side by
-        side, each lane has its own copies.
+        Hear of each run, on rank 0 of those that take it.
     progress : bool, optional
         Say on standard error how it goes, on a terminal or in a notebook with a bar for each run.
 
     Returns
     -------
     Runs
-        In the order of the sweep: the last list varies fastest. The same on every rank.
-
-    Raises
-    ------
-    InputError, OSError, Interrupted
-        As `run` does; before anything is run, if an experiment does not fit its data, or a file in the folder
-        holds another experiment.
+        In the order of the sweep, the last list fastest; the same on every rank. Raises as `run` does, before
+        the first run if an experiment does not fit its data, or a file in the folder is of another.
 
     Examples
     --------
@@ -139,16 +123,9 @@ class Runs(Sequence[Result]):
 
     What tables and figures need is in memory. A result is read in full when it is asked for, as ``runs[0]``.
 
-    Parameters
-    ----------
-    summaries : iterable of Summary
-        What tables and figures need of each run.
-
     Examples
     --------
     >>> runs = mu2mpi.load("runs/")
-    >>> runs
-    <8 runs>
     >>> runs[:2] + runs[4:]
     <6 runs>
     >>> runs[0].experiment.machines
@@ -204,9 +181,8 @@ class Runs(Sequence[Result]):
         """Return one labelled dataset over the settings that vary, the seed and the round.
 
         What follows from the settings that vary, as rounds may from machines, is a coordinate along them, and
-        what all share is an attribute. Runs without a seed are numbered. Columns of the history lie along
-        ``round`` as well; the others are those of `to_dataframe`, as ``final_test_loss`` where the history
-        has the name. NaN is what was not measured. Without `history`, no file is read again.
+        what all share is an attribute. Columns are those of the history, along ``round``, unless it is left
+        out, and of `to_dataframe`, as ``final_test_loss`` where the history has the name.
 
         Where data sets differ, it is a DataTree with a dataset for each. Repeats of a run count once.
         """
@@ -226,9 +202,7 @@ class Runs(Sequence[Result]):
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
         Its look is that of the options of ``mu2mpi plot``: `width`, `title`, `linear`, `labels`, which may be
-        a mapping as ``{"rho=4": "strong"}``, and `style`. With `ax`, axes of the user's or an array of them
-        are drawn into, in the user's style, and returned.
-        Raises an InputError if there is no such figure, or the runs do not suit it.
+        a mapping as ``{"rho=4": "strong"}``, and `style`. With `ax`, one or many, these are drawn into.
         """
         from mu2mpi.analysis.figures import draw, page_of
 

@@ -33,8 +33,8 @@ def settings_of(run: Summary) -> dict[str, Any]:
 @cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
     """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
-    parts = experiment.source_options, experiment.options, experiment.server_options
-    settings = dict.fromkeys(option_fields()) | values_in(experiment, *parts)
+    own = experiment.source_options, experiment.options, experiment.mechanism_options
+    settings = dict.fromkeys(option_fields()) | values_in(experiment, *own, experiment.server_options)
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.on_file:
         settings["partition"] = "iid"

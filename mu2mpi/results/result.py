@@ -54,16 +54,13 @@ class Result:
     timing : dict of str to ndarray of float64, shape (ranks,)
         Seconds by phase and rank; empty in published files.
     environment : dict of str to str or int
-        Hosts, ranks, MPI library and versions; of a published file `ranks` and versions alone, and under
-        `published` what it was published without.
+        Hosts, ranks, MPI library and versions; of a published file, what it was `published` without.
     class_counts : ndarray of int64, shape (machines, classes), or None
         How many samples of each class each machine spent; private, and None, like the diagnostics.
     class_names : tuple of str or None
         What the classes are called, where it is not by their numbers.
     metrics : dict of str to float
-        Of the output on the test set: ``accuracy``, ``balanced_accuracy`` and ``auc``, the area under the
-        ROC; or ``rmse`` and ``mae`` in the label's own units, and ``r2``. Empty where a private test set
-        would be told of.
+        Of the output on the test set, such as ``auc`` or ``rmse``; empty like `theory`.
     label_range : tuple of float or None
         Where labels are numbers, the declared range in which they lie, in their own units.
     feature_names, columns : tuple of str or None, str or None
@@ -77,8 +74,7 @@ class Result:
     accounts : Accounts or None
         What each machine does and spends, where they differ or some are away.
     confusion : ndarray of int64, shape (classes, classes), or None
-        How many test samples of each class the output takes for each; None like the metrics, and where there
-        are no counts, or classes are many.
+        How many test samples of each class the output takes for each; None where classes are many.
     test_rows : ndarray of int64 or None
         Where the test set is a share of a file, its rows, from 0 on.
     path : Path or None

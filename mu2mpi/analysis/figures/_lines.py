@@ -9,8 +9,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import DASHES, Sheet, colours, handle, log_ticks, look_of
+from mu2mpi.analysis.figures.base import DASHES, Page, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import PRIVACY, Group, by_rows, grouped, in_nats, sort_key, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary

@@ -13,7 +13,7 @@ from matplotlib import colormaps, rcParams, ticker
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
-from mu2mpi.analysis.figures._page import INK, Page
+from mu2mpi.analysis.figures._page import INK as INK, PAPER as PAPER, Page as Page
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -206,24 +206,13 @@ class Figure:
     """Figure of result files; the first line of a subclass's docstring is its summary.
 
     A subclass of a user's is registered with `mu2mpi.register`, in a file that ``--import`` names.
-
-    Attributes
-    ----------
-    name : str
-        What users call it: ``mu2mpi plot NAME``.
-    needs : str
-        A column of a run's row without which it cannot be drawn; empty for none.
-    axes : tuple of str
-        Choices for its horizontal axis; empty if there is no choice.
-    repeats_differ_in : tuple of str
-        Columns that tell runs of one experiment apart; if empty, repeated runs count once.
     """
 
     kind = "figures"
-    name: str
-    needs = ""
-    axes: tuple[str, ...] = ()
-    repeats_differ_in: tuple[str, ...] = ()
+    name: str  # What users call it: ``mu2mpi plot NAME``.
+    needs = ""  # A column of a run's row without which it cannot be drawn; empty for none.
+    axes: tuple[str, ...] = ()  # Choices for its horizontal axis; empty if there is no choice.
+    repeats_differ_in: tuple[str, ...] = ()  # Columns that tell runs of one experiment apart.
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
         """Return whether a report of these runs has this figure."""

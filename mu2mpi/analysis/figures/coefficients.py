@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures.base import MARKERS, Figure, Sheet, colours, handle, short
+from mu2mpi.analysis.figures.base import INK, MARKERS, Figure, Page, Sheet, colours, handle, short
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result

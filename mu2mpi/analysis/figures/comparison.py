@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import estimate, usual_values
 from mu2mpi.analysis.figures._lines import fitted_exponent, measures
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, colours, handle
+from mu2mpi.analysis.figures.base import INK, Figure, Page, Sheet, colours, handle
 from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures._lines import encode, mean_history
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, handle
+from mu2mpi.analysis.figures.base import INK, Figure, Page, Sheet, handle
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary

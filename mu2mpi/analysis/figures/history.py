@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from mu2mpi.analysis.figures._lines import encode, mean_history, measures
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, handle
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, colours, handle
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, colours, handle
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import encode, mean_history
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, handle
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from mu2mpi.analysis.figures._lines import draw_exponents
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet
 from mu2mpi.analysis.settings import own_settings, varying_on_data
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, short
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, short
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register

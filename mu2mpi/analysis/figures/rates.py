@@ -17,8 +17,7 @@ import pandas
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import MIN_POINTS, encode_groups, loss_label
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures.base import DASHES, Figure, Sheet, handle, log_ticks
+from mu2mpi.analysis.figures.base import DASHES, INK, Figure, Page, Sheet, handle, log_ticks
 from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError

@@ -8,8 +8,18 @@ import numpy as np
 import pandas
 from matplotlib.patches import Patch
 
-from mu2mpi.analysis.figures._page import INK, PAPER, Page
-from mu2mpi.analysis.figures.base import HATCHES, Figure, Sheet, colours, handle, log_ticks, look_of
+from mu2mpi.analysis.figures.base import (
+    HATCHES,
+    INK,
+    PAPER,
+    Figure,
+    Page,
+    Sheet,
+    colours,
+    handle,
+    log_ticks,
+    look_of,
+)
 from mu2mpi.analysis.settings import by_rows, own_settings, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pandas
 
-from mu2mpi.analysis.figures._page import PAPER, Page
-from mu2mpi.analysis.figures.base import HATCHES, Figure, Sheet, colours, wrapped
+from mu2mpi.analysis.figures.base import HATCHES, PAPER, Figure, Page, Sheet, colours, wrapped
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register

@@ -6,8 +6,7 @@ from typing import Any
 
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures._lines import encode, measures
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, handle, log_ticks
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle, log_ticks
 from mu2mpi.analysis.settings import (
     PRIVACY,
     by_settings,

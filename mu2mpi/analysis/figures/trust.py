@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.figures._lines import draw_exponents
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet
 from mu2mpi.analysis.settings import (
     by_rows,
     colluders_of,

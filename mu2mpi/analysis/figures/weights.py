@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures.base import Figure, Sheet, short
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, short
 from mu2mpi.analysis.settings import own_settings
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
