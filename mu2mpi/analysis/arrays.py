@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.settings import (
-    POOLED,
-    in_nats,
-    number_text,
-    own_settings,
-    settings_of,
-    sort_key,
-    varying,
-    without_repeats,
-)
+from mu2mpi.analysis.settings import POOLED, in_nats, number_text, sort_key, varying, without_repeats
 from mu2mpi.analysis.show import metric_words
 from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
@@ -60,7 +51,7 @@ def arrays_of(
 def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     """Return runs on the same data, each of them another, as one dataset."""
     pandas = needed("pandas")
-    owns, whole = [own_settings(run) for run in runs], [settings_of(run) for run in runs]
+    owns, whole = [run.own_settings for run in runs], [run.settings for run in runs]
     axes = varying(runs)
     keys = [tuple(own[name] for name in axes) for own in owns]
     values = {

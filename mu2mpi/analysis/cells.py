@@ -17,11 +17,8 @@ from mu2mpi.analysis.settings import (
     SHARE,
     Key,
     by_settings,
-    canonical,
     is_settled,
-    own_settings,
     privacy_of,
-    settings_of,
     sort_key,
     varying,
     without_repeats,
@@ -31,7 +28,7 @@ from mu2mpi.config.options import option_fields, own_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.collection import names_of
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import Summary, canonical
 from mu2mpi.results.schema import SCORES
 
 VALUES = ("test_loss", "test_accuracy")  # What the paper's tables measure
@@ -70,7 +67,7 @@ class Layout:
         machines = {machines for machines, _ in pairs}
         if not columns:
             sizes = ["machines"]
-            if all(settings_of(run)["samples"] is not None for run in runs):
+            if all(run.settings["samples"] is not None for run in runs):
                 sizes.append("samples")
             if len(privacy) == 1 and {"method", "server", *rows} & {*tell}:
                 # Something else differs that can stand down.
@@ -78,7 +75,7 @@ class Layout:
             usual = [name for name in (*sizes, *privacy, "server") if name not in rows]
             columns = (next((name for name in usual if name in tell and name in sizes), usual[0]),)
         if not rows:
-            methods = {settings_of(run)["method"] for run in runs}
+            methods = {run.settings["method"] for run in runs}
             colluders = SHARE if len(machines) > 1 else "colluders"
             usual = ["method"] * (len(methods) > 1) + ["server"] + [colluders] * ("colluders" in tell)
             rows = tuple(name for name in (*usual, *privacy) if name not in columns)
@@ -135,7 +132,7 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
-    owns, tell = [own_settings(run) for run in kept], varying(kept)
+    owns, tell = [run.own_settings for run in kept], varying(kept)
     full = layout.completed(kept, tell)
     check_values(kept, full.values)
     apart = [name for name in tell if name not in full.places]
@@ -195,7 +192,7 @@ def _section(
     for row, column in product(rows, columns):
         there, others = members.get(row + column, []), dict[str, Any]()
         if there:
-            one, own = settings_of(there[0]), own_settings(there[0])
+            one, own = there[0].settings, there[0].own_settings
             others = {name: one[name] if name == "colluders" else own[name] for name in follow}
             if one["epsilon"] is not None and "rho" not in layout.places:
                 others["rho"] = one["rho"]

@@ -10,15 +10,7 @@ import numpy as np
 from mu2mpi.analysis.cells import check_values, estimate, usual_values
 from mu2mpi.analysis.grids import Entry, Grid, Line, aligned, scale_of
 from mu2mpi.analysis.ledgers import bits
-from mu2mpi.analysis.settings import (
-    Key,
-    by_settings,
-    own_settings,
-    settings_of,
-    sort_key,
-    varying,
-    without_repeats,
-)
+from mu2mpi.analysis.settings import Key, by_settings, sort_key, varying, without_repeats
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError, needed
@@ -74,7 +66,7 @@ def _settings(sides: Sides) -> str:
     """Return which settings the sides have other values of, but for those that follow on both sides."""
     rows = []
     for name in option_fields():
-        found = [{(settings_of(run)[name], _cause(run, name)) for run in side} for side in sides]
+        found = [{(run.settings[name], _cause(run, name)) for run in side} for side in sides]
         values = [{value for value, _ in of_side} for of_side in found]
         if values[0] != values[1] and not all(cause for of_side in found for _, cause in of_side):
             ordered = (sorted(of_side, key=sort_key) for of_side in found)
@@ -85,7 +77,7 @@ def _settings(sides: Sides) -> str:
 
 def _cause(run: Summary, name: str) -> str:
     """Return from what a setting of a run follows; empty if from nothing."""
-    if own_settings(run)[name] is not None or settings_of(run)[name] is None or name == "delta":
+    if run.own_settings[name] is not None or run.settings[name] is None or name == "delta":
         return ""
     if name == "rho":
         return " (by epsilon)"

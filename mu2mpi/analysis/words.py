@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.analysis.settings import listed, number_text, own_settings
+from mu2mpi.analysis.settings import listed, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
@@ -126,7 +126,7 @@ def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
     said = []
     for key in read_labels([one for one in given if Path(one).suffix != ".toml"]):
         name, equals, value = key.partition("=")
-        there = [(getattr(run.experiment, name), own_settings(run)[name]) for run in runs]
+        there = [(getattr(run.experiment, name), run.own_settings[name]) for run in runs]
         if equals and value not in {number_text(v) for values in there for v in values}:
             said.append(f"no run has {name} = {value}; {name} is {listed(v for v, _ in there)}")
     return said

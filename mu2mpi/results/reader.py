@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.identity import following
+from mu2mpi.config.options import option_fields, values_in
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import array_in, attributes_of, number_in, open_group, open_to_read, text_in
+from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -70,12 +72,43 @@ class Summary:
         with _open(self.path) as file:
             return stored_history(file)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings by name, two ways to say the same as one; not to be changed."""
+        return canonical(self.experiment)
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """Settings by name, or None where they follow from others; not to be changed."""
+        return _own_settings(self.experiment, self.facts)
+
     @cached_property
     def row(self) -> dict[str, Any]:
         """Settings and measurements by name, as one row of a tidy table."""
         measured = {name: getattr(self, name) for name in ("test_loss", *SCORES.values())}
         settings = dict.fromkeys(option_fields()) | self.experiment.settings()
         return settings | measured | self.figures | {"created": self.created, "file": str(self.path)}
+
+
+@cache
+def canonical(experiment: Experiment) -> dict[str, Any]:
+    """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
+    own = experiment.source_options, experiment.options, experiment.mechanism_options
+    settings = dict.fromkeys(option_fields()) | values_in(experiment, *own, experiment.server_options)
+    settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
+    if settings["partition"] is None and not experiment.on_file:
+        settings["partition"] = "iid"
+    return settings
+
+
+@cache
+def _own_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
+    settings, follows = canonical(experiment), following(experiment, facts)
+    if experiment.epsilon is not None:
+        follows["rho"] = settings["rho"]
+    elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
+        follows["delta"] = settings["delta"]  # It changes nothing in the model.
+    return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
 
 
 def read_result(path: Path | str) -> Result:

@@ -14,15 +14,7 @@ from mu2mpi.core.hdf5 import plain
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import (
-    CONFUSION,
-    OF_CONFUSION,
-    SCORES,
-    Diagnostics,
-    History,
-    Theory,
-    score_text,
-)
+from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCORES, Diagnostics, History, Theory, score_text
 
 if TYPE_CHECKING:
     import xarray

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import estimate, usual_values
 from mu2mpi.analysis.figures._lines import fitted_exponent, measures
 from mu2mpi.analysis.figures.base import INK, Figure, Page, Sheet, colours, handle
-from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
+from mu2mpi.analysis.settings import POOLED, grouped, listed
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
@@ -74,7 +74,7 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
     # What a preset or the server chose may differ.
-    rows = [(settings_of(run), own_settings(run)) for run in runs]
+    rows = [(run.settings, run.own_settings) for run in runs]
     for name in names:
         values = {whole[name] for whole, own in rows if whole[name] is None or own[name] is not None}
         if len(values) > 1:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet
-from mu2mpi.analysis.settings import own_settings, varying_on_data
+from mu2mpi.analysis.settings import varying_on_data
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import schedule_of
@@ -32,8 +32,8 @@ class ParticipationFigure(Figure):
             )
         names = [name for name in varying_on_data(runs) if name not in POOLED]
         panels, colours = ([n for n in names if (n in OF_LINES) == of_line] for of_line in (False, True))
-        axis = _share, "share of machines there", "the share"
-        return draw_exponents(runs, page, own_settings, (panels, colours, ()), *axis, _line_name)
+        parts, axis = (panels, colours, ()), (_share, "share of machines there", "the share")
+        return draw_exponents(runs, page, lambda run: run.own_settings, parts, *axis, _line_name)
 
 
 def _share(run: Summary) -> float:

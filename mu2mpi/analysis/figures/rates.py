@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import MIN_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures.base import DASHES, INK, Figure, Page, Sheet, handle, log_ticks
-from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
+from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, share_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, register
@@ -98,7 +98,7 @@ def find_rates(runs: Sequence[Summary]) -> list[Rate]:
 
     def row_of(run: Summary) -> dict[str, Any]:
         share = colluders(run)
-        return own_settings(run) | {"colluders": None if share is None else share_text(share)}
+        return run.own_settings | {"colluders": None if share is None else share_text(share)}
 
     for axis in AXES:
         across = ("rho", "epsilon") if axis.setting == "rho" else (axis.setting,)

@@ -20,7 +20,7 @@ from mu2mpi.analysis.figures.base import (
     log_ticks,
     look_of,
 )
-from mu2mpi.analysis.settings import by_rows, own_settings, varying
+from mu2mpi.analysis.settings import by_rows, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
@@ -96,7 +96,7 @@ def _series(
     names = [name for name in varying(runs) if name not in ("machines", "rounds")]
 
     def row_of(run: Summary) -> dict[str, Any]:
-        return {**own_settings(run), "": fixed(run.experiment.machines or 1, run.figures["ranks"])}
+        return {**run.own_settings, "": fixed(run.experiment.machines or 1, run.figures["ranks"])}
 
     series = {}
     for (level, *others), members in by_rows(runs, ["", *names], row_of).items():

@@ -7,15 +7,7 @@ from typing import Any
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures._lines import encode, measures
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle, log_ticks
-from mu2mpi.analysis.settings import (
-    PRIVACY,
-    by_settings,
-    is_settled,
-    privacy_of,
-    settings_of,
-    sort_key,
-    varying,
-)
+from mu2mpi.analysis.settings import PRIVACY, by_settings, is_settled, privacy_of, sort_key, varying
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -95,7 +87,7 @@ def _are_numbers(values: Sequence[Any]) -> bool:
 
 
 def _value(run: Summary, name: str) -> Any:
-    value = settings_of(run)[name]
+    value = run.settings[name]
     return run.figures["epsilon_exact"] if name == "epsilon" and value is None else value
 
 
@@ -109,7 +101,7 @@ def _pooled(runs: Sequence[Summary], against: str) -> list[str]:
     """Return the settings that part no lines: what is across, and sizes that follow from it."""
     if against in PRIVACY:
         return [*PRIVACY, "delta"]
-    rows, pooled = [settings_of(run) for run in runs], [against]
+    rows, pooled = [run.settings for run in runs], [against]
     for size in ("rounds", "machines", "samples", "batch"):
         others = [name for name in varying(runs) if name not in (size, *pooled)]
         if size != against and is_settled(size, [against, *others], rows):

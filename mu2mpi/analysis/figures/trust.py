@@ -5,15 +5,7 @@ from typing import Any
 
 from mu2mpi.analysis.figures._lines import draw_exponents
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet
-from mu2mpi.analysis.settings import (
-    by_rows,
-    colluders_of,
-    own_settings,
-    privacy_of,
-    share_text,
-    varying,
-    varying_on_data,
-)
+from mu2mpi.analysis.settings import by_rows, colluders_of, privacy_of, share_text, varying, varying_on_data
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
@@ -43,7 +35,7 @@ class TrustFigure(Figure):
 
         def row_of(run: Summary) -> dict[str, Any]:
             title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
-            return {**own_settings(run), **title, "server": run.experiment.server, "share": colluders(run)}
+            return {**run.own_settings, **title, "server": run.experiment.server, "share": colluders(run)}
 
         def line_name(run: Summary) -> str:
             server, share, helped = run.experiment.server, colluders(run), page.words.name("colluders")

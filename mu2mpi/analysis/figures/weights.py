@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet, short
-from mu2mpi.analysis.settings import own_settings
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
 
@@ -53,7 +52,7 @@ class WeightsFigure(Figure):
                 panel.set_ylabel("class")
             shown = panel.imshow(x, aspect="auto", interpolation="nearest", **scale)
         sheet.add_colorbar(shown, "weight (bias not shown)" if features is None else "weight")
-        own = own_settings(run)
+        own = run.own_settings
         settings = {name: own[name] for name in SHOWN if own[name] is not None}
         which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
         sheet.title = f"$x_T$: {page.words.of(settings)}{which}"

@@ -7,14 +7,13 @@ have several seeds a test says whether results differ by more than seeds do.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_values, read_runs
+from mu2mpi.cli.shared import add_shared, read_runs
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     for name in ("a", "b"):
         parser.add_argument(name, type=Path, metavar=name.upper(), help="a result file, or a folder of them")
-    add_values(parser)
-    add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
+    add_shared(parser, "--values", "--strict")
 
 
 def execute(arguments: Namespace) -> None:

@@ -5,7 +5,7 @@ A missing MNIST is downloaded, which no other command does.
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
-from mu2mpi.cli.shared import add_data_dir, add_flag
+from mu2mpi.cli.shared import add_flag, add_shared
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
     template = "print a schema of a file's columns, with blanks to fill in, and end"
     add_flag(parser, "--schema-template", template)
-    add_data_dir(parser)
+    add_shared(parser, "--data-dir")
 
 
 def execute(arguments: Namespace) -> None:

@@ -8,7 +8,7 @@ label, which may be missing; without a schema, features are as for run.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_output
+from mu2mpi.cli.shared import add_flag, add_output, add_shared
 from mu2mpi.core.errors import InputError
 
 
@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RESULT", help="a result file")
     parser.add_argument("data", type=Path, metavar="DATA", help="a file of new samples, of any format")
     add_output(parser, "CSV file [default: standard output]")
-    add_flag(parser, "--overwrite", "replace the output if it exists")
+    add_shared(parser, "--overwrite")
     add_flag(parser, "--data-is-public", "let messages name rows and values of the data")
 
 
