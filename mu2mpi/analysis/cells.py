@@ -240,7 +240,6 @@ def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
 
 @cache
 def _paper() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
-    """Return loss and accuracy of the paper's two tables."""
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     found = {}
     for line in csv.DictReader(text.splitlines()):

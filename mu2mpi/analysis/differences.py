@@ -148,7 +148,6 @@ def _bits(pairs: Sequence[Pair], files: Files) -> str:
 
 
 def _verdict(pairs: Sequence[Pair], values: Sequence[str]) -> str:
-    """Say in words whether results differ by more than seeds do."""
     chances = [p_value(*pair.samples(value)) for pair in pairs for value in values]
     tested = [chance for chance in chances if not math.isnan(chance)]
     if tested:

@@ -224,7 +224,6 @@ def _leaders(
 
 
 def _legend(section: Section, scales: dict[str, Scale]) -> str:
-    """Say what the numbers of a section are."""
     values, seeds, called = section.layout.values, section.seeds, [scale.label for scale in scales.values()]
     *others, last = (name.removesuffix(" %") for name in called)
     text = f"{', '.join(others)}{' and ' * bool(others)}{last}"

@@ -57,9 +57,8 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
             learn.append(
                 f"Machines{about} differ; about none is more told than about samples of machine {most}."
             )
-        rho, *epsilons = in_numbers(
-            privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-        )
+        claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
+        rho, *epsilons = in_numbers(*claim)
         holds = "MISMATCH" if found else "agrees"
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
         texts = [concern.full for concern in privacy.concerns(accounts)]

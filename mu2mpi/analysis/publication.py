@@ -56,9 +56,8 @@ def publish(
     for path in shown(list(targets), "writing"):
         result = _published(read_result(path), with_test_results)
         write_result(result, targets[path], overwrite)
-        lines.append(
-            f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy, result.accounts)}"
-        )
+        guarantee = in_brief(result.privacy, result.accounts)
+        lines.append(f"{targets[path]}: {result.environment['published']}\n{guarantee}")
     return lines
 
 
@@ -100,7 +99,6 @@ def _published(result: Result, with_test_results: bool) -> Result:
 
 
 def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
-    """Return where each result goes."""
     files, folders = list_files(paths), [path for path in paths if path.is_dir()]
     targets = {paths[0]: output}
     if len(paths) > 1 or folders or output.is_dir():

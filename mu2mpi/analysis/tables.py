@@ -78,10 +78,8 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
 
 
 def _text(grid: Grid, dress: Dress, number: int) -> str:
-    table = as_text(grid.header, grid.blocks(aligned))
-    return (
-        f"{_caption(dress, grid.heading, number)}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
-    )
+    table, legend = as_text(grid.header, grid.blocks(aligned)), as_paragraph(grid.legend.format(best="*"))
+    return f"{_caption(dress, grid.heading, number)}\n\n{table}\n\n{legend}"
 
 
 def _markdown(grid: Grid, dress: Dress, number: int) -> str:
@@ -204,7 +202,6 @@ def _digits(number: str) -> str:
 
 
 def _column_type(column: Sequence[Entry]) -> str:
-    """Return a column S that is as wide as its numbers."""
     numbers = list(filter(_is_number, column))
     if not numbers:
         return "c"

@@ -29,8 +29,6 @@ UNSET = {
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 MISSING = "–"  # What stands in a table where there is nothing
-
-
 Labels = Mapping[str, str] | Path | str | Sequence[str]
 
 
@@ -109,9 +107,8 @@ def read_labels(given: Labels) -> dict[str, str]:
     for key, label, where in pairs:
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
-            raise InputError(
-                f"{where}there is no setting {name!r}{or_else(name, option_fields(), 'settings')}"
-            )
+            meant = or_else(name, option_fields(), "settings")
+            raise InputError(f"{where}there is no setting {name!r}{meant}")
         if not isinstance(label, str):
             raise InputError(f"{where}the label of {key} is no text")
         # A value is told as it is otherwise: 4.0 is 4.

@@ -171,7 +171,6 @@ class SweepJob:
 
     @property
     def _note(self) -> Path:
-        """The hidden file beside the results that notes what was submitted."""
         if self.sweep.swept:
             return self.output / f".{self.config.stem}.jobs.toml"
         return self.output.with_name(f".{self.output.name}.jobs.toml")

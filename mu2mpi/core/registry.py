@@ -208,13 +208,11 @@ def _built_in(kind: str) -> dict[str, str]:
 
 
 def _file(module: str) -> Path:
-    """Return the file of a module of this package."""
     return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
 
 
 @cache
 def _entry_points(kind: str) -> dict[str, Any]:
-    """Return the entry points of other packages by name."""
     if not _has_entry_points():
         return {}
     from importlib.metadata import entry_points

@@ -260,12 +260,10 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
 
 
 def _optional(file: h5py.File, name: str) -> NDArray[np.int64] | None:
-    """Return an array of counts or of row numbers, if it is there."""
     return array_in(file.id, name) if name in file else None
 
 
 def _names(file: h5py.File, name: str) -> tuple[str, ...] | None:
-    """Return texts, if they are there."""
     return tuple(file[name].asstr()[()]) if name in file else None
 
 
@@ -282,7 +280,6 @@ def _columns(file: h5py.File, group: str, kind: type, names: Iterable[str]) -> d
 
 
 def _accounts(file: h5py.File) -> Accounts | None:
-    """Return what each machine does and spends, if it is there."""
     if (group := "privacy/machines") not in file:
         return None
     columns = _columns(file, group, Accounts, Accounts.columns())
@@ -295,7 +292,6 @@ def _accounts(file: h5py.File) -> Accounts | None:
 
 
 def _facts(file: h5py.File) -> PublicFacts | None:
-    """Return what is public of the data, if it is there."""
     model = open_group(file, "model")
     there = [name for name in PublicFacts._fields if h5py.h5a.exists(model, name.encode())]
     if "square" not in there:

@@ -126,7 +126,6 @@ def _write_model(group: h5py.Group, result: Result) -> None:
 
 
 def _write_accounts(group: h5py.Group, accounts: Accounts) -> None:
-    """Write what each machine does and spends."""
     machines = _put(group, "machine", np.arange(len(accounts.samples)), "machine")
     if accounts.owners is not None:
         _put_names(group, "owner", accounts.owners, "owner of the machine", machines)

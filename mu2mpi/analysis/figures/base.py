@@ -169,7 +169,6 @@ class Sheet:
         return self.figure
 
     def _add_legend(self) -> None:
-        """Put a legend below all panels, in as many columns as fit."""
         room = min(LABEL_INCHES, self.page.width - 0.6)
         labels = [wrapped(entry.get_label(), room) for entry in self.legend]
         count = len(labels)

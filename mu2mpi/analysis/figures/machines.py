@@ -43,10 +43,8 @@ class MachinesFigure(Figure):
             shown.append((below, "spends", accounts.epsilon, dots))
             below.set_ylabel(f"{words('epsilon')} at {words('delta')} = {run.experiment.delta:g}")
         else:
-            shown += [
-                (below, "may spend", accounts.rho_allowed, levels),
-                (below, "spends", accounts.rho, dots),
-            ]
+            shown.append((below, "may spend", accounts.rho_allowed, levels))
+            shown.append((below, "spends", accounts.rho, dots))
             below.set_ylabel(words("rho"))
         for panel, label, values, look in shown:
             look = {"color": colours(2)[panel is below], **look}

@@ -32,9 +32,8 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
     estimator: Estimator = run.experiment.chosen_method.estimator
     # Messages are averaged over the samples of a round.
-    samples: float = run.figures["gradient_evaluations"] / (
-        estimator.gradients * (run.experiment.rounds or 1)
-    )
+    per_sample = estimator.gradients * (run.experiment.rounds or 1)
+    samples: float = run.figures["gradient_evaluations"] / per_sample
     norm = math.sqrt(run.figures["parameters"] * draws) / samples
     mechanism = read_result(run.path).privacy.mechanism
     if mechanism.correlation is None:

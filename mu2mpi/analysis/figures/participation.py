@@ -37,7 +37,6 @@ class ParticipationFigure(Figure):
 
 
 def _share(run: Summary) -> float:
-    """Return the expected share of the machines in a round."""
     schedule, value = schedule_of(run.experiment.participation)
     share = schedule.expected_share(value, run.experiment.machines or 1)
     if share is None:
@@ -48,7 +47,6 @@ def _share(run: Summary) -> float:
 
 
 def _line_name(run: Summary) -> str:
-    """Return the method, and what becomes of its noise."""
     method, power = run.experiment.chosen_method, run.experiment.noise_correlation
     if power:
         return f"{method.title}, noise_correlation = {power:g}"

@@ -212,7 +212,6 @@ class RatesFigure(Figure):
 
 
 def _key(rate: Group) -> Key:
-    """Return what tells a line from another in its panel."""
     return tuple(value for name, value in rate.settings.items() if name not in ACROSS)
 
 

@@ -26,10 +26,9 @@ class TimingFigure(Figure):
         if len(groups) == 1:
             bars = _by_rank(groups[0].runs)
         else:
-            means = [
-                pandas.DataFrame([run.phases for run in group.runs]).fillna(0.0).mean() for group in groups
-            ]
-            bars = pandas.DataFrame(means, index=[page.words.of(group.settings) for group in groups])
+            frames = (pandas.DataFrame([run.phases for run in group.runs]) for group in groups)
+            names = [page.words.of(group.settings) for group in groups]
+            bars = pandas.DataFrame([frame.fillna(0.0).mean() for frame in frames], index=names)
         if bars.empty:
             raise InputError("these results hold no times")
         if len(bars) > MAX_BARS:

@@ -97,7 +97,6 @@ def settings_of_all(runs: Sequence[Summary]) -> Rows:
 
 
 def _environments(results: Sequence[Result]) -> Rows:
-    """Return where runs ran: a header, and a row for each environment with its number of files."""
     facts = [result.environment for result in results]
     columns = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
     made = Counter(tuple(str(of_run.get(name, MISSING)) for name in columns) for of_run in facts)
@@ -125,7 +124,6 @@ def _figures(runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
 
 
 def _who_sees(runs: Sequence[Summary]) -> list[str]:
-    """Return who sees what runs with noise release."""
     seen: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
         server, mechanism = run.experiment.server, find("mechanisms", run.experiment.chosen_mechanism)
