@@ -21,7 +21,7 @@ _HOMES = {
     "read_result": "mu2mpi.results.reader",
     "register": "mu2mpi.core.registry",
     "run": "mu2mpi.execution.job",
-    "sweep": "mu2mpi.analysis.sweep",
+    "sweep": "mu2mpi.analysis.runs",
 }
 __all__ = ["__version__", *_HOMES]
 

@@ -10,25 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.settings import (
-    POOLED,
-    in_nats,
-    number_text,
-    own_settings,
-    settings_of,
-    sort_key,
-    varying,
-    without_repeats,
-)
+from mu2mpi.analysis.settings import POOLED, in_nats, number_text, sort_key, varying, without_repeats
 from mu2mpi.analysis.show import metric_words
 from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
+from mu2mpi.core.hdf5 import plain
 from mu2mpi.privacy.accounting.machines import described
 from mu2mpi.results.reader import Summary
 from mu2mpi.results.schema import SCORES, History
-from mu2mpi.results.writer import plain
 
 if TYPE_CHECKING:
     import xarray
@@ -61,7 +51,7 @@ def arrays_of(
 def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     """Return runs on the same data, each of them another, as one dataset."""
     pandas = needed("pandas")
-    owns, whole = [own_settings(run) for run in runs], [settings_of(run) for run in runs]
+    owns, whole = [run.own_settings for run in runs], [run.settings for run in runs]
     axes = varying(runs)
     keys = [tuple(own[name] for name in axes) for own in owns]
     values = {
@@ -108,7 +98,9 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
         found = _array_of(long, [*axes, "seed", "round"]).merge(found)
         found["round"].attrs = said["round"]
     for name, array in found.data_vars.items():
-        array.attrs = said[name] if name in said else _described(name, unit)
+        is_loss, is_time = name.endswith("_loss") or name == "excess_loss_bound", name.endswith("_seconds")
+        own = described(metric_words(name), "s" if is_time else unit if is_loss else "1")
+        array.attrs = said.get(name, own)
     found["seed"].attrs = described("seed, or number of a run that has none")
     places = {n: (n, _as_coordinate(of), described(Words().name(n))) for n, of in values.items()}
     dataset: xarray.Dataset = found.assign_coords(places | _following(index[axes], whole))
@@ -145,12 +137,6 @@ def _following(index: Any, settings: Sequence[dict[str, Any]]) -> dict[str, Any]
                 found[name] = array.dims, values, described(Words().name(name))
                 break
     return found
-
-
-def _described(name: str, unit: str) -> dict[str, str]:
-    """Return long name and units of a measurement of the output."""
-    is_loss = name.endswith("_loss") or name == "excess_loss_bound"
-    return described(metric_words(name), "s" if name.endswith("_seconds") else unit if is_loss else "1")
 
 
 def statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dataset":

@@ -17,11 +17,8 @@ from mu2mpi.analysis.settings import (
     SHARE,
     Key,
     by_settings,
-    canonical,
     is_settled,
-    own_settings,
     privacy_of,
-    settings_of,
     sort_key,
     varying,
     without_repeats,
@@ -31,7 +28,7 @@ from mu2mpi.config.options import option_fields, own_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.collection import names_of
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import Summary, canonical
 from mu2mpi.results.schema import SCORES
 
 VALUES = ("test_loss", "test_accuracy")  # What the paper's tables measure
@@ -45,10 +42,7 @@ PLACES = (*option_fields(), "ranks", SHARE)
 
 @dataclass(frozen=True)
 class Layout:
-    """Which settings stand where, and which measurements of `Summary.row` are shown; empty: what suits runs.
-
-    Raises an InputError if a setting does not exist or is named twice.
-    """
+    """Which settings stand where, and which measurements of `Summary.row` are shown; empty: what suits."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -67,16 +61,13 @@ class Layout:
         return (*self.rows, *self.columns)
 
     def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
-        """Return the layout with what it lacks for these runs, which differ in `tell`.
-
-        Rows and columns are those of the paper, or what differs where these do not; T stands beside M.
-        """
+        """Return the layout with the paper's rows and columns, or others in which runs differ: `tell`."""
         rows, columns, privacy = self.rows, self.columns, privacy_of(runs)
         pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
         machines = {machines for machines, _ in pairs}
         if not columns:
             sizes = ["machines"]
-            if all(settings_of(run)["samples"] is not None for run in runs):
+            if all(run.settings["samples"] is not None for run in runs):
                 sizes.append("samples")
             if len(privacy) == 1 and {"method", "server", *rows} & {*tell}:
                 # Something else differs that can stand down.
@@ -84,15 +75,10 @@ class Layout:
             usual = [name for name in (*sizes, *privacy, "server") if name not in rows]
             columns = (next((name for name in usual if name in tell and name in sizes), usual[0]),)
         if not rows:
-            methods = {settings_of(run)["method"] for run in runs}
+            methods = {run.settings["method"] for run in runs}
             colluders = SHARE if len(machines) > 1 else "colluders"
-            usual = [
-                *["method"] * (len(methods) > 1),
-                "server",
-                *[colluders] * ("colluders" in tell),
-                *privacy,
-            ]
-            rows = tuple(name for name in usual if name not in columns)
+            usual = ["method"] * (len(methods) > 1) + ["server"] + [colluders] * ("colluders" in tell)
+            rows = tuple(name for name in (*usual, *privacy) if name not in columns)
         if "rounds" not in (*rows, *columns) and ("rounds" in tell or len(machines) == len(pairs)):
             rows, columns = (
                 tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
@@ -110,31 +96,23 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one cell, perhaps none: their number, and their measurements and the paper's by name.
-
-    `settings` are those that follow from where the cell stands, and `diameters` those of the balls, also
-    where a preset chose them.
-    """
+    """The runs of one cell, perhaps none: their number, and their measurements and the paper's by name."""
 
     seeds: int
     values: dict[str, Estimate]
     paper: dict[str, float]
-    settings: dict[str, Any]
-    diameters: frozenset[float]
+    settings: dict[str, Any]  # those that follow from where the cell stands
+    diameters: frozenset[float]  # of the balls, also where a preset chose them
 
 
 @dataclass(frozen=True)
 class Section:
-    """Runs that differ in the settings of rows and columns, and the seed, alone; all share `settings`.
-
-    Each combination of row and column has a cell. Settings that `follow` differ with that place of the
-    layout alone, as those that only one method has.
-    """
+    """Runs that differ in the settings of rows and columns, and the seed, alone; all share `settings`."""
 
     layout: Layout
     settings: dict[str, Any]
     defaults: dict[str, Any]
-    follow: dict[str, str]
+    follow: dict[str, str]  # settings that differ with a place of the layout alone, and that place
     rows: list[Key]
     columns: list[Key]
     cells: dict[tuple[Key, Key], Cell]
@@ -149,14 +127,12 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     """Group runs into sections, one for each set of shared settings; note what the reader should know.
 
     Runs are averaged only if they differ in the seed alone (or in what changes nothing in the model). Any
-    other difference that is neither row nor column makes a section of its own, but for what a preset or the
-    server chose, or goes with the method; or rows, where sections would have one row each and no rows are
-    named. Raises an InputError if there are no runs, or none has one of the values of the layout.
+    other difference makes a section, or a row where sections would have one row each and none are named.
     """
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
     if not kept:
         raise InputError("there are no results to make a table of")
-    owns, tell = [own_settings(run) for run in kept], varying(kept)
+    owns, tell = [run.own_settings for run in kept], varying(kept)
     full = layout.completed(kept, tell)
     check_values(kept, full.values)
     apart = [name for name in tell if name not in full.places]
@@ -216,7 +192,7 @@ def _section(
     for row, column in product(rows, columns):
         there, others = members.get(row + column, []), dict[str, Any]()
         if there:
-            one, own = settings_of(there[0]), own_settings(there[0])
+            one, own = there[0].settings, there[0].own_settings
             others = {name: one[name] if name == "colluders" else own[name] for name in follow}
             if one["epsilon"] is not None and "rho" not in layout.places:
                 others["rho"] = one["rho"]
@@ -264,7 +240,6 @@ def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
 
 @cache
 def _paper() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
-    """Return loss and accuracy of the paper's two tables."""
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     found = {}
     for line in csv.DictReader(text.splitlines()):

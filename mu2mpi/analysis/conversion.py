@@ -3,29 +3,19 @@
 import math
 from collections.abc import Mapping
 
-from mu2mpi.analysis.formats import rounded_down, rounded_up
 from mu2mpi.analysis.settings import number_text
+from mu2mpi.analysis.words import rounded_down, rounded_up
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text
-from mu2mpi.privacy.accounting.gaussian import (
-    delta_paper,
-    epsilon_exact,
-    epsilon_paper,
-    gaussian_delta,
-    rho_paper,
-)
+from mu2mpi.privacy.accounting import gaussian
 from mu2mpi.privacy.statement import ADJACENCY, size_concerns
 
 DELTA = float(Experiment.model_fields["delta"].default)
 
 
 def convert(given: Mapping[str, float]) -> str:
-    """Say what two of rho, epsilon and delta make the third, and epsilon for other deltas.
-
-    Given are ``rho`` or ``epsilon`` or two of these and ``delta``, which is that of an experiment by default;
-    and ``samples``, perhaps: the number n of all machines.
-    """
+    """Say what two of rho, epsilon and delta make the third, with epsilon for other deltas, and n samples."""
     samples = int(given["samples"]) if "samples" in given else None
     if samples is not None and not 1 <= samples < 2**63:
         raise InputError(f"samples = {samples} should be at least 1, and less than 2^63")
@@ -43,21 +33,26 @@ def convert(given: Mapping[str, float]) -> str:
     if rho is None:
         rho, epsilon = Experiment.make({"epsilon": epsilon, "delta": delta}).rho, epsilon or 0.0
         exactly = "the largest rho with a 512th of both left to the draws of its noise"
-        found, lemma = str(delta), f"rho would be {rounded_down(rho_paper(epsilon, delta))}"
+        found, lemma = str(delta), f"rho would be {rounded_down(gaussian.rho_paper(epsilon, delta))}"
     elif epsilon is None:
-        epsilon = epsilon_exact(rho, delta)
+        epsilon = gaussian.epsilon_exact(rho, delta)
         stated, found = rounded_up(epsilon), str(delta)
-        lemma = f"epsilon would be {rounded_up(epsilon_paper(rho, delta))}"
+        lemma = f"epsilon would be {rounded_up(gaussian.epsilon_paper(rho, delta))}"
     else:
-        delta = gaussian_delta(epsilon, rho)
-        found, lemma = rounded_up(delta), f"delta would be {rounded_up(delta_paper(rho, epsilon))}"
+        delta = gaussian.gaussian_delta(epsilon, rho)
+        found, lemma = rounded_up(delta), f"delta would be {rounded_up(gaussian.delta_paper(rho, epsilon))}"
     words = (
         f"rho = {number_text(rho)} is (epsilon, delta)-DP with epsilon = {stated} and delta = {found}, "
         f"{exactly}. By the paper's lemma {lemma}."
     )
     deltas = sorted({*(float(f"1e-{k}") for k in range(3, 13)), numbers.get("delta", 1e-3)}, reverse=True)
     rows = [
-        [rounded_up(d), rounded_up(epsilon_exact(rho, d)), rounded_up(epsilon_paper(rho, d))] for d in deltas
+        [
+            rounded_up(d),
+            rounded_up(gaussian.epsilon_exact(rho, d)),
+            rounded_up(gaussian.epsilon_paper(rho, d)),
+        ]
+        for d in deltas
     ]
     meaning = (
         f"Neighbours differ in one sample of one machine, which is replaced ({ADJACENCY}). For every order "

@@ -8,22 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.analysis.cells import check_values, estimate, usual_values
-from mu2mpi.analysis.formats import Entry, aligned
-from mu2mpi.analysis.grids import Grid, Line, scale_of
-from mu2mpi.analysis.settings import (
-    Key,
-    by_settings,
-    own_settings,
-    settings_of,
-    sort_key,
-    varying,
-    without_repeats,
-)
-from mu2mpi.analysis.together import bits
+from mu2mpi.analysis.grids import Entry, Grid, Line, aligned, scale_of
+from mu2mpi.analysis.ledgers import bits
+from mu2mpi.analysis.settings import Key, by_settings, sort_key, varying, without_repeats
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.results.reader import Summary, read_result
 
@@ -73,13 +63,10 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
 
 
 def _settings(sides: Sides) -> str:
-    """Return which settings the sides have other values of, seeds included, and from what some follow.
-
-    What follows on both sides is left out, as that from which it follows is there.
-    """
+    """Return which settings the sides have other values of, but for those that follow on both sides."""
     rows = []
     for name in option_fields():
-        found = [{(settings_of(run)[name], _cause(run, name)) for run in side} for side in sides]
+        found = [{(run.settings[name], _cause(run, name)) for run in side} for side in sides]
         values = [{value for value, _ in of_side} for of_side in found]
         if values[0] != values[1] and not all(cause for of_side in found for _, cause in of_side):
             ordered = (sorted(of_side, key=sort_key) for of_side in found)
@@ -90,7 +77,7 @@ def _settings(sides: Sides) -> str:
 
 def _cause(run: Summary, name: str) -> str:
     """Return from what a setting of a run follows; empty if from nothing."""
-    if own_settings(run)[name] is not None or settings_of(run)[name] is None or name == "delta":
+    if run.own_settings[name] is not None or run.settings[name] is None or name == "delta":
         return ""
     if name == "rho":
         return " (by epsilon)"
@@ -135,10 +122,7 @@ def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str])
 
 
 def p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return how likely means are as far apart by chance, by Welch's t-test; NaN where one has less than two.
-
-    Numbers without any spread differ for sure, or are the same.
-    """
+    """Return how likely means are as far apart by chance, by Welch's t-test; NaN of less than two numbers."""
     if min(len(one), len(other)) < 2:
         return math.nan
     # scipy.stats.ttest_ind would do it, but importing scipy.stats takes longer than all the rest.
@@ -164,7 +148,6 @@ def _bits(pairs: Sequence[Pair], files: Files) -> str:
 
 
 def _verdict(pairs: Sequence[Pair], values: Sequence[str]) -> str:
-    """Say in words whether results differ by more than seeds do."""
     chances = [p_value(*pair.samples(value)) for pair in pairs for value in values]
     tested = [chance for chance in chances if not math.isnan(chance)]
     if tested:

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from mu2mpi.analysis.cells import PLACES, Section
-from mu2mpi.analysis.formats import Entry
 from mu2mpi.analysis.settings import PRIVACY, SHARE, Key
 from mu2mpi.analysis.words import MISSING, Words
+from mu2mpi.core.text import Row
 from mu2mpi.losses.metrics.base import metrics
 
 # Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else; those
@@ -27,6 +27,42 @@ _GIVEN = (
 )  # fmt: skip
 
 
+class Entry(NamedTuple):
+    """A number of a table with its standard deviation and a remark, or the mark of a missing one."""
+
+    mean: str
+    deviation: str = ""
+    remark: str = ""
+    is_best: bool = False
+
+    def text(self, bold: str, escape: Callable[[str], str] = str) -> str:
+        """Return the entry for a format that does not align, with the best in bold."""
+        number = escape(f"{self.mean} ± {self.deviation}" if self.deviation else self.mean)
+        number = bold.format(number) if self.is_best else number
+        return f"{number} {escape(self.remark)}" if self.remark else number
+
+
+def aligned(column: Sequence[Entry], blank: Callable[[str], str] = lambda text: " " * len(text)) -> list[str]:
+    """Return entries of a column as text, aligned at points and plus-minus signs by blanks."""
+    has_best = any(entry.is_best for entry in column)
+    columns = [entry.mean for entry in column], [entry.deviation for entry in column]
+    texts = []
+    for entry, (before, after), (ahead, behind) in zip(
+        column, *(_paddings(numbers, blank) for numbers in columns), strict=True
+    ):
+        text = before + entry.mean + ("*" if entry.is_best else " " * has_best)
+        text += f"{after} ± {ahead}{entry.deviation}" if entry.deviation else ""
+        texts.append(f"{text}{behind if entry.deviation else after} {entry.remark}" if entry.remark else text)
+    return texts
+
+
+def _paddings(numbers: Row, blank: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Return the padding before and after each number that aligns their decimal points."""
+    parts = [(whole, point + digits) for whole, point, digits in (text.partition(".") for text in numbers)]
+    longest, deepest = (max(column, key=len) for column in zip(*parts, strict=True))
+    return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in parts]
+
+
 class Line(NamedTuple):
     """One line of a table: its block, the cells before its numbers, and these."""
 
@@ -40,8 +76,7 @@ class Grid:
     """A section in words: lines in blocks that share the first of their rows' settings."""
 
     heading: str
-    heads: list[str]
-    """Names of the rows' settings, and an empty one above labels of lines."""
+    heads: list[str]  # names of the rows' settings, and an empty one above labels of lines
     columns: list[str]
     lines: list[Line]
     legend: str
@@ -151,8 +186,8 @@ def _leaders(
 ) -> tuple[set[tuple[str, Key, Key]], str]:
     """Return where the best means are of those that can be compared, and say how many lead by chance perhaps.
 
-    Only means of the same problem and privacy are compared, and of the same server where methods differ. The
-    excess loss is measured from the smallest in the ball, and compared in the same ball alone.
+    Means of the same problem and privacy can be, of the same server where methods differ, and excess losses
+    in the same ball.
     """
     best: set[tuple[str, Key, Key]] = set()
     led, close, single, places = 0, 0, 0, section.layout.places
@@ -189,7 +224,6 @@ def _leaders(
 
 
 def _legend(section: Section, scales: dict[str, Scale]) -> str:
-    """Say what the numbers of a section are."""
     values, seeds, called = section.layout.values, section.seeds, [scale.label for scale in scales.values()]
     *others, last = (name.removesuffix(" %") for name in called)
     text = f"{', '.join(others)}{' and ' * bool(others)}{last}"

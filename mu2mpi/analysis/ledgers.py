@@ -1,18 +1,18 @@
 """The ledgers of results: every claim of privacy computed again, and what is not private about it."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
-from mu2mpi.analysis.together import together
-from mu2mpi.config.identity import simulated
+from mu2mpi.analysis.words import rounded_up
+from mu2mpi.config.identity import sent, simulated
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text
@@ -22,7 +22,6 @@ from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, UNIT
 from mu2mpi.results.collection import list_files, names_of, shown
-from mu2mpi.results.model.coefficients import constants_of_result, task_of_result
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.result import Result
 
@@ -41,11 +40,7 @@ class Person:
 
 
 def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
-    """Return a table of what results claim of their privacy, and a line for each claim that does not hold.
-
-    On request it is said what holds for a person, by files whose claims hold. Raises an InputError if there
-    is nothing to check, or something that cannot be read.
-    """
+    """Return a table of what results claim, for a person on request, and a line for each false claim."""
     results = [read_result(path) for path in shown(list_files(paths), "reading")]
     rows, problems, learn, sound = [], [], [], []
     remarks: dict[str, list[object]] = {}
@@ -62,9 +57,8 @@ def check_ledgers(paths: Iterable[Path], person: Person | None = None) -> tuple[
             learn.append(
                 f"Machines{about} differ; about none is more told than about samples of machine {most}."
             )
-        rho, *epsilons = in_numbers(
-            privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-        )
+        claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
+        rho, *epsilons = in_numbers(*claim)
         holds = "MISMATCH" if found else "agrees"
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, holds])
         texts = [concern.full for concern in privacy.concerns(accounts)]
@@ -98,7 +92,7 @@ def contradictions(result: Result) -> list[str]:
     rounds, found, theirs = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
-            constants = constants_of_result(result)
+            constants = result.constants
             members: Any = constants.task.per_machine
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
             used = round(constants.sum_over_machines(constants.rounds, constants.sampling.used))
@@ -106,7 +100,7 @@ def contradictions(result: Result) -> list[str]:
             differences = result.accounts.differences(members.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
-            task, method, used = task_of_result(result), experiment.chosen_method, mechanism.samples_used
+            task, method, used = result.task, experiment.chosen_method, mechanism.samples_used
             asked = method.release(task, method.sampling(task, rounds))
             if mechanism.accounts_for(asked):
                 theirs = {name: getattr(asked, name) for name in (*mechanism.sizes(asked), "touched")}
@@ -186,9 +180,9 @@ def _no_end(rounds: int | None) -> str:
 def guarantee_of(result: Result, person: Person) -> Guarantee:
     """Return what the releases of a run whose claims hold reveal of such a person at most."""
     privacy, T = result.privacy, result.experiment.rounds or 0
-    constants = None if result.accounts is None else constants_of_result(result)
+    constants = None if result.accounts is None else result.constants
     if constants is None or constants.task.per_machine is None:
-        sampling = result.experiment.chosen_method.sampling(task_of_result(result), T)
+        sampling = result.experiment.chosen_method.sampling(result.task, T)
         kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
     else:
         sampling, members = constants.sampling, constants.task.per_machine
@@ -231,3 +225,61 @@ def describe_person(results: Sequence[Result], person: Person) -> str:
     elif largest > LARGE_EPSILON:
         words += f" An epsilon beyond {LARGE_EPSILON:g} protects little."
     return f"{as_paragraph(words)}\n\n{as_text(['file', 'server', 'rho', 'delta', 'epsilon'], [rows])}"
+
+
+def together(found: Iterable[Result]) -> list[str]:
+    """Say what all runs on what may be the same people's data reveal to who sees them all.
+
+    Data count as the same unless it is certain that they are not. Copies and repeats of a run count once.
+    """
+    by_people: dict[object, list[Result]] = {}
+    for result in found:
+        # A file of the user's may be a copy, a later version, a part or another format of another.
+        asked = result.experiment
+        by_people.setdefault("files" if asked.on_file else (asked.data, asked.data_seed), []).append(result)
+    sentences = []
+    for group in by_people.values():
+        # Models that agree to the bit had the same messages, unless nothing that was sent is in the model, as
+        # after a single round.
+        models = {bits(run) if run.w.any() else number: run for number, run in enumerate(group)}
+        runs, first = list(models.values()), group[0].experiment
+        silent = [run.path for run in runs if not run.privacy.is_noisy]
+        if len(runs) == 1 or len(silent) == len(runs):
+            continue
+        which = f"these {len(runs)} runs on {names_of(list(dict.fromkeys(r.experiment.data for r in runs)))}"
+        if first.data_seed is not None and not first.on_file:
+            which += f" data with data_seed = {first.data_seed}"
+        if len(runs) < len(group):
+            which += f" (in {len(group)} files; what was sent once counts once)"
+        unbounded = f"nothing bounds what {which} reveal together"
+        by_noise: dict[object, list[object]] = {}
+        for run in runs:
+            if (seed := run.experiment.seed) is not None:
+                by_noise.setdefault((seed, sent(run.experiment)), []).append(run.path)
+        if silent:
+            learns = f"{unbounded}: {names_of(silent)} added no noise."
+        elif shared := next((paths for paths in by_noise.values() if len(paths) > 1), None):
+            learns = (
+                f"{unbounded}: {names_of(shared)} had the same noise, and their models do not show that it "
+                "hid the same data: the difference of their messages may hold no noise."
+            )
+        else:
+            total = reduce(operator.add, (run.privacy.guarantee for run in runs))
+            deltas, as_one, sums = [run.privacy.delta for run in runs], "", ""
+            if total.rho is None:
+                # Where not all are Gaussian mechanisms, what they reveal adds up, deltas as well.
+                delta, epsilon = sum(deltas), math.fsum(run.privacy.epsilon_exact for run in runs)
+                sums = ", the sums of theirs"
+            else:
+                delta, epsilon = min(deltas), total.epsilon(min(deltas))
+                as_one = f"as much as from one with rho = {rounded_up(total.rho)}; exactly, "
+            at = f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
+            learns = f"whoever sees what {which} released learns at most {as_one}{at}{sums}."
+        files = " Files of your own count as the same people's data, whatever they are called."
+        sentences.append(learns + files * first.on_file)
+    return sentences
+
+
+def bits(result: Result) -> tuple[bytes, bytes]:
+    """Return x_T and w_T for a comparison to the last bit."""
+    return result.x.tobytes(), result.w.tobytes()

@@ -5,7 +5,7 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import needed
 from mu2mpi.results.observer import Evaluation, Observer, Start
 
 if TYPE_CHECKING:

@@ -29,9 +29,7 @@ def publish(
 ) -> list[str]:
     """Write copies of results that hold nothing but what may be published, and say of each what.
 
-    The output is a file for one file, and else a folder. On request also what has no guarantee against
-    whoever reads it is published, and test results on a share of the data file are kept. Raises an InputError
-    before the first is written if a file cannot be read, should not be published, or cannot be written.
+    Raises an InputError before the first is written if one should not be published, or cannot be written.
     """
     targets = _targets(paths, output)
     complaints = []
@@ -58,9 +56,8 @@ def publish(
     for path in shown(list(targets), "writing"):
         result = _published(read_result(path), with_test_results)
         write_result(result, targets[path], overwrite)
-        lines.append(
-            f"{targets[path]}: {result.environment['published']}\n{in_brief(result.privacy, result.accounts)}"
-        )
+        guarantee = in_brief(result.privacy, result.accounts)
+        lines.append(f"{targets[path]}: {result.environment['published']}\n{guarantee}")
     return lines
 
 
@@ -102,7 +99,6 @@ def _published(result: Result, with_test_results: bool) -> Result:
 
 
 def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
-    """Return where each result goes."""
     files, folders = list_files(paths), [path for path in paths if path.is_dir()]
     targets = {paths[0]: output}
     if len(paths) > 1 or folders or output.is_dir():

@@ -1,7 +1,7 @@
 """Results for notebooks: many runs as one data frame, one labelled dataset, a table or a figure."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -11,9 +11,14 @@ from mu2mpi.analysis.settings import chosen, number_text
 from mu2mpi.analysis.tables import Dress, Format, build_table
 from mu2mpi.analysis.words import Labels, Words, read_labels
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.extra import needed
+from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import needed
+from mu2mpi.core.parallel import world
+from mu2mpi.core.toml import read_toml
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 from mu2mpi.results.collection import check_some, find_summaries
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.observer import Observer
+from mu2mpi.results.reader import Summary, read_result, read_summary
 from mu2mpi.results.result import Result
 from mu2mpi.results.schema import SCORES
 
@@ -30,17 +35,7 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     paths : path, or iterable of paths
         Files, and folders, which are searched for ``*.h5``, subfolders included.
     strict : bool, optional
-        Refuse a file that cannot be used, instead of skipping it with a warning.
-
-    Returns
-    -------
-    Runs
-        All of them.
-
-    Raises
-    ------
-    InputError
-        If a path does not exist, there is no result at all, or, if `strict`, a file cannot be used.
+        Raise InputError for a file that cannot be used, instead of skipping it with a warning.
 
     Examples
     --------
@@ -59,21 +54,78 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     return Runs(found)
 
 
+def sweep(
+    settings: Mapping[str, Any] | Path | str,
+    *,
+    output: Path | str,
+    data_dir: Path | str | None = None,
+    overwrite: bool = False,
+    observers: Sequence[Observer] = (),
+    progress: bool = True,
+    checkpoint_every: float = CHECKPOINT_SECONDS,
+) -> "Runs":
+    """Run every combination of the lists among some settings, but for what is finished, and load the results.
+
+    Parameters
+    ----------
+    settings : dict or path
+        Settings by name, of which any may be a list; or the TOML file that holds them.
+    output : path
+        The folder of the results. The same call goes on from what is there.
+    data_dir, checkpoint_every
+        As for `run`.
+    overwrite : bool, optional
+        Run again what is finished.
+    observers : sequence of Observer, optional
+        Hear of each run, on rank 0 of those that take it.
+    progress : bool, optional
+        Say on standard error how it goes, on a terminal or in a notebook with a bar for each run.
+
+    Returns
+    -------
+    Runs
+        In the order of the sweep, the last list fastest; the same on every rank. Raises as `run` does, before
+        the first run if an experiment does not fit its data, or a file in the folder is of another.
+
+    Examples
+    --------
+    >>> settings = {"machines": [1, 10], "epsilon": [1, 2], "seed": [1, 2]}
+    >>> runs = mu2mpi.sweep(settings, output="runs/", progress=False)
+    >>> runs
+    <8 runs>
+    >>> table = runs.table(rows=["epsilon"], columns=["machines"], values=["test_loss"])
+    """
+    from mu2mpi.execution.sweep import run_sweep
+
+    communicator = world()
+    with communicator.together():
+        if isinstance(settings, Path | str):
+            found = Sweep(read_toml(Path(settings)), str(settings))
+        else:
+            found = Sweep(settings)
+    paths = run_sweep(
+        found,
+        found.choose(None),
+        Path(output),
+        data_dir=None if data_dir is None else Path(data_dir),
+        overwrite=overwrite,
+        checkpoint_every=checkpoint_every,
+        observers=observers,
+        progress=progress,
+    )
+    with communicator.together():
+        summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
+    return Runs(communicator.share(summaries))
+
+
 class Runs(Sequence[Result]):
     """Runs in an order, as `load` and `sweep` return them; a slice or a sum of them is one as well.
 
     What tables and figures need is in memory. A result is read in full when it is asked for, as ``runs[0]``.
 
-    Parameters
-    ----------
-    summaries : iterable of Summary
-        What tables and figures need of each run.
-
     Examples
     --------
     >>> runs = mu2mpi.load("runs/")
-    >>> runs
-    <8 runs>
     >>> runs[:2] + runs[4:]
     <6 runs>
     >>> runs[0].experiment.machines
@@ -112,13 +164,10 @@ class Runs(Sequence[Result]):
         return Runs(chosen(self.summaries, conditions))
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row for each run: settings, final loss, score and metrics, epsilon, theory, times, file.
-
-        Diagnostics, which the guarantee does not cover, are left out.
-        """
+        """Return one row for each run: all but the diagnostics, which the guarantee does not cover."""
         pandas = needed("pandas")
-        rows = [run.row for run in self.summaries]
         columns = [*option_fields(), "test_loss", *SCORES.values(), "created", "file"]
+        rows = [run.row for run in self.summaries]
         frame = pandas.DataFrame(rows, columns=None if rows else columns)
         # Integers that may be unset, which pandas would turn into floats; the features of a file are a name.
         sizes = ("machines", "rounds", "evaluations", "samples", "features", "classes", "ranks")
@@ -132,9 +181,8 @@ class Runs(Sequence[Result]):
         """Return one labelled dataset over the settings that vary, the seed and the round.
 
         What follows from the settings that vary, as rounds may from machines, is a coordinate along them, and
-        what all share is an attribute. Runs without a seed are numbered. Columns of the history lie along
-        ``round`` as well; the others are those of `to_dataframe`, as ``final_test_loss`` where the history
-        has the name. NaN is what was not measured. Without `history`, no file is read again.
+        what all share is an attribute. Columns are those of the history, along ``round``, unless it is left
+        out, and of `to_dataframe`, as ``final_test_loss`` where the history has the name.
 
         Where data sets differ, it is a DataTree with a dataset for each. Repeats of a run count once.
         """
@@ -154,9 +202,7 @@ class Runs(Sequence[Result]):
         """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
 
         Its look is that of the options of ``mu2mpi plot``: `width`, `title`, `linear`, `labels`, which may be
-        a mapping as ``{"rho=4": "strong"}``, and `style`. With `ax`, axes of the user's or an array of them
-        are drawn into, in the user's style, and returned.
-        Raises an InputError if there is no such figure, or the runs do not suit it.
+        a mapping as ``{"rho=4": "strong"}``, and `style`. With `ax`, one or many, these are drawn into.
         """
         from mu2mpi.analysis.figures import draw, page_of
 

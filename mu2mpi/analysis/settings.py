@@ -3,17 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from numbers import Real
 from typing import Any, get_args
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import following, sent
-from mu2mpi.config.options import method_options, option_fields, values_in
+from mu2mpi.config.identity import sent
+from mu2mpi.config.options import method_options, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import or_else
-from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.trust import TENTH
 from mu2mpi.results.reader import Summary
 
@@ -25,50 +22,9 @@ SHARE = "colluders_share"
 Key = tuple[Any, ...]
 
 
-def settings_of(run: Summary) -> dict[str, Any]:
-    """Return settings of a run by name, two ways to say the same as one; not to be changed."""
-    return canonical(run.experiment)
-
-
-@cache
-def canonical(experiment: Experiment) -> dict[str, Any]:
-    """Return settings of an experiment as `settings_of` returns them.
-
-    A method that was chosen by its estimator and query point has its own name, and where data name no
-    owners, the partition is iid.
-    """
-    settings = dict.fromkeys(option_fields()) | values_in(experiment, *experiment.own_options)
-    settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
-    if settings["partition"] is None and not experiment.on_file:
-        settings["partition"] = "iid"
-    return settings
-
-
-def own_settings(run: Summary) -> dict[str, Any]:
-    """Return settings of a run by name, with None for those that follow from its others; not to be changed.
-
-    These are what a preset or the server chose, and rho where epsilon is given; and where it is not, delta,
-    which changes nothing in the model then.
-    """
-    return _own_settings(run.experiment, run.facts)
-
-
-@cache
-def _own_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
-    settings, follows = canonical(experiment), following(experiment, facts)
-    if experiment.epsilon is not None:
-        follows["rho"] = settings["rho"]
-    elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
-        follows["delta"] = settings["delta"]
-    return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
-
-
 def varying(runs: Sequence[Summary]) -> list[str]:
-    """Return settings in which runs differ, but for the seed and what changes nothing in the model.
-
-    Sizes that follow from the others, as rounds do from the number of machines, are left out.
-    """
-    rows, fields = _without_drawn_rounds([own_settings(run) for run in runs]), option_fields()
+    """Return settings in which runs differ, but for the seed, what changes no model, and what follows."""
+    rows, fields = _without_drawn_rounds([run.own_settings for run in runs]), option_fields()
     # A delta that changes nothing is None.
     values = {n: {row.get(n) for row in rows} - ({None} if n == "delta" else set()) for n in fields}
     differ = [name for name in fields if len(values[name]) > 1]
@@ -155,20 +111,17 @@ class Group:
 
 def grouped(runs: Iterable[Summary], names: Sequence[str]) -> list[Group]:
     """Group runs by settings, or other columns of their rows; a setting that follows in a run is None."""
-    groups = by_rows(runs, names, lambda run: {**run.row, **own_settings(run)})
+    groups = by_rows(runs, names, lambda run: {**run.row, **run.own_settings})
     return [Group(dict(zip(names, key, strict=True)), of) for key, of in groups.items()]
 
 
 def by_settings(runs: Iterable[Summary], names: Sequence[str]) -> dict[Key, list[Summary]]:
-    """Group runs by the values of settings (or `ranks`), in the order in which tables show them.
-
-    Where some privacy was set by rho, the rho that follows from an epsilon is none.
-    """
+    """Group runs by the values of settings (or `ranks`), in the order in which tables show them."""
 
     def row_of(run: Summary) -> dict[str, Any]:
         colluders, machines = run.experiment.colluders, run.experiment.machines or 1
         share = None if colluders is None else Fraction(colluders, machines)
-        row = {**run.row, **settings_of(run), SHARE: share}
+        row = {**run.row, **run.settings, SHARE: share}
         follows = {*PRIVACY} <= {*names} and row["epsilon"] is not None
         return row | ({"rho": None} if follows else {})
 
@@ -217,10 +170,7 @@ def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summar
 
 
 def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
-    """Return the runs that fulfil conditions such as ``server=trusted``, ``rho=4,16`` or ``clip_norm=unset``.
-
-    Raises an InputError if a condition is none, names no setting, or has a value that no run has.
-    """
+    """Return the runs that fulfil conditions such as ``rho=4,16`` or ``clip_norm=unset``, at least one."""
     for condition in conditions:
         name, equals, text = condition.partition("=")
         if not equals or name not in option_fields():
@@ -228,7 +178,7 @@ def chosen(runs: Sequence[Summary], conditions: Sequence[str]) -> list[Summary]:
             raise InputError(f"{condition!r} is no condition such as rho=4{meant}")
         # A method that is known by a name of its own may also have been chosen by its parts.
         given = [getattr(run.experiment, name) for run in runs]
-        there = [{v, settings_of(run)[name] or v} for run, v in zip(runs, given, strict=True)]
+        there = [{v, run.settings[name] or v} for run, v in zip(runs, given, strict=True)]
         known = {value for values in there for value in values}
         # A value may have commas of its own.
         is_one = any(_is(value, text) for value in known)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.analysis.settings import number_text
+from mu2mpi.analysis.words import rounded_up
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.losses.metrics.base import metrics
@@ -179,10 +179,7 @@ def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str
 
 
 def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) -> list[str]:
-    """Return a claim's rho, epsilon exactly and by the paper's lemma, for a table.
-
-    Without a rho the one epsilon is that of the mechanism's own account.
-    """
+    """Return a claim's rho, epsilon exactly (by the mechanism's account) and by the lemma, for a table."""
     if rho is None:
         return ["none", f"{rounded_up(exactly)} ({account})", "–"]
     return [rounded_up(rho), rounded_up(exactly), rounded_up(lemma)]

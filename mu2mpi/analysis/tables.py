@@ -1,5 +1,7 @@
 """Tables of result files, in the paper's layout or another, as text, CSV, markdown or LaTeX."""
 
+import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -7,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
-from mu2mpi.analysis.formats import Entry, aligned, as_csv, as_markdown
-from mu2mpi.analysis.grids import Grid, grids
+from mu2mpi.analysis.grids import Entry, Grid, aligned, grids
 from mu2mpi.analysis.settings import number_text
 from mu2mpi.analysis.words import Words
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import as_paragraph, as_text
+from mu2mpi.core.text import Block, Row, as_paragraph, as_text
 from mu2mpi.results.reader import Summary
 
 Format = Literal["text", "csv", "markdown", "latex"]
@@ -41,17 +42,12 @@ _FORMULA = re.compile(
 
 @dataclass(frozen=True)
 class Dress:
-    """What a table looks like beside what it says.
+    """What a table looks like beside what it says."""
 
-    `caption` takes the place of what is said of all runs, and is LaTeX in LaTeX, where `label` is for
-    references; `siunitx` aligns numbers by that package, and `best` marks the best mean of those that
-    can be compared. `words` say what settings are called.
-    """
-
-    caption: str = ""
-    label: str = ""
-    siunitx: bool = False
-    best: bool = False
+    caption: str = ""  # in place of what all runs share; in LaTeX, LaTeX
+    label: str = ""  # for references in LaTeX
+    siunitx: bool = False  # numbers are aligned by that package
+    best: bool = False  # the best mean of those that can be compared is marked
     words: Words = field(default_factory=Words)
 
 
@@ -63,11 +59,7 @@ class Table:
     notes: list[str]
 
     def render(self, format: Format = "text", dress: Dress | None = None) -> str:
-        """Return the table in one of the formats, without a line break at the end.
-
-        Text, markdown and LaTeX have rows and columns; CSV has one line for each cell, missing ones
-        included, with names of settings, means, deviations and the paper's values at full precision.
-        """
+        """Return the table in one of the formats; CSV has a line for each cell, at full precision."""
         dress = dress or Dress()
         if format == "csv":
             return _csv(self.sections)
@@ -86,10 +78,8 @@ def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
 
 
 def _text(grid: Grid, dress: Dress, number: int) -> str:
-    table = as_text(grid.header, grid.blocks(aligned))
-    return (
-        f"{_caption(dress, grid.heading, number)}\n\n{table}\n\n{as_paragraph(grid.legend.format(best='*'))}"
-    )
+    table, legend = as_text(grid.header, grid.blocks(aligned)), as_paragraph(grid.legend.format(best="*"))
+    return f"{_caption(dress, grid.heading, number)}\n\n{table}\n\n{legend}"
 
 
 def _markdown(grid: Grid, dress: Dress, number: int) -> str:
@@ -127,6 +117,20 @@ def _latex(grid: Grid, dress: Dress, number: int) -> str:
         r"\end{tabular}",
         r"\end{table}",
     ])  # fmt: skip
+
+
+def as_markdown(header: Row, blocks: Sequence[Block], numbers: int = 0) -> str:
+    """Return a markdown table whose last `numbers` columns are right-aligned."""
+    rules = ["---"] * (len(header) - numbers) + ["---:"] * numbers
+    rows = [header, rules, *(row for block in blocks for row in block)]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
+
+
+def as_csv(header: Row, rows: Sequence[Row]) -> str:
+    """Return comma-separated values without a final line break."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return stream.getvalue().rstrip("\n")
 
 
 def _caption(dress: Dress, heading: str, number: int) -> str:
@@ -198,7 +202,6 @@ def _digits(number: str) -> str:
 
 
 def _column_type(column: Sequence[Entry]) -> str:
-    """Return a column S that is as wide as its numbers."""
     numbers = list(filter(_is_number, column))
     if not numbers:
         return "c"

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.analysis.settings import listed, number_text, own_settings
+from mu2mpi.analysis.settings import listed, number_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
@@ -28,8 +29,6 @@ UNSET = {
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 MISSING = "–"  # What stands in a table where there is nothing
-
-
 Labels = Mapping[str, str] | Path | str | Sequence[str]
 
 
@@ -44,10 +43,7 @@ class Words:
         return self.labels.get(setting, SYMBOLS.get(setting, setting.replace("_", " ")))
 
     def of(self, settings: Mapping[str, Any]) -> str:
-        """Return several settings for a legend, such as "M = 10, trusted server".
-
-        Names that speak for themselves stand alone, and what does not apply is left out where others do.
-        """
+        """Return several settings for a legend, such as "M = 10, trusted server"."""
         # What a preset chose is not told, and is not unset either.
         told = UNSET if settings.get("preset") is None else ()
         said = [name for name, value in settings.items() if value is not None or name in told]
@@ -90,8 +86,7 @@ class Words:
 def read_labels(given: Labels) -> dict[str, str]:
     """Return own labels by what they stand for, a setting (``rho``) or one of its values (``rho=4``).
 
-    They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files, in which a table is a
-    setting with labels of its values. Raises an InputError if one names no setting.
+    They are given as such a mapping, as texts (``rho=4:strong``), or as TOML files with tables of values.
     """
     pairs: list[tuple[str, Any, str]] = []
     if isinstance(given, Mapping):
@@ -112,9 +107,8 @@ def read_labels(given: Labels) -> dict[str, str]:
     for key, label, where in pairs:
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
-            raise InputError(
-                f"{where}there is no setting {name!r}{or_else(name, option_fields(), 'settings')}"
-            )
+            meant = or_else(name, option_fields(), "settings")
+            raise InputError(f"{where}there is no setting {name!r}{meant}")
         if not isinstance(label, str):
             raise InputError(f"{where}the label of {key} is no text")
         # A value is told as it is otherwise: 4.0 is 4.
@@ -129,7 +123,17 @@ def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
     said = []
     for key in read_labels([one for one in given if Path(one).suffix != ".toml"]):
         name, equals, value = key.partition("=")
-        there = [(getattr(run.experiment, name), own_settings(run)[name]) for run in runs]
+        there = [(getattr(run.experiment, name), run.own_settings[name]) for run in runs]
         if equals and value not in {number_text(v) for values in there for v in values}:
             said.append(f"no run has {name} = {value}; {name} is {listed(v for v, _ in there)}")
     return said
+
+
+def rounded_up(value: float, rounding: str = ROUND_CEILING) -> str:
+    """Return four significant digits, rounded up: a guarantee must not look stronger than it is."""
+    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"
+
+
+def rounded_down(value: float) -> str:
+    """Return four significant digits, rounded down: a demand must not look weaker than it is."""
+    return rounded_up(value, ROUND_FLOOR)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from mu2mpi.cli.shared import add_data_dir, add_flag, warn
+from mu2mpi.cli.shared import add_flag, add_shared, warn
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.config.sweep import Sweep, result_name
@@ -31,7 +31,7 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
     parser.add_argument("--log", type=Path, metavar="FILE", help=what)
     what = "append the same as one JSON object a line"
     parser.add_argument("--log-json", type=Path, metavar="FILE", help=what)
-    add_data_dir(parser)
+    add_shared(parser, "--data-dir")
     parser.add_argument(
         "--checkpoint-every",
         type=float,

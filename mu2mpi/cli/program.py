@@ -102,10 +102,8 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of the command that these words name; no other command adds its own.
-
-    Files to import come first, since the commands and options that they add are parsed, too.
-    """
+    """Return the arguments of the command that these words name; no other command adds its own."""
+    # Files to import come first, since the commands and options that they add are parsed, too.
     files, words = split_imports(words)
     if files:
         from mu2mpi.core import parallel
@@ -210,10 +208,8 @@ def _end(message: str, code: int, together: bool) -> int:
 
 
 def _with_word(code: int) -> int:
-    """Leave word of this code if `mu2mpi launch` waits for it; return the exit code of every rank.
-
-    It is then 0 for any end, since launchers kill ranks once one ends otherwise.
-    """
+    """Leave word of this code if `mu2mpi launch` waits for it; return the exit code of every rank."""
+    # It is 0 then for any end, since launchers kill ranks once one ends otherwise.
     if not os.environ.get(word.VARIABLE):
         return code
     from mu2mpi.core import parallel

@@ -9,6 +9,32 @@ if TYPE_CHECKING:
     from mu2mpi.results.reader import Summary
 
 
+def split(text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+WHERE = "use only runs with this setting, as rho=4, or one of several, as rho=4,16; may be repeated"
+VALUES = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
+LABELS = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
+DATA_DIR = "holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
+STRICT = "make a file that cannot be used an error, not a warning"
+SHARED: dict[str, dict[str, Any]] = {
+    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": WHERE},
+    "--strict": {"action": "store_true", "help": STRICT},
+    "--overwrite": {"action": "store_true", "help": "replace the output if it exists"},
+    "--values": {"type": split, "default": (), "metavar": "NAMES", "help": VALUES},
+    "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS},
+    "--data-dir": {"type": Path, "metavar": "FOLDER", "help": DATA_DIR},
+}
+
+
+def add_shared(parser: ArgumentParser, *options: str) -> None:
+    """Add options that several commands have."""
+    for option in options:
+        parser.add_argument(option, **SHARED[option])
+
+
 def add_flag(parser: Any, option: str, what: str) -> None:
     """Add an option that takes no value."""
     parser.add_argument(option, action="store_true", help=what)
@@ -25,31 +51,6 @@ def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -
     parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help=what)
 
 
-def add_runs(parser: ArgumentParser, metavar: str = "PATH") -> None:
-    """Add what all commands share that read many results with `read_runs`."""
-    add_paths(parser, metavar=metavar)
-    where = "use only runs with this setting, as rho=4, or one of several, as rho=4,16; may be repeated"
-    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE[,VALUE]", help=where)
-    add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
-
-
-def add_values(parser: ArgumentParser) -> None:
-    """Add which measurements are shown."""
-    values = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
-    parser.add_argument("--values", type=split, default=(), metavar="NAMES", help=values)
-
-
-def add_labels(parser: ArgumentParser) -> None:
-    """Add words for settings and values."""
-    what = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
-    parser.add_argument("--labels", action="append", default=[], metavar="NAME[=VALUE]:TEXT", help=what)
-
-
-def split(text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     """Read what is at the paths of a command, warn of what is skipped, and return both."""
     from mu2mpi.analysis.settings import chosen
@@ -59,12 +60,6 @@ def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     warn(*(f"skipped: {warning}" for warning in warnings))
     check_some(found, arguments.paths)
     return chosen(found, arguments.where), warnings
-
-
-def add_data_dir(parser: ArgumentParser) -> None:
-    """Add the folder of data sets."""
-    what = "holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
-    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=what)
 
 
 def warn(*notes: str) -> None:

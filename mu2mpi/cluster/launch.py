@@ -21,7 +21,6 @@ from mu2mpi.results.schema import checkpoint_path
 
 LONGEST_STOP = 5.0  # seconds from SIGTERM until a requeue, even if ranks have not stopped yet
 FRESH_STARTS = 3  # how often a job starts again after an end without word and without progress
-
 RANKS_VARIABLE, LAUNCHER_VARIABLE = "MU2MPI_RANKS", "MU2MPI_LAUNCHER"
 
 # One write a rank, since launchers mix what ranks write in pieces.
@@ -196,11 +195,9 @@ class Signals:
 
 
 def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int, signals: Signals) -> int:
-    """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return the exit code.
+    """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return the code that rank 0 left.
 
-    It is what rank 0 left word of, whatever that of the launcher. Signals reach the ranks as SIGUSR1. A SLURM
-    job whose run is not finished is requeued, at most `requeues` times, unless a person ended it. Raises
-    InputError without a launcher.
+    A SLURM job whose run is not finished is requeued, at most `requeues` times, unless a person ended it.
     """
     if slurm.restarts() > 0 and outputs.are_complete():
         say("the results are there, from an earlier start of this job")

@@ -34,7 +34,7 @@ def limit_seconds(limit: str) -> float:
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
-WORD, LINE = r"\A[!-~]+\Z", r"\A[^\x00-\x1f\x7f]+\Z"
+WORD, LINE, SIZE = r"\A[!-~]+\Z", r"\A[^\x00-\x1f\x7f]+\Z", r"\A[0-9]+[KMGT]?\Z"
 Line = Annotated[str, Field(pattern=LINE)]
 # For array and signal, which the script needs as they are, there are options.
 Directive = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
@@ -64,9 +64,7 @@ class Request(BaseModel):
     ntasks: int | None = _field(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
     ntasks_per_node: int | None = _field(None, "N", "ranks on a node", "directive", ge=1)
     cpus_per_task: int = _field(1, "N", "cores of a rank [default: 1]", "directive", ge=1)
-    mem_per_cpu: str | None = _field(
-        None, "SIZE", "memory of a core, such as 2G", "directive", pattern=r"\A[0-9]+[KMGT]?\Z"
-    )
+    mem_per_cpu: str | None = _field(None, "SIZE", "memory of a core, such as 2G", "directive", pattern=SIZE)
     time: Limit = _field("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
     partition: str | None = _field(None, "NAME", "or queue, in PBS", "directive", pattern=WORD)
     account: str | None = _field(None, "NAME", "who pays", "directive", pattern=WORD)

@@ -94,7 +94,7 @@ class SweepJob:
 
     @property
     def _data(self) -> Path | None:
-        return None if self.request.data_dir is None else Path(self.request.data_dir)
+        return Path(self.request.data_dir) if self.request.data_dir else None
 
     @cached_property
     def loads(self) -> list[Load]:
@@ -160,9 +160,8 @@ class SweepJob:
         directives = slurm_directives(self.config.stem, self.request, self.parts)
         signs = {"%x": directives["job-name"], "%A": job, "%j": job, "%a": "*"}
         log = re.sub("%[xAja]", lambda sign: str(signs[sign[0]]), str(directives["output"]))
-        again = shlex.join(
-            ["mu2mpi", "job", *import_options(), str(self.config), "-o", str(self.output), "--status"]
-        )
+        words = [*import_options(), str(self.config), "-o", str(self.output), "--status"]
+        again = shlex.join(["mu2mpi", "job", *words])
         _say(
             f"job {job}: tasks: {self.parts:,}; runs in each: {each:,}; ranks: {ranks:,}; "
             f"runs to go: {len(todo):,} of {len(self.runs):,}\n"
@@ -172,7 +171,6 @@ class SweepJob:
 
     @property
     def _note(self) -> Path:
-        """The hidden file beside the results that notes what was submitted."""
         if self.sweep.swept:
             return self.output / f".{self.config.stem}.jobs.toml"
         return self.output.with_name(f".{self.output.name}.jobs.toml")
@@ -181,10 +179,7 @@ class SweepJob:
         return read_toml(self._note)["job"] if self._note.exists() else []
 
     def status(self) -> str:
-        """Return how many runs are done, running, left and failed, and the names of some of the last.
-
-        Failed is what was submitted and has neither a result nor a task in the queue.
-        """
+        """Return how many runs are done, running, left, and failed: neither finished nor in the queue."""
         # A sweep that has changed since has other parts.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
         is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]

@@ -1,8 +1,4 @@
-"""The exit code that rank 0 writes for `mu2mpi launch`: no end without it is a good one.
-
-Some launchers end with code 0 after the loss of a node. The file is there, empty, before the ranks start, so
-that ranks of an earlier start write none.
-"""
+"""The exit code that rank 0 writes for `mu2mpi launch`: launchers may end with 0 after the loss of a node."""
 
 import os
 import sys
@@ -16,7 +12,10 @@ VARIABLE = "MU2MPI_WORD"  # names the file
 
 @contextmanager
 def place_for_word(folder: Path, job: str, start: int) -> Iterator[Path]:
-    """Make an empty file, in this folder if possible, and remove it and those of earlier starts."""
+    """Make an empty file, in this folder if possible, and remove it and those of earlier starts.
+
+    Ranks write to a file that is there, so that those of an earlier start write none.
+    """
     before, after = f".mu2mpi-launch-{job}-", f"-{start}.word"
     tried = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
     found = next((each for each in tried if os.access(each, os.W_OK)), folder)

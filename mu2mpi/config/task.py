@@ -97,7 +97,12 @@ def unequal_machines_of(
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:
-    """Return SHA-256 digests of budgets, participation files, extensions and imported files, by name."""
+    """Return SHA-256 digests by name of files that an experiment uses, and of all that were imported."""
+    return used_files(experiment) | _imported_digests()
+
+
+def used_files(experiment: Experiment) -> dict[str, str]:
+    """Return SHA-256 digests of budgets, participation files and used extensions, by name."""
     schedule, value = schedule_of(experiment.participation)
     named = (experiment.budgets, *schedule.input_files(value))
     extensions = extension_files(
@@ -111,5 +116,10 @@ def input_files(experiment: Experiment) -> dict[str, str]:
     )
     files = {f"the file {name}": Path(name).expanduser() for name in named if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
-    digests = {name: file_digest(path) for name, path in files.items()}
-    return digests | {f"the module {name}": file.digest for name, file in imported_files().items()}
+    imported = _imported_digests()
+    return {name: imported.get(name) or file_digest(path) for name, path in files.items()}
+
+
+def _imported_digests() -> dict[str, str]:
+    """Return digests of the content that ``--import`` executed, by module."""
+    return {f"the module {name}": file.digest for name, file in imported_files().items()}

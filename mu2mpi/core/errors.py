@@ -1,13 +1,15 @@
 """Ends of a run that are no failures of the program: what a user can cause, and stops at a request."""
 
+import importlib
+from typing import Any
+
 EXIT_INTERRUPTED = 75  # Exit code of a run that stopped with a checkpoint; the same command goes on from it
 
 
 class InputError(ValueError):
-    """Something in the user's input cannot be used.
+    """Something in the user's input cannot be used: the message says what, where, and the way out.
 
-    Its message is shown as it is, without a traceback, and the program ends with code 2.
-    A message says what is wrong, where, and the way out.
+    It is shown without a traceback, and the program ends with code 2.
     """
 
 
@@ -20,14 +22,18 @@ class SharedOSError(OSError):
 
 
 class Interrupted(SystemExit):
-    """A run stopped at a request and left a checkpoint; unless caught, it ends the program with code 75.
-
-    Attributes
-    ----------
-    rounds_done : int
-        The rounds that the checkpoint holds.
-    """
+    """A run stopped at a request and left a checkpoint of `rounds_done`; if not caught, the code is 75."""
 
     def __init__(self, rounds_done: int) -> None:
         super().__init__(EXIT_INTERRUPTED)
         self.rounds_done = rounds_done
+
+
+def needed(name: str) -> Any:
+    """Import a module of the extra `analysis`; InputError if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name != name.partition(".")[0]:
+            raise
+        raise InputError(f'{name} is not installed. Use: pip install "mu2mpi[analysis]"') from error

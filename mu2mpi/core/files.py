@@ -23,10 +23,8 @@ def cache_folder() -> Path:
 
 
 def check_readable(path: Path | str) -> None:
-    """Raise InputError unless a file can be read that is an ordinary one, or a link to such a one.
-
-    To open a pipe waits for whoever writes to it, a device may never end, and only one rank could read them.
-    """
+    """Raise InputError unless a file can be read that is an ordinary one, or a link to such a one."""
+    # To open a pipe waits for whoever writes to it, and only one rank could read a pipe or a device.
     try:
         if is_ordinary := stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
             open(path, "rb").close()
@@ -44,11 +42,9 @@ def write_whole(
 ) -> None:
     """Write a file such that no reader, and no crash, ever meets a part of it.
 
-    The file gets its name once its content is on the disk. Several processes may write the same file at
-    once. Whoever has an older file open or mapped keeps it. The folder is made if need be, and a symbolic
-    link is followed; if the chunks raise, nothing is left behind. From the mode, the user's mask is taken.
-    Raises FileExistsError if a file that may not be replaced is there, or appears meanwhile, and OSError
-    that names the file if it cannot be written.
+    The file gets its name once its content is on the disk; its folder is made if need be, and a symbolic link
+    is followed. Raises FileExistsError if a file that may not be replaced is there, or appears meanwhile, and
+    OSError that names the file if it cannot be written.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -117,11 +113,8 @@ def remove_unfinished() -> None:
 
 
 def remove_stale_temporaries(path: Path) -> None:
-    """Remove temporary files of a target, and of targets whose names begin with its own, of any process.
-
-    Whether their writer is still alive is not checked: it gets FileNotFoundError when it renames its file.
-    Raises OSError if one cannot be removed.
-    """
+    """Remove temporary files of a target, and of targets whose names begin with its own, of any process."""
+    # A writer that is still alive gets FileNotFoundError when it renames its file.
     for target in {path, Path(os.path.realpath(path))}:
         pattern = re.compile(rf"\.{re.escape(target.name)}(\..+)?\.\d+-[0-9a-f]{{8}}\.tmp")
         for name in os.listdir(target.parent):

@@ -19,8 +19,8 @@ VARIABLE = "HDF5_USE_FILE_LOCKING"
 def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
     """Open a file to read it, by default with a lock if one is to be had.
 
-    Raises OSError if HDF5 cannot open it, and InputError if another program has locked it, or the user wants
-    a lock where there are none: HDF5 prefers its variable to what a program asks for.
+    Raises OSError if HDF5 cannot open it, and InputError if another program has locked it, or the variable,
+    which HDF5 prefers to what a program asks for, wants a lock where there are none.
     """
     try:
         return h5py.File(path, "r", locking=locking)
@@ -43,11 +43,8 @@ def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
 
 
 def file_image(fill: Callable[[h5py.File], object]) -> bytes:
-    """Bytes of a new HDF5 file, in which HDF5 guards its structures and all attributes by checksums.
-
-    HDF5 writes to memory, and plain Python to the disk: when a disk fills up, HDF5 cannot close its file and
-    may end the process.
-    """
+    """Bytes of a new HDF5 file, in which HDF5 guards its structures and all attributes by checksums."""
+    # HDF5 writes to memory alone: when a disk fills up, it cannot close its file and may end the process.
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
     # Checksums of structures come with this version.
@@ -62,15 +59,20 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
         return file.id.get_file_image()  # type: ignore[no-any-return]
 
 
+def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as netCDF takes them, which has no booleans."""
+    return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}
+
+
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
     """Write attributes; texts with a fixed length, as no checksum guards those of a variable one."""
-    for name, value in attributes.items():
+    for name, value in plain(attributes).items():
         if isinstance(value, str):
             # Some MPI libraries end their version in a zero byte.
             text = value.replace("\0", "").encode()
             target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))
         else:
-            target.attrs[name] = int(value) if isinstance(value, bool | np.bool_) else value
+            target.attrs[name] = value
 
 
 def attributes_of(target: h5py.Group | h5py.Dataset) -> dict[str, Any]:
@@ -110,23 +112,10 @@ def text_in(group: Any, name: str) -> str:
     return bytes(value[()]).decode()
 
 
-def shape_in(group: Any, name: str) -> tuple[int, ...]:
-    """Shape of an array."""
-    return h5py.h5d.open(group, name.encode()).shape  # type: ignore[no-any-return]
-
-
-def array_in(group: Any, name: str) -> NDArray[Any]:
-    """Array of numbers."""
+def array_in(group: Any, name: str, dtype: type[np.generic] | None = None) -> NDArray[Any]:
+    """Array of numbers, of their own type or another."""
     dataset = h5py.h5d.open(group, name.encode())
-    values = np.empty(dataset.shape, dataset.dtype)
+    values = np.empty(dataset.shape, dtype or dataset.dtype)
     if values.size:
         dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
-    return values
-
-
-def floats_in(group: Any, name: str) -> NDArray[np.float64]:
-    """Array of numbers of any type, as float64."""
-    dataset = h5py.h5d.open(group, name.encode())
-    values = np.empty(dataset.shape)
-    dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values, h5py.h5t.NATIVE_DOUBLE)
     return values

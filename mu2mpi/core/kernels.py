@@ -28,9 +28,8 @@ _CACHE_LINE = 64
 
 def _use_widest_vectors() -> None:
     """Let LLVM use 512-bit registers, which several processors have and it avoids, unless the user chose."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return
-    if "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
+    is_chosen = "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ
+    if is_chosen or platform.machine() not in ("x86_64", "AMD64"):
         return
     features = llvmlite.binding.get_host_cpu_features()
     if features.get("avx512f") and features.get("avx512dq"):
@@ -69,7 +68,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 def specialised(template: Callable[..., Any], tag: str, **own: Any) -> Any:
     """Compile a copy of a function in which some of its module's names mean what `own` says.
 
-    The tag tells this copy from others, also in the cache on disk: what has another meaning has another tag.
+    The tag tells this copy from others, also in the cache on disk.
     """
     name = f"{template.__name__}[{tag}]"
     copy = FunctionType(template.__code__, {**template.__globals__, **own}, name)

@@ -22,9 +22,7 @@ from mu2mpi.core.errors import InputError, SharedInputError, SharedOSError
 # What launchers tell each process about the number of ranks that they started
 RANK_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
 TURNS = 3
-
 POLL_SECONDS, ABORT_SECONDS = 0.002, 0.5
-
 Thing = TypeVar("Thing")
 
 
@@ -76,19 +74,16 @@ class Communicator:
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
         """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
 
-        The ranks of rank 0's node share the actions out among them. Then every rank runs all in its turn.
         numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         """
+        # The ranks of rank 0's node share the actions out. Then every rank runs all in its turn.
         with self.together():
             for action in actions[self.place :: self.neighbours] if self.place is not None else ():
                 action()
         self.in_turn(lambda: [action() for action in actions])
 
     def in_turn(self, action: Callable[[], Thing]) -> Thing:
-        """Return what an action does on this rank: rank 0 is first, then come the first ranks of other nodes.
-
-        An error of one is one of all, as in `together`, and those whose turn has not come do not begin.
-        """
+        """Return what an action does on this rank in its turn, unless one before failed, as in `together`."""
         for turn in range(TURNS):
             with self.together():
                 if self.turn == turn:
@@ -147,7 +142,6 @@ class MpiCommunicator(Communicator):
         node.Free()
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sum of all ranks' arrays, on every rank; that of one array is that array."""
         if self.size == 1:
             return send
         if self.size == 2:
@@ -162,7 +156,6 @@ class MpiCommunicator(Communicator):
         return receive
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """Return the sum of all ranks' arrays on rank 0, and None elsewhere."""
         if self.size == 1:
             return send
         into = None if receive is None else receive.view(np.uint64)
@@ -170,14 +163,12 @@ class MpiCommunicator(Communicator):
         return receive if self.rank == 0 else None
 
     def wait_for_all(self) -> None:
-        """Return when all ranks have called this; a sleep between looks leaves the processor to others."""
         request = self._comm.Ibarrier()
         while not request.Test():
             time.sleep(POLL_SECONDS)
 
     @contextmanager
     def part(self, number: int | None) -> Iterator[Communicator | None]:
-        """Communicator of the ranks that name the same number, inside the block; None for a rank without."""
         comm = self._comm.Split(self._mpi.UNDEFINED if number is None else number, self.rank)
         if comm == self._mpi.COMM_NULL:
             yield None
@@ -187,11 +178,9 @@ class MpiCommunicator(Communicator):
         comm.Free()
 
     def library(self) -> str:
-        """Return the name and version of the MPI library."""
         return str(self._mpi.Get_library_version()).split("\n")[0].rstrip("\x00").strip()
 
     def abort(self, code: int) -> NoReturn:
-        """End all ranks at once."""
         sys.stdout.flush()
         sys.stderr.flush()
         # Launchers drop what they have not passed on yet when a rank aborts.

@@ -63,11 +63,6 @@ def register(thing: Thing) -> Thing:
         Its `kind` is ``methods``, ``losses``, ``figures`` or another one, and users choose it by its `name`.
         A later thing of the same name replaces it, but a built-in one replaces nothing.
 
-    Raises
-    ------
-    ValueError
-        If it has no such kind, or no name.
-
     Examples
     --------
     >>> from mu2mpi.losses.softmax import Softmax
@@ -106,15 +101,14 @@ def default(kind: str) -> str:
 def find(kind: str, name: str) -> Any:
     """Return what has this name, importing it if need be; InputError, with what there is, if nothing has."""
     known = _registered[kind]
-    if name not in known:
-        if name in _built_in(kind):
-            module = importlib.import_module(_built_in(kind)[name])
-            if kind == "commands":
-                known[name] = module  # A built-in command is a module.
-        elif name in _entry_points(kind):
-            thing = _loaded(_entry_points(kind)[name])
-            if name not in known:
-                register(thing)
+    if name not in known and name in _built_in(kind):
+        module = importlib.import_module(_built_in(kind)[name])
+        if kind == "commands":
+            known[name] = module  # A built-in command is a module.
+    elif name not in known and name in _entry_points(kind):
+        thing = _loaded(_entry_points(kind)[name])
+        if name not in known:
+            register(thing)
     if name not in known:
         meant = did_you_mean(name, names(kind))
         raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}{meant}")
@@ -126,28 +120,16 @@ def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
     things = [find(kind, name) for kind, name in chosen]
     classes = [thing if isinstance(thing, type) else type(thing) for thing in things]
     modules = sorted({base.__module__ for each in classes for base in each.__mro__})
-    files = {
-        module: Path(file)
-        for module in modules
-        if module.partition(".")[0] not in _OWN_PACKAGES
-        and (file := getattr(sys.modules.get(module), "__file__", None)) is not None
-    }
+    others = [module for module in modules if module.partition(".")[0] not in _OWN_PACKAGES]
     # Of a class that was typed into an interpreter there is no file.
+    files = {module: Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in others}
     return {module: file for module, file in files.items() if file.is_file()}
 
 
 def import_files(paths: Iterable[Path | str]) -> None:
-    """Import Python files of the user's, each as a module of its file's name, unless it is imported already.
+    """Import Python files of the user's, each once as a module of its file's name.
 
-    Parameters
-    ----------
-    paths : iterable of path
-        Files that end in ``.py``. What they register is known from then on.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read or imported, or its module would have the name of another one.
+    What they register is known from then on. Raises InputError if one cannot be imported by its name.
     """
     for path in map(Path, paths):
         file = path.expanduser().resolve()
@@ -212,10 +194,8 @@ def _loaded(point: Any) -> Any:
         return point.load()
     except Exception as error:
         package = point.dist.name if point.dist else "a package"
-        raise InputError(
-            f"{point.name!r} of {package} cannot be imported from {point.value}: {error!r}; mend it, or "
-            f"uninstall {package}"
-        ) from error
+        what = f"{point.name!r} of {package} cannot be imported from {point.value}: {error!r}"
+        raise InputError(f"{what}; mend it, or uninstall {package}") from error
 
 
 @cache
@@ -223,18 +203,16 @@ def _built_in(kind: str) -> dict[str, str]:
     """Return the modules of built-in things by name, without importing their package."""
     package = _PACKAGES[kind]
     found = pkgutil.iter_modules([str(_file(package).with_suffix(""))])
-    modules = [module.name for module in found if not module.ispkg and not module.name.startswith("_")]
+    modules = [module.name for module in found if not module.ispkg and module.name[0] != "_"]
     return {m.replace("_", "-"): f"{package}.{m}" for m in modules if m != "base"}
 
 
 def _file(module: str) -> Path:
-    """Return the file of a module of this package."""
     return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
 
 
 @cache
 def _entry_points(kind: str) -> dict[str, Any]:
-    """Return the entry points of other packages by name."""
     if not _has_entry_points():
         return {}
     from importlib.metadata import entry_points

@@ -14,7 +14,7 @@ import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
-from mu2mpi.config.task import input_files, task_of, unequal_machines_of
+from mu2mpi.config.task import input_files, task_of, unequal_machines_of, used_files
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
@@ -38,11 +38,12 @@ class Plan:
     facts: PublicFacts  # what presets may use of the data
     constants: RunConstants
     input_files: dict[str, str] = field(default_factory=dict)  # digests of other files, as of `input_files`
+    used_files: dict[str, str] = field(default_factory=dict)  # those without unused imported files
 
     @property
     def context(self) -> str:
-        """What beside the experiment decides what is sent, as text."""
-        return (self.source.columns or "") + combined_digest(self.input_files.values())
+        """What beside the experiment decides what is sent, as text; the noise key is derived from it."""
+        return (self.source.columns or "") + combined_digest(self.used_files.values())
 
     @property
     def digest(self) -> bytes:
@@ -95,7 +96,8 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         check_rounds(largest, machines, sampling.rounds, sampling.owned)
     completed = experiment.derived(rounds=sampling.rounds, **method.completed(task, sampling))
     constants = method.constants(task, sampling)
-    return Plan(completed, source, chosen, facts, constants, input_files(experiment))
+    files = input_files(experiment), used_files(experiment)
+    return Plan(completed, source, chosen, facts, constants, *files)
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:

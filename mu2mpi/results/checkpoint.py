@@ -34,10 +34,7 @@ SCALARS: dict[str, type[int] | type[float]] = {
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
-    """Write a checkpoint whole or not at all, readable by its owner alone; raises like `write_whole`.
-
-    The one that it replaces is kept beside it. One that replaces none removes what killed writers left.
-    """
+    """Write a checkpoint as `write_whole` does, readable by its owner alone, and keep the one before."""
     image = file_image(lambda file: _fill(file, checkpoint))
     for is_again in (False, True):
         try:
@@ -50,12 +47,14 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
             if is_again or error.errno not in (errno.ENOENT, errno.ESTALE):
                 raise
     if not replace:
+        # Nothing but what killed writers left can be there.
         previous_path(path).unlink(missing_ok=True)
         remove_stale_temporaries(path)
 
 
 def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
     key = {} if checkpoint.key is None else {"key": checkpoint.key.hex()}
+    imports = {"imported_files": text} if (text := describe_imports()) else {}
     attributes = {
         "schema": CHECKPOINT_SCHEMA,
         "mu2mpi_version": __version__,
@@ -64,7 +63,7 @@ def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
         "builds": "\n".join(checkpoint.builds),
         "data": checkpoint.data.hex(),
         **key,
-        **({"imported_files": imports} if (imports := describe_imports()) else {}),
+        **imports,
     }
     write_attributes(file, attributes)
     write_attributes(file.create_group("privacy"), checkpoint.privacy.attributes())
@@ -76,20 +75,15 @@ def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, if it is there, the one before it, and temporary files of both.
-
-    Each may hold the noise key. The checkpoint goes last: while it is there, so may be the others.
-    """
+    """Remove a checkpoint, the one before it, and temporary files of both: each may hold the noise key."""
+    # The checkpoint goes last: while it is there, so may be the others.
     remove_stale_temporaries(path)
     previous_path(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
 def read_last_whole_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, or if it cannot be read the one before, which takes its place.
-
-    What killed writers left is removed. If neither can be read, raises like `read_checkpoint` of the last.
-    """
+    """Read a checkpoint, or if it cannot be read the one before; remove what killed writers left."""
     try:
         checkpoint = read_checkpoint(path)
     except InputError as error:
@@ -112,10 +106,7 @@ def read_last_whole_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; InputError if it is damaged, or of another schema or version.
-
-    Whether its arrays fit the run is for `mu2mpi.execution.resume.check_state` to say.
-    """
+    """Read a checkpoint; InputError if it is damaged, or of another schema or version."""
     with open_own(path, way_out=OF_CHECKPOINT) as file:
         attributes = attributes_of(file)
         for name, ours in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):

@@ -10,15 +10,11 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary, read_summary
 
 MOST_NAMES = 3
-
 MANY = 100  # From so many files on, a log hears that they are being read
 
 
 def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
-    """Read the summaries of all results that `find_files` finds, and a warning for each that was skipped.
-
-    Raises InputError if one of `paths` does not exist; with `strict`, if anything would be skipped.
-    """
+    """Read all results that `find_files` finds, and a warning for each that, unless `strict`, was skipped."""
     files, warnings = find_files(paths)
     summaries = []
     for path in shown(files, "reading"):
@@ -47,8 +43,7 @@ def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
 def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     """List the files that may be results, each once, and a warning for each folder that cannot be listed.
 
-    A folder stands for every ``*.h5`` in it and below, in sorted order, without hidden ones. A path that does
-    not exist raises InputError.
+    A folder stands for every ``*.h5`` in it and below, in sorted order, without hidden ones.
     """
     files: dict[str, Path] = {}
     errors: list[OSError] = []

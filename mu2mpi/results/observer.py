@@ -18,25 +18,14 @@ from mu2mpi.results.schema import score_text
 class Start:
     """A run before its first round, or before the one after a checkpoint; all of it is public.
 
-    Attributes
-    ----------
-    name : str
-        The path of the result, or ``run`` where none is written.
-    experiment : Experiment
-        What is run, with machines and rounds filled in.
-    constants : RunConstants
-        The constants of the run: M is ``constants.task.machines``, T ``constants.rounds``, and d
-        ``constants.task.d``; ``constants.rho_spent(t)`` is the rho of everything released until round t.
-    rounds_done : int
-        Rounds of earlier starts: more than 0 where the run goes on from a checkpoint.
-    ranks : int
-        How many ranks there are.
+    Among the constants are M, ``constants.task.machines``, T, ``constants.rounds``, and d,
+    ``constants.task.d``; ``constants.rho_spent(t)`` is the rho of everything released until round t.
     """
 
-    name: str
-    experiment: Experiment
+    name: str  # path of the result, or ``run`` where none is written
+    experiment: Experiment  # with machines and rounds filled in
     constants: RunConstants
-    rounds_done: int
+    rounds_done: int  # of earlier starts: more than 0 where the run goes on from a checkpoint
     ranks: int
 
     @property
@@ -128,10 +117,9 @@ class Audience:
             getattr(observer, event)(*told)
         except (Exception, SystemExit) as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
-            said = (
-                f"{traceback.format_exception_only(error)[-1].strip()} ({place.filename}, line {place.lineno}"
-            )
-            self._failure = f"the observer {type(observer).__name__} failed: {said})", error
+            said = traceback.format_exception_only(error)[-1].strip()
+            who, where = type(observer).__name__, f"{place.filename}, line {place.lineno}"
+            self._failure = f"the observer {who} failed: {said} ({where})", error
 
     def tell(self, event: str, told: object) -> None:
         """Let all hear an event, such as ``on_evaluation``."""

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,19 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.identity import following
+from mu2mpi.config.options import option_fields, values_in
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
-from mu2mpi.core.hdf5 import (
-    array_in,
-    attributes_of,
-    floats_in,
-    number_in,
-    open_group,
-    open_to_read,
-    shape_in,
-    text_in,
-)
+from mu2mpi.core.hdf5 import array_in, attributes_of, number_in, open_group, open_to_read, text_in
+from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -42,34 +35,20 @@ OF_HISTORY = ("test_loss", *SCORES.values(), "samples", "gradient_evaluations", 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a table or a data frame needs of one run.
-
-    Attributes
-    ----------
-    path, created, version : Path, str, str
-        The file, when it was written (ISO 8601, UTC), and by which version of the package.
-    experiment : Experiment
-        What was run, with machines and rounds filled in.
-    test_loss, test_accuracy, test_r2 : float
-        Of the output x_T on the test set; accuracy as a share in [0, 1], NaN for numbers, as R^2 for classes.
-    figures : dict of str to float
-        Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``,
-        ``cores`` (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of
-        all machines, ``elapsed_seconds``, seconds by phase as the mean over ranks, such as ``noise_seconds``,
-        and the `metrics` of a `Result`. Times alone depend on private data beyond what is released.
-    facts : PublicFacts or None
-        What a preset could use of the data.
-    """
+    """What a table or a data frame needs of one run, of the output x_T on the test set."""
 
     path: Path
-    experiment: Experiment
-    created: str
+    experiment: Experiment  # with machines and rounds filled in
+    created: str  # ISO 8601, UTC
     test_loss: float
-    test_accuracy: float
+    test_accuracy: float  # a share in [0, 1]; NaN for numbers, as R^2 for classes
+    # Other numbers: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, those of `Theory`, ``ranks``, ``cores``
+    # (not in every file), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` of all machines,
+    # ``elapsed_seconds``, mean seconds by phase over ranks, such as ``noise_seconds``, and metrics
     figures: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan
-    facts: PublicFacts | None = None
-    version: str = ""
+    facts: PublicFacts | None = None  # what a preset could use of the data
+    version: str = ""  # of the package
 
     @property
     def labels(self) -> str:
@@ -93,6 +72,16 @@ class Summary:
         with _open(self.path) as file:
             return stored_history(file)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings by name, two ways to say the same as one; not to be changed."""
+        return canonical(self.experiment)
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """Settings by name, or None where they follow from others; not to be changed."""
+        return _own_settings(self.experiment, self.facts)
+
     @cached_property
     def row(self) -> dict[str, Any]:
         """Settings and measurements by name, as one row of a tidy table."""
@@ -101,13 +90,28 @@ class Summary:
         return settings | measured | self.figures | {"created": self.created, "file": str(self.path)}
 
 
-def read_result(path: Path | str) -> Result:
-    """Read a result file in full.
+@cache
+def canonical(experiment: Experiment) -> dict[str, Any]:
+    """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
+    settings = dict.fromkeys(option_fields()) | values_in(experiment, *experiment.own_options)
+    settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
+    if settings["partition"] is None and not experiment.on_file:
+        settings["partition"] = "iid"
+    return settings
 
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is not HDF5, not a result, damaged, incomplete or of another schema.
+
+@cache
+def _own_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
+    settings, follows = canonical(experiment), following(experiment, facts)
+    if experiment.epsilon is not None:
+        follows["rho"] = settings["rho"]
+    elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
+        follows["delta"] = settings["delta"]  # It changes nothing in the model.
+    return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
+
+
+def read_result(path: Path | str) -> Result:
+    """Read a result file in full; InputError if it is none, damaged, incomplete or of another schema.
 
     Examples
     --------
@@ -169,9 +173,9 @@ def read_summary(path: Path) -> Summary:
         figures["ranks"] = int(number_in(file.id, "ranks"))
         if h5py.h5a.exists(file.id, b"cores"):
             figures["cores"] = int(number_in(file.id, "cores"))
-        figures["parameters"] = math.prod(shape_in(file.id, "model/x"))
+        figures["parameters"] = file["model/x"].size
         there = [name for name in OF_HISTORY if name.encode() in history]
-        last = {name: float(floats_in(history, name)[-1]) for name in there}
+        last = {name: float(array_in(history, name, np.float64)[-1]) for name in there}
         figures["samples_used"] = int(last["samples"])
         figures["gradient_evaluations"] = int(last["gradient_evaluations"])
         figures["elapsed_seconds"] = last["elapsed_seconds"]
@@ -193,10 +197,7 @@ def read_summary(path: Path) -> Summary:
 
 @contextmanager
 def open_own(path: Path, way_out: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
-    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError.
-
-    HDF5 compares its checksums when it reads. The message names a way out.
-    """
+    """Open an HDF5 file of ours, and turn whatever goes wrong, also in the block, into an InputError."""
     check_readable(path)
     try:
         # Our files are replaced and never changed in place, so that no lock of another program matters.
@@ -258,12 +259,10 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
 
 
 def _optional(file: h5py.File, name: str) -> NDArray[np.int64] | None:
-    """Return an array of counts or of row numbers, if it is there."""
     return array_in(file.id, name) if name in file else None
 
 
 def _names(file: h5py.File, name: str) -> tuple[str, ...] | None:
-    """Return texts, if they are there."""
     return tuple(file[name].asstr()[()]) if name in file else None
 
 
@@ -280,7 +279,6 @@ def _columns(file: h5py.File, group: str, kind: type, names: Iterable[str]) -> d
 
 
 def _accounts(file: h5py.File) -> Accounts | None:
-    """Return what each machine does and spends, if it is there."""
     if (group := "privacy/machines") not in file:
         return None
     columns = _columns(file, group, Accounts, Accounts.columns())
@@ -293,7 +291,6 @@ def _accounts(file: h5py.File) -> Accounts | None:
 
 
 def _facts(file: h5py.File) -> PublicFacts | None:
-    """Return what is public of the data, if it is there."""
     model = open_group(file, "model")
     there = [name for name in PublicFacts._fields if h5py.h5a.exists(model, name.encode())]
     if "square" not in there:
@@ -312,7 +309,7 @@ def _metrics(file: h5py.File) -> dict[str, float]:
 
 def _matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
     matrix = array_in(file.id, f"model/{name}")
-    shape = shape_in(file.id, "model/row") + shape_in(file.id, "model/feature")
+    shape = file["model/row"].shape + file["model/feature"].shape
     if matrix.shape != shape or matrix.dtype != np.float64:
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
@@ -323,7 +320,7 @@ def _timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     if "timing" not in file:
         return {}
     timing = open_group(file, "timing")
-    return {name.decode(): floats_in(timing, name.decode()) for name in timing if name != b"rank"}
+    return {name.decode(): array_in(timing, name.decode(), np.float64) for name in timing if name != b"rank"}
 
 
 def stored_history(file: h5py.File) -> History:

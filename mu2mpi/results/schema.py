@@ -2,19 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.facts import PublicFacts
-from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
+from mu2mpi.privacy.accounting.machines import Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
-
-if TYPE_CHECKING:
-    from mu2mpi.data.schema import Schema
 
 SCHEMA = "mu2mpi-1"
 
@@ -101,10 +96,7 @@ class History:
 
     @classmethod
     def described(cls, labels: str, unit: str) -> dict[str, dict[str, str]]:
-        """Return the columns that a run has which learned such labels, and what a file says of each.
-
-        Its losses have this unit.
-        """
+        """Return the columns of a run that learned such labels, with losses in this unit, and their words."""
         left_out = {*SCORES.values()} - {SCORES[labels]}
         said = {column.name: dict(column.metadata) for column in fields(cls) if column.name not in left_out}
         return {**said, "test_loss": {**said["test_loss"], "units": unit}}
@@ -128,110 +120,26 @@ class HistoryRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Facts about the private data that help to tune a run and are *not* covered by its guarantee.
+    """Facts about the private data that help to tune a run and are *not* covered by its guarantee."""
 
-    The largest norm of an increment s_{t,i} before clipping, and the share in [0, 1] that was clipped.
-    """
-
-    largest_increment_norm: float
-    clipped_share: float
+    largest_increment_norm: float  # before clipping, of s_{t,i}
+    clipped_share: float  # in [0, 1]
 
 
 @dataclass(frozen=True)
 class Theory:
-    """What theory says of a run, next to what the run did; losses in nats.
+    """What theory says of a run, next to what the run did; NaN for models too large for the search.
 
-    All but the bound is NaN for models that are too large for the search.
-
-    Attributes
-    ----------
-    excess_loss_bound : float
-        What the expected excess loss is at most by Theorem 5.2 (untrusted) or 6.2 (trusted), with G and S
-        for unknown constants; NaN where the theorem does not hold for the run.
-    minimum_loss, minimum_gap : float
-        The smallest mean loss on the test set in the ball K is between their difference and the former.
-    excess_loss : float
-        Test loss of the output x_T minus `minimum_loss`.
-    first_slope, last_slope : float
-        Norm of the gradient of the test loss at x_1 and at x_T.
+    The bound on the expected excess loss is that of Theorem 5.2 (untrusted) or 6.2 (trusted), with G and S
+    for unknown constants; NaN where the theorem does not hold for the run.
     """
 
-    excess_loss_bound: float
-    minimum_loss: float
+    excess_loss_bound: float  # losses in nats
+    minimum_loss: float  # The smallest mean test loss in the ball K is less by `minimum_gap` at most.
     minimum_gap: float
-    excess_loss: float
-    first_slope: float
-    last_slope: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StoredResult:
-    """Everything that the result file of a finished run holds; `Result` documents it."""
-
-    experiment: Experiment
-    x: Floats
-    w: Floats
-    history: History
-    privacy: PrivacyStatement
-    theory: Theory | None
-    diagnostics: Diagnostics | None
-    timing: dict[str, Floats]
-    environment: dict[str, str | int]
-    class_counts: Integers | None = None
-    class_names: tuple[str, ...] | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    label_range: tuple[float, float] | None = None
-    feature_names: tuple[str, ...] | None = None
-    columns: str | None = None
-    scale: float = 1.0
-    facts: PublicFacts | None = None
-    unit: str = "nat"
-    accounts: Accounts | None = None
-    confusion: Integers | None = None
-    test_rows: Integers | None = None
-    path: Path | None = None
-
-    @property
-    def labels(self) -> str:
-        """What the run learned: ``classes`` or ``numbers``."""
-        return "classes" if self.label_range is None else "numbers"
-
-    @property
-    def final_score(self) -> str:
-        """Accuracy or R^2 of the output, in words."""
-        return score_text(float(getattr(self.history, SCORES[self.labels])[-1]), self.labels)
-
-    @cached_property
-    def schema(self) -> "Schema | None":
-        """What the columns of the table are of which features were made, if there are any."""
-        from mu2mpi.data.schema import parse_schema
-
-        return None if self.columns is None else parse_schema(self.columns)
-
-    @property
-    def tests_on_a_share(self) -> bool:
-        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
-        declared = None if (schema := self.schema) is None else schema.test
-        of_schema = self.experiment.test is None and isinstance(declared, str)
-        return self.experiment.tests_on_a_share and not of_schema
-
-    @property
-    def classes(self) -> int:
-        """K; where labels are numbers any number, as nothing depends on it."""
-        return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
-
-    @property
-    def names_of_classes(self) -> tuple[str, ...]:
-        """What the classes are called, by their numbers if by nothing else."""
-        return self.class_names or tuple(map(str, range(self.classes)))
-
-    @property
-    def row_names(self) -> tuple[str, ...]:
-        """What each row of the model speaks for: a class, the second of two, or the number learned."""
-        if self.label_range is not None:
-            schema = self.schema
-            return (self.experiment.labels or "label" if schema is None else schema.label[0],)
-        return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
+    excess_loss: float  # test loss of the output x_T minus `minimum_loss`
+    first_slope: float  # norm of the gradient of the test loss at x_1
+    last_slope: float  # and at x_T
 
 
 @dataclass(frozen=True, eq=False)

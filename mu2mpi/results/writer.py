@@ -16,19 +16,15 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import unfinished, write_whole
 from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
 from mu2mpi.privacy.accounting.machines import Accounts
-from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History, StoredResult
+from mu2mpi.results.result import Result
+from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
-
 EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Find out before a run whether its result can be written, and leave everything as it is.
-
-    Raises InputError if the file exists and may not be replaced, if it is a folder or a device, or if its
-    folder, or the nearest one that exists, cannot be written. A symbolic link is followed.
-    """
+    """Find out whether a result can be written, and leave everything as it is; InputError if it cannot."""
     target = Path(os.path.realpath(path))
     if os.path.isdir(target):
         raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
@@ -45,11 +41,10 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
 
 
-def write_result(result: StoredResult, path: Path, overwrite: bool = False) -> None:
+def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
 
-    Without `overwrite`, not even a file is replaced that appears during the call. Raises InputError as
-    `check_output` does, or for such a file, and OSError if the file system fails, such as one that is full.
+    Without `overwrite`, not even a file is replaced that appears during the call.
     """
     check_output(path, overwrite)
     try:
@@ -58,12 +53,12 @@ def write_result(result: StoredResult, path: Path, overwrite: bool = False) -> N
         raise InputError(EXISTS.format(path)) from None
 
 
-def result_image(result: StoredResult) -> bytes:
+def result_image(result: Result) -> bytes:
     """Bytes of the HDF5 file that holds a result."""
     return file_image(lambda file: _fill(file, result))
 
 
-def _fill(file: h5py.File, result: StoredResult) -> None:
+def _fill(file: h5py.File, result: Result) -> None:
     ours = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -112,7 +107,7 @@ def _group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = N
     return group
 
 
-def _write_model(group: h5py.Group, result: StoredResult) -> None:
+def _write_model(group: h5py.Group, result: Result) -> None:
     rows, features = np.shape(result.x)
     scales = [
         _put(group, "row", np.arange(rows), "row of the model: the class, where there is one for each"),
@@ -131,7 +126,6 @@ def _write_model(group: h5py.Group, result: StoredResult) -> None:
 
 
 def _write_accounts(group: h5py.Group, accounts: Accounts) -> None:
-    """Write what each machine does and spends."""
     machines = _put(group, "machine", np.arange(len(accounts.samples)), "machine")
     if accounts.owners is not None:
         _put_names(group, "owner", accounts.owners, "owner of the machine", machines)
@@ -169,8 +163,3 @@ def _put(
     for dimension, scale in enumerate(scales or ()):
         dataset.dims[dimension].attach_scale(scale)
     return dataset
-
-
-def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as netCDF takes them, which has no booleans."""
-    return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}

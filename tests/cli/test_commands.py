@@ -79,6 +79,14 @@ def test_an_imported_file_adds_a_command(capsys, words):
     assert re.search(r"\n    hello +greet somebody\n", helped(capsys, "--import", "own_things.py"))
 
 
+FIGURE = """
+import mu2mpi
+from mu2mpi.analysis.figures.base import Figure
+
+@mu2mpi.register
+class Unused(Figure):
+    name = "unused"
+"""
 RUN = ["run", "--loss", "mine", "--rounds", "30", "--machines", "2", "--seed", "1", "-o", "a.h5"]
 
 
@@ -117,6 +125,30 @@ def test_a_run_resumes_with_the_same_content_of_imported_files_only(own, capsys)
     del sys.modules["own_things"]
     registry._imported.clear()
     assert cli.main([*RUN, "--import", str(own)]) == 0
+
+
+def test_bits_depend_on_used_imported_files_alone(own, tmp_path, monkeypatch):
+    other = tmp_path / "own_figure.py"
+    other.write_text(FIGURE)
+    outputs, models = [], []
+
+    def model(*imports):
+        for file in imports:
+            sys.modules.pop(file.stem, None)
+        monkeypatch.setattr(registry, "_imported", {})
+        outputs.append(tmp_path / f"{len(outputs)}.h5")
+        words = [word for file in imports for word in ("--import", str(file))]
+        assert cli.main([*RUN[:-1], str(outputs[-1]), *words]) == 0
+        models.append(read_result(outputs[-1]).x.tobytes())
+
+    model(own)
+    model(own, other)
+    model(other, own)
+    own.write_text(OWN.replace("Greet", "Welcome"))
+    model(own)
+    sys.modules.pop("own_figure")
+    registry._registered["figures"].pop("unused")
+    assert models[0] == models[1] == models[2] != models[3]
 
 
 @pytest.mark.mpi

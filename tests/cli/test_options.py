@@ -19,7 +19,7 @@ from mu2mpi.core.registry import find, names
 
 FIELDS = option_fields()
 REGISTERED = {"loss": "losses", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
-REGISTERED |= {"preset": "presets"}
+REGISTERED["preset"] = "presets"
 PARSER = Parser("program", allow_abbrev=False)
 add_running_options(PARSER)
 ACTIONS = {action.dest: action for action in PARSER._actions if action.dest in FIELDS}

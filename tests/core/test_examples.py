@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.core.examples import example_texts
-from mu2mpi.core.toml import read_toml
+from mu2mpi.core.toml import example_texts, read_toml
 
 JOBS = Path(__file__).parents[2] / "jobs"
 

@@ -14,7 +14,6 @@ from mu2mpi.core.registry import find, names
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
-from mu2mpi.results.model.coefficients import constants_of_result
 from mu2mpi.results.reader import read_result
 
 SIZES = [11, 4, 7, 5]
@@ -171,7 +170,7 @@ def runs_and_is_found_again(experiment, path):
     result = run(experiment, output=path)
     assert np.isfinite(result.x).all()
     found = read_result(path)
-    again = constants_of_result(found)
+    again = found.constants
     assert again.mechanism == found.privacy.mechanism
     assert again.eta == resolve(experiment, open_source(experiment), 1).constants.eta
     assert again.task.per_machine.accounts(found.experiment.delta).differences(found.accounts) == []

@@ -7,8 +7,7 @@ import pytest
 from helpers.patients import learn, table
 
 from mu2mpi import Experiment, run
-from mu2mpi.federation.iterates import Iterates
-from mu2mpi.results.model.coefficients import constants_of_result, noise_of_output
+from mu2mpi.results.coefficients import noise_of_output
 
 
 def in_own_units(columns):
@@ -81,7 +80,7 @@ def test_standard_errors_are_those_of_runs_that_can_learn_nothing(tmp_path, sett
         result = run(Experiment(**base, **settings, seed=seed))
         weights.append(result.x[:, :-1])
     deviation = float(np.std(weights))
-    assert deviation == pytest.approx(noise_of_output(constants_of_result(result)), rel=0.05)
+    assert deviation == pytest.approx(noise_of_output(result.constants), rel=0.05)
 
 
 def test_without_noise_there_is_no_standard_error(tmp_path):
@@ -92,6 +91,6 @@ def test_steps_of_the_method_itself_carry_the_noise(tmp_path, monkeypatch):
     """Half of every step is half of the noise, whatever a formula may say."""
     result = learn(tmp_path, diameter=1e9, eta_scale=1e-3)
     whole = result.coefficients(scaled=True).errors[0]
-    scale = Iterates.scale
-    monkeypatch.setattr(Iterates, "scale", lambda self, t: scale(self, t) / 2)
+    size = Method.step_size
+    monkeypatch.setattr(Method, "step_size", lambda *given: size(*given) / 2)
     assert result.coefficients(scaled=True).errors[0] == pytest.approx(whole / 2)

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.figures._page import PAGE, Page, page_of, styled
+from mu2mpi.analysis.figures._page import PAGE, Page, page_of as page_of, styled
 from mu2mpi.analysis.settings import without_repeats
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.reader import Summary
 
 if TYPE_CHECKING:
     from mu2mpi.analysis.figures.base import Figure
-
-__all__ = ["draw", "find_figure", "image", "page_of", "suffix_of"]
 
 # File formats by suffix, with the metadata that leaves the date out
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -37,11 +34,7 @@ def find_figure(name: str, against: str | None = None) -> "Figure":
 
 
 def draw(name: str, runs: Sequence[Summary], against: str | None = None, page: Page = PAGE) -> Any:
-    """Return a matplotlib figure, independent of pyplot, with nothing to close.
-
-    A run that is given twice counts once, and `against` is the horizontal axis, where the figure leaves a
-    choice. Raises an InputError if there is no such figure or axis, or the runs do not suit it.
-    """
+    """Return a matplotlib figure of runs, each counted once; InputError if they do not suit it."""
     figure = find_figure(name, against)
     kept, _ = without_repeats(runs, *figure.repeats_differ_in)
     if not kept:

@@ -9,8 +9,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import DASHES, Sheet, colours, handle, log_ticks, look_of
+from mu2mpi.analysis.figures.base import DASHES, Page, Sheet, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import PRIVACY, Group, by_rows, grouped, in_nats, sort_key, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -37,10 +36,9 @@ def encode(
     panel: Names = ("server",),
     colour: Names = (*PRIVACY, "machines"),
 ) -> Encoding:
-    """Tell apart groups of runs by the settings in which they differ.
+    """Tell apart groups of runs by the settings in which they differ, but for those in `pooled`.
 
-    Settings in `pooled` part no groups. Those in `panel` make panels, the first in `colour` makes colours,
-    and the others make dashes, or as near to that as there is room. Raises an InputError if there is none.
+    Settings in `panel` make panels, the first in `colour` makes colours, others dashes, if there is room.
     """
     names = [name for name in varying(runs) if name not in pooled]
     hue = next((name for name in (*colour, *names) if name in names and name not in panel), None)
@@ -98,10 +96,7 @@ def loss_label(runs: Iterable[Summary], words: str = "test loss") -> str:
 
 
 def measures(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
-    """Return measurement, axis label and factor to its unit, of the loss and of the score.
-
-    Raises an InputError if the runs have no score, or no unit of the loss, in common.
-    """
+    """Return measurement, axis label and factor to its unit, of the loss and of the score."""
     learned = {run.labels for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
     if len(learned) > 1 or (len(losses) > 1 and not in_nats(runs)):
@@ -113,12 +108,10 @@ def measures(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
 
 
 def mean_history(runs: Sequence[Summary], x: str, y: str) -> pandas.DataFrame:
-    """Return means of columns `x` and `y`, and the `deviation` of `y`, at the rounds that all runs measured.
-
-    The last measurements belong together, also where they are of different rounds.
-    """
+    """Return means of columns `x` and `y`, and the `deviation` of `y`, at the rounds that all measured."""
     frames = []
     for run in runs:
+        # The last measurements belong together, also where they are of different rounds.
         columns = {"x": getattr(run.history, x), "y": getattr(run.history, y)}
         frames.append(pandas.DataFrame({"at": [*run.history.round[:-1], math.inf], **columns}))
     rounds = pandas.concat(frames).groupby("at")
@@ -144,8 +137,7 @@ def draw_exponents(
 ) -> Sheet:
     """Draw excess losses with fitted exponents where they are known, and else test losses.
 
-    Of the settings that `row_of` returns, `parts` are those that make panels, colours and dashes. The legend
-    calls the horizontal axis by its `symbol`, and a line by the name of its first run.
+    Of the settings that `row_of` returns, `parts` make panels, colours and dashes.
     """
     panels, colour, dash = [*dict.fromkeys(["data", *parts[0]])], *parts[1:]
     names = [*dict.fromkeys([*panels, *colour, *dash])]

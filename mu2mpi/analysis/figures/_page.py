@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.words import Labels, Words, read_labels
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.files import check_readable
 
 WIDTHS = {"column": 3.3, "page": 7.0}
@@ -42,8 +41,7 @@ class Page:
     linear: bool = False
     words: Words = field(default_factory=Words)
     style: Path | None = None
-    axes: tuple[Any, ...] = ()
-    """The user's own axes, which are drawn into, in their own style and size."""
+    axes: tuple[Any, ...] = ()  # the user's own, which are drawn into in their own style and size
 
 
 PAGE = Page()
@@ -57,10 +55,7 @@ def page_of(
     style: Path | str | None = None,
     axes: Any = None,
 ) -> Page:
-    """Return a page, or raise an InputError.
-
-    `width` is in inches or one of `WIDTHS`, `labels` are as `read_labels` takes them, and `axes` one or many.
-    """
+    """Return a page with a width in inches or one of `WIDTHS`, labels as of `read_labels`, and own axes."""
     try:
         inches = WIDTHS.get(str(width)) or float(width)
     except ValueError:

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import MARKERS, Sheet, colours, handle, short
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import INK, MARKERS, Figure, Page, Sheet, colours, handle, short
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
@@ -17,19 +15,13 @@ MAX_ROWS, MAX_TERMS, MAX_POINTS = 10, 30, 90
 
 @register
 class CoefficientsFigure(Figure):
-    """Coefficients of features in [-1, 1], with the standard error that the noise alone would give them."""
-
     name = "coefficients"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         return any(run.experiment.schema for run in runs)
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw a point for each coefficient of the features with the largest ones, and of the intercept.
-
-        Of several runs, the one with the smallest loss is drawn.
-        """
+        """Draw the largest coefficients, and the intercept, of the run with the smallest loss."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         found = read_result(run.path).coefficients(scaled=True)
         rows, terms = found.values.shape

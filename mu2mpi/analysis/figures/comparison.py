@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.cells import estimate, usual_values
 from mu2mpi.analysis.figures._lines import fitted_exponent, measures
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import POOLED, grouped, listed, own_settings, settings_of
+from mu2mpi.analysis.figures.base import INK, Figure, Page, Sheet, colours, handle
+from mu2mpi.analysis.settings import POOLED, grouped, listed
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
@@ -35,26 +33,18 @@ SIZE = ("samples", "rounds", "batch", "rho")
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The runs of one method at the amounts of data |S| of all machines, `sizes`, ascending.
-
-    For each there is a mean over seeds of `gradients`, and an `estimate` of `losses` and `scores`. The
-    `exponent` is the slope of gradients over sizes in logarithms; NaN of fewer than three sizes.
-    """
+    """The runs of one method on several amounts of data."""
 
     name: str
-    sizes: NDArray[np.float64]
-    gradients: NDArray[np.float64]
-    losses: NDArray[np.float64]
+    sizes: NDArray[np.float64]  # samples |S| of all machines, ascending
+    gradients: NDArray[np.float64]  # means over seeds
+    losses: NDArray[np.float64]  # means and deviations, as `scores`
     scores: NDArray[np.float64]
-    exponent: float
+    exponent: float  # slope of gradients over sizes in logarithms; NaN of fewer than three sizes
 
 
 def compare(runs: Sequence[Summary]) -> list[Line]:
-    """Return a line for each method.
-
-    Raises an InputError if runs differ in their privacy, or in anything but the method, the amount of data
-    and the seed, or if there are several settings of one method.
-    """
+    """Return a line for each method; InputError if runs differ in more than method, amount and seed."""
     claims = sorted({run.figures["epsilon_exact"] for run in runs})
     deltas = sorted({run.experiment.delta for run in runs})
     # Not every accountant meets the epsilon that was asked for.
@@ -84,7 +74,7 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
 
 def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> None:
     # What a preset or the server chose may differ.
-    rows = [(settings_of(run), own_settings(run)) for run in runs]
+    rows = [(run.settings, run.own_settings) for run in runs]
     for name in names:
         values = {whole[name] for whole, own in rows if whole[name] is None or own[name] is not None}
         if len(values) > 1:
@@ -96,13 +86,10 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
 
 @register
 class ComparisonFigure(Figure):
-    """Methods at equal privacy: loss and score against gradients computed, and these against the samples."""
-
     name = "comparison"
     needs = "test_loss"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         switches = ("method", "estimator", "query")
         return any(len({getattr(run.experiment, name) for run in runs}) > 1 for name in switches)
 
@@ -115,13 +102,8 @@ class ComparisonFigure(Figure):
             panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
         sheet.panels[0, 0].set_yscale("log")
         for k, (line, colour) in enumerate(zip(lines, colours(len(lines)), strict=True)):
-            look = {
-                "color": colour,
-                "marker": MARKERS[k % len(MARKERS)],
-                "linewidth": 1.0,
-                "label": line.name,
-            }
-            look["linestyle"] = "-" if grows else ""
+            look = {"color": colour, "marker": MARKERS[k % len(MARKERS)], "linewidth": 1.0}
+            look |= {"label": line.name, "linestyle": "-" if grows else ""}
             both = zip(sheet.panels[0], (line.losses, line.scores), measures(runs), strict=False)
             for panel, values, (_, _, factor) in both:
                 sheet.draw_bars(panel, line.gradients, *(factor * values.T), **look)

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures._lines import encode, mean_history
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import Sheet, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import INK, Figure, Page, Sheet, handle
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
@@ -22,8 +20,6 @@ SLOPE: dict[str, Any] = {"color": INK, "linewidth": 0.8, "alpha": 0.5}
 
 @register
 class ErrorsFigure(Figure):
-    """Error of the estimates d_t of the gradient along a run, before noise."""
-
     name = "errors"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

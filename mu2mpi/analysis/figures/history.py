@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 
 from mu2mpi.analysis.figures._lines import encode, mean_history, measures
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
 
@@ -19,8 +17,6 @@ ALPHA = 0.18
 
 @register
 class HistoryFigure(Figure):
-    """Loss and accuracy (or R^2) along a run, with a band over seeds."""
-
     name = "history"
     needs = "test_loss"
     axes = tuple(LABELS)

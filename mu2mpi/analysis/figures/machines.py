@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, colours, handle
 from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -20,17 +18,10 @@ MAX_NAMES, MAX_RATIO = 12, 20.0  # Machines that are named, and largest over sma
 
 @register
 class MachinesFigure(Figure):
-    """Samples, rounds and privacy of each machine, where machines differ or are away."""
-
     name = "machines"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw all machines, from that with the fewest samples to that with most.
-
-        Above, the rounds and the samples of each; below, its rho beside what it may spend, or its epsilon
-        where there is no rho. Of several runs, the first whose machines differ is drawn; its settings stand
-        above.
-        """
+        """Draw rounds and samples of the machines of the first run in which they differ, above their rho."""
         differing = [run for run in runs if machines_differ(run.experiment)]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:
@@ -52,10 +43,8 @@ class MachinesFigure(Figure):
             shown.append((below, "spends", accounts.epsilon, dots))
             below.set_ylabel(f"{words('epsilon')} at {words('delta')} = {run.experiment.delta:g}")
         else:
-            shown += [
-                (below, "may spend", accounts.rho_allowed, levels),
-                (below, "spends", accounts.rho, dots),
-            ]
+            shown.append((below, "may spend", accounts.rho_allowed, levels))
+            shown.append((below, "spends", accounts.rho, dots))
             below.set_ylabel(words("rho"))
         for panel, label, values, look in shown:
             look = {"color": colours(2)[panel is below], **look}

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import encode, mean_history
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, handle
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle
 from mu2mpi.config.together import machines_differ
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator
@@ -34,9 +32,8 @@ def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
     estimator: Estimator = run.experiment.chosen_method.estimator
     # Messages are averaged over the samples of a round.
-    samples: float = run.figures["gradient_evaluations"] / (
-        estimator.gradients * (run.experiment.rounds or 1)
-    )
+    per_sample = estimator.gradients * (run.experiment.rounds or 1)
+    samples: float = run.figures["gradient_evaluations"] / per_sample
     norm = math.sqrt(run.figures["parameters"] * draws) / samples
     mechanism = read_result(run.path).privacy.mechanism
     if mechanism.correlation is None:
@@ -54,8 +51,6 @@ def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64
 
 @register
 class NoiseFigure(Figure):
-    """Norms of signal and noise in what is released."""
-
     name = "noise"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:

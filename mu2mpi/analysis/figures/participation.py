@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from mu2mpi.analysis.figures._lines import draw_exponents
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import own_settings, varying_on_data
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet
+from mu2mpi.analysis.settings import varying_on_data
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import schedule_of
@@ -19,13 +17,10 @@ OF_LINES = ("method", "mechanism", "estimator", "query", "noise_correlation", "n
 
 @register
 class ParticipationFigure(Figure):
-    """Loss against the share of machines that takes part, for each method and its noise."""
-
     name = "participation"
     needs = "test_loss"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         return len({run.experiment.participation for run in runs}) > 1
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
@@ -36,18 +31,12 @@ class ParticipationFigure(Figure):
                 "bernoulli:p, such as those of jobs/participation.toml"
             )
         names = [name for name in varying_on_data(runs) if name not in POOLED]
-        parts = (
-            [name for name in names if name not in OF_LINES],
-            [name for name in names if name in OF_LINES],
-            (),
-        )
-        return draw_exponents(
-            runs, page, own_settings, parts, _share, "share of machines there", "the share", _line_name
-        )
+        panels, colours = ([n for n in names if (n in OF_LINES) == of_line] for of_line in (False, True))
+        parts, axis = (panels, colours, ()), (_share, "share of machines there", "the share")
+        return draw_exponents(runs, page, lambda run: run.own_settings, parts, *axis, _line_name)
 
 
 def _share(run: Summary) -> float:
-    """Return the expected share of the machines in a round."""
     schedule, value = schedule_of(run.experiment.participation)
     share = schedule.expected_share(value, run.experiment.machines or 1)
     if share is None:
@@ -58,7 +47,6 @@ def _share(run: Summary) -> float:
 
 
 def _line_name(run: Summary) -> str:
-    """Return the method, and what becomes of its noise."""
     method, power = run.experiment.chosen_method, run.experiment.noise_correlation
     if power:
         return f"{method.title}, noise_correlation = {power:g}"

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, short
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, short
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -17,19 +15,13 @@ MAX_PANELS, MAX_NAMES = 4, 20
 
 @register
 class PartitionFigure(Figure):
-    """Share of each class that each machine got: a diagnostic, which the guarantee does not cover."""
-
     name = "partition"
 
     def is_reported(self, _: Sequence[Summary]) -> bool:
-        """Return False: a report is made to be shown around."""
-        return False
+        return False  # A report is made to be shown around.
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw a panel for each partition, with a row a machine and a column a class.
-
-        Of runs that differ in the seed or in what does not decide the partition, the first is drawn.
-        """
+        """Draw a panel for each partition, of its first run, with a row a machine and a column a class."""
         names = [name for name in varying(runs) if name in ("data", "machines", "partition")]
         groups = grouped(runs, names)
         if len(groups) > MAX_PANELS:

@@ -17,10 +17,8 @@ import pandas
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import MIN_POINTS, encode_groups, loss_label
-from mu2mpi.analysis.figures._page import INK, Page
-from mu2mpi.analysis.figures._sheet import DASHES, Sheet, handle, log_ticks
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, own_settings, share_text
+from mu2mpi.analysis.figures.base import DASHES, INK, Figure, Page, Sheet, handle, log_ticks
+from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, share_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, register
@@ -65,21 +63,15 @@ PROBLEMS: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
 @dataclass(frozen=True, eq=False)
 class Rate(Group):
-    """Runs that differ along one axis, in the problem, and in the seed.
-
-    At the `values` along the axis there are `means` over seeds of the excess loss, shape (problems, points),
-    the `worst` of them, and the theorem's `bounds`; NaN where there is none. The `exponent` is the slope of
-    `worst` in logarithms by least squares, and `low` and `high` are the ends of its interval at 95 %, from
-    resampled seeds; NaN if a loss is not positive, or if runs at each point have other seeds.
-    """
+    """Runs that differ along one axis, in the problem, and in the seed; NaN is what is not known."""
 
     axis: Axis
-    values: NDArray[np.float64]
-    means: NDArray[np.float64]
-    worst: NDArray[np.float64]
-    bounds: NDArray[np.float64]
-    exponent: float
-    low: float
+    values: NDArray[np.float64]  # along the axis
+    means: NDArray[np.float64]  # over seeds, of the excess loss: shape (problems, points)
+    worst: NDArray[np.float64]  # of the means
+    bounds: NDArray[np.float64]  # of the theorem
+    exponent: float  # slope of `worst` in logarithms by least squares
+    low: float  # ends of its interval at 95 %, from resampled seeds
     high: float
 
     @property
@@ -99,17 +91,14 @@ class Rate(Group):
 
 
 def find_rates(runs: Sequence[Summary]) -> list[Rate]:
-    """Find all runs that differ along one axis, in at least three values, and fit exponents to them.
-
-    Runs whose excess loss was not measured are left out.
-    """
+    """Find runs with measured excess losses that differ along one axis, and fit exponents to them."""
     measured = [run for run in runs if math.isfinite(run.figures.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates, colluders = [], colluders_of(runs)
 
     def row_of(run: Summary) -> dict[str, Any]:
         share = colluders(run)
-        return own_settings(run) | {"colluders": None if share is None else share_text(share)}
+        return run.own_settings | {"colluders": None if share is None else share_text(share)}
 
     for axis in AXES:
         across = ("rho", "epsilon") if axis.setting == "rho" else (axis.setting,)
@@ -159,8 +148,6 @@ def _slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray
 
 @register
 class RatesFigure(Figure):
-    """Excess loss against n, M, d and rho, with exponents beside the theorem's."""
-
     name = "rates"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
@@ -225,7 +212,6 @@ class RatesFigure(Figure):
 
 
 def _key(rate: Group) -> Key:
-    """Return what tells a line from another in its panel."""
     return tuple(value for name, value in rate.settings.items() if name not in ACROSS)
 
 

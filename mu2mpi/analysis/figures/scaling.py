@@ -1,16 +1,26 @@
 """Time per round, efficiency and phases against the number of ranks."""
 
 from collections.abc import Callable, Sequence
+from operator import truediv
 from typing import Any
 
 import numpy as np
 import pandas
 from matplotlib.patches import Patch
 
-from mu2mpi.analysis.figures._page import INK, PAPER, Page
-from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, handle, log_ticks, look_of
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import by_rows, own_settings, varying
+from mu2mpi.analysis.figures.base import (
+    HATCHES,
+    INK,
+    PAPER,
+    Figure,
+    Page,
+    Sheet,
+    colours,
+    handle,
+    log_ticks,
+    look_of,
+)
+from mu2mpi.analysis.settings import by_rows, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
@@ -22,22 +32,15 @@ MAX_SERIES = 5
 
 @register
 class ScalingFigure(Figure):
-    """Time per round, efficiency and phases against the number of ranks."""
-
     name = "scaling"
     needs = "elapsed_seconds"
     repeats_differ_in = ("ranks", "elapsed_seconds")
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw runs of equal M on the left, of equal M per rank on the right: times, efficiencies and phases.
-
-        The same experiment on the same ranks is a repeat; points are medians.
-        """
+        """Draw medians of runs of equal M on the left, of equal M per rank on the right."""
         columns = {
             "strong: the same machines on more ranks": _series(runs, page, "M = {:,}", lambda M, ranks: M),
-            "weak: more machines on more ranks": _series(
-                runs, page, "M = {:g} per rank", lambda M, ranks: M / ranks
-            ),
+            "weak: more machines on more ranks": _series(runs, page, "M = {:g} per rank", truediv),
         }
         columns = {title: series for title, series in columns.items() if series}
         if not columns:
@@ -93,7 +96,7 @@ def _series(
     names = [name for name in varying(runs) if name not in ("machines", "rounds")]
 
     def row_of(run: Summary) -> dict[str, Any]:
-        return {**own_settings(run), "": fixed(run.experiment.machines or 1, run.figures["ranks"])}
+        return {**run.own_settings, "": fixed(run.experiment.machines or 1, run.figures["ranks"])}
 
     series = {}
     for (level, *others), members in by_rows(runs, ["", *names], row_of).items():

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 import pandas
 
-from mu2mpi.analysis.figures._page import PAPER, Page
-from mu2mpi.analysis.figures._sheet import HATCHES, Sheet, colours, wrapped
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.base import HATCHES, PAPER, Figure, Page, Sheet, colours, wrapped
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -17,8 +15,6 @@ MAX_BARS = 40
 
 @register
 class TimingFigure(Figure):
-    """Where the time goes, by phase and rank."""
-
     name = "timing"
     needs = "elapsed_seconds"
     repeats_differ_in = ("ranks", "elapsed_seconds")
@@ -30,10 +26,9 @@ class TimingFigure(Figure):
         if len(groups) == 1:
             bars = _by_rank(groups[0].runs)
         else:
-            means = [
-                pandas.DataFrame([run.phases for run in group.runs]).fillna(0.0).mean() for group in groups
-            ]
-            bars = pandas.DataFrame(means, index=[page.words.of(group.settings) for group in groups])
+            frames = (pandas.DataFrame([run.phases for run in group.runs]) for group in groups)
+            names = [page.words.of(group.settings) for group in groups]
+            bars = pandas.DataFrame([frame.fillna(0.0).mean() for frame in frames], index=names)
         if bars.empty:
             raise InputError("these results hold no times")
         if len(bars) > MAX_BARS:

@@ -6,18 +6,8 @@ from typing import Any
 
 from mu2mpi.analysis.cells import Layout, build_sections
 from mu2mpi.analysis.figures._lines import encode, measures
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, handle, log_ticks
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import (
-    PRIVACY,
-    by_settings,
-    is_settled,
-    privacy_of,
-    settings_of,
-    sort_key,
-    varying,
-)
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle, log_ticks
+from mu2mpi.analysis.settings import PRIVACY, by_settings, is_settled, privacy_of, sort_key, varying
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -32,21 +22,15 @@ PAPER = Layout(rows=("server", "rho"), columns=("machines",), values=("test_loss
 
 @register
 class TradeoffFigure(Figure):
-    """Loss and accuracy (or R^2) against privacy or any setting, a line for each of the others."""
-
     name = "tradeoff"
     needs = "test_loss"
     axes = tuple(option_fields())
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         return len({run.experiment.rho for run in runs}) > 1
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw loss and score over what is across, and the paper's values where the settings are the paper's.
-
-        The default is privacy as it was set, or the first other number that varies where privacy does not.
-        """
+        """Draw loss and score against privacy, or the first number that varies, beside the paper's values."""
         against = against or _usual(runs)
         values = _values(runs, against)
         if not values:
@@ -103,7 +87,7 @@ def _are_numbers(values: Sequence[Any]) -> bool:
 
 
 def _value(run: Summary, name: str) -> Any:
-    value = settings_of(run)[name]
+    value = run.settings[name]
     return run.figures["epsilon_exact"] if name == "epsilon" and value is None else value
 
 
@@ -117,7 +101,7 @@ def _pooled(runs: Sequence[Summary], against: str) -> list[str]:
     """Return the settings that part no lines: what is across, and sizes that follow from it."""
     if against in PRIVACY:
         return [*PRIVACY, "delta"]
-    rows, pooled = [settings_of(run) for run in runs], [against]
+    rows, pooled = [run.settings for run in runs], [against]
     for size in ("rounds", "machines", "samples", "batch"):
         others = [name for name in varying(runs) if name not in (size, *pooled)]
         if size != against and is_settled(size, [against, *others], rows):

@@ -4,18 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.figures._lines import draw_exponents
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import (
-    by_rows,
-    colluders_of,
-    own_settings,
-    privacy_of,
-    share_text,
-    varying,
-    varying_on_data,
-)
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet
+from mu2mpi.analysis.settings import by_rows, colluders_of, privacy_of, share_text, varying, varying_on_data
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
@@ -27,13 +17,10 @@ METHOD = ("method", "estimator", "query")  # Settings that choose a method, of w
 
 @register
 class TrustFigure(Figure):
-    """Loss against M, for each trust mode and share of machines that may work together with the server."""
-
     name = "trust"
     needs = "test_loss"
 
     def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
         sizes = {run.experiment.machines for run in runs}
         return len(sizes) > 1 and any(run.experiment.colluders is not None for run in runs)
 
@@ -48,13 +35,12 @@ class TrustFigure(Figure):
 
         def row_of(run: Summary) -> dict[str, Any]:
             title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
-            return {**own_settings(run), **title, "server": run.experiment.server, "share": colluders(run)}
+            return {**run.own_settings, **title, "server": run.experiment.server, "share": colluders(run)}
 
         def line_name(run: Summary) -> str:
-            server, share = page.words.of({"server": run.experiment.server}), colluders(run)
-            return (
-                server if share is None else f"{server}, {page.words.name('colluders')} = {share_text(share)}"
-            )
+            server, share, helped = run.experiment.server, colluders(run), page.words.name("colluders")
+            name = page.words.of({"server": server})
+            return name if share is None else f"{name}, {helped} = {share_text(share)}"
 
         for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
             if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
@@ -62,7 +48,5 @@ class TrustFigure(Figure):
                     f"runs of {line_name(point[0])}, and M = {point[0].experiment.machines} differ in "
                     f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
                 )
-        parts = panels, ["server"], ["share"]
-        return draw_exponents(
-            runs, page, row_of, parts, lambda run: run.experiment.machines or 1, "machines M", "M", line_name
-        )
+        parts, machines = (panels, ["server"], ["share"]), lambda run: run.experiment.machines or 1
+        return draw_exponents(runs, page, row_of, parts, machines, "machines M", "M", line_name)

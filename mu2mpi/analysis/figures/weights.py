@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures._page import Page
-from mu2mpi.analysis.figures._sheet import Sheet, short
-from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.analysis.settings import own_settings
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, short
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
 
@@ -21,15 +18,10 @@ SHOWN = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diam
 
 @register
 class WeightsFigure(Figure):
-    """The rows of x_T as images."""
-
     name = "weights"
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw an image for each row, or one strip a row where the features are no square image.
-
-        Of several runs, the one with the smallest loss is drawn; its settings stand above.
-        """
+        """Draw an image for each row, or a strip, of the run with the smallest loss."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         result = read_result(run.path)
         x, features = result.x[:, :-1], result.feature_names
@@ -60,7 +52,7 @@ class WeightsFigure(Figure):
                 panel.set_ylabel("class")
             shown = panel.imshow(x, aspect="auto", interpolation="nearest", **scale)
         sheet.add_colorbar(shown, "weight (bias not shown)" if features is None else "weight")
-        own = own_settings(run)
+        own = run.own_settings
         settings = {name: own[name] for name in SHOWN if own[name] is not None}
         which = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
         sheet.title = f"$x_T$: {page.words.of(settings)}{which}"

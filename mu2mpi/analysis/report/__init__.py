@@ -15,16 +15,14 @@ import tomli_w
 from mu2mpi._version import __version__
 from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.figures import draw, find_figure, image
-from mu2mpi.analysis.formats import aligned
-from mu2mpi.analysis.grids import grids
+from mu2mpi.analysis.grids import aligned, grids
+from mu2mpi.analysis.ledgers import together
 from mu2mpi.analysis.settings import by_rows, by_settings, grouped, sort_key, without_repeats
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
-from mu2mpi.analysis.together import together
 from mu2mpi.analysis.words import MISSING, SYMBOLS, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find, names, summary
 from mu2mpi.results.reader import Summary, read_result
 from mu2mpi.results.result import Result
@@ -40,10 +38,7 @@ Rows = list[list[str]]
 
 
 def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
-    """Return a page of HTML that needs nothing else: no network, no other file, no script.
-
-    A result that is there twice counts once. The page names what was `skipped`, as these messages say.
-    """
+    """Return a page of HTML that needs no network, no other file and no script, and names what is skipped."""
     jinja2 = needed("jinja2")
     kept, notes = without_repeats(runs, "ranks", "elapsed_seconds")
     if not kept:
@@ -102,7 +97,6 @@ def settings_of_all(runs: Sequence[Summary]) -> Rows:
 
 
 def _environments(results: Sequence[Result]) -> Rows:
-    """Return where runs ran: a header, and a row for each environment with its number of files."""
     facts = [result.environment for result in results]
     columns = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
     made = Counter(tuple(str(of_run.get(name, MISSING)) for name in columns) for of_run in facts)
@@ -130,7 +124,6 @@ def _figures(runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
 
 
 def _who_sees(runs: Sequence[Summary]) -> list[str]:
-    """Return who sees what runs with noise release."""
     seen: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
         server, mechanism = run.experiment.server, find("mechanisms", run.experiment.chosen_mechanism)

@@ -13,7 +13,5 @@ ORDER = "run sweep table plot report compare show predict privacy publish audit 
 
 def command_names() -> list[str]:
     """Return the names of all commands in their order."""
-    order = ORDER.split()
-    return sorted(
-        names("commands"), key=lambda name: (order.index(name) if name in order else len(order), name)
-    )
+    order, known = ORDER.split(), names("commands")
+    return order + sorted({*known} - {*order})

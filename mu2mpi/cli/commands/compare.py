@@ -7,21 +7,18 @@ have several seeds a test says whether results differ by more than seeds do.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_values, read_runs
+from mu2mpi.cli.shared import add_shared, read_runs
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     for name in ("a", "b"):
         parser.add_argument(name, type=Path, metavar=name.upper(), help="a result file, or a folder of them")
-    add_values(parser)
-    add_flag(parser, "--strict", "make a file that cannot be used an error, not a warning")
+    add_shared(parser, "--values", "--strict")
 
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.differences import compare
 
-    first, second = (
-        read_runs(Namespace(paths=[path], strict=arguments.strict, where=[]))[0]
-        for path in (arguments.a, arguments.b)
-    )
+    both, how = (arguments.a, arguments.b), {"strict": arguments.strict, "where": []}
+    first, second = (read_runs(Namespace(paths=[path], **how))[0] for path in both)
     print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second, arguments.values)}")

@@ -5,7 +5,7 @@ A missing MNIST is downloaded, which no other command does.
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
-from mu2mpi.cli.shared import add_data_dir, add_flag
+from mu2mpi.cli.shared import add_flag, add_shared
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -14,10 +14,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     for option in ("--strict", "--data-is-public"):
         parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
-    add_flag(
-        parser, "--schema-template", "print a schema of a file's columns, with blanks to fill in, and end"
-    )
-    add_data_dir(parser)
+    template = "print a schema of a file's columns, with blanks to fill in, and end"
+    add_flag(parser, "--schema-template", template)
+    add_shared(parser, "--data-dir")
 
 
 def execute(arguments: Namespace) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from mu2mpi.cli.shared import add_flag, add_output
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.examples import FOLDER, example_texts, purpose
 from mu2mpi.core.files import write_whole
 from mu2mpi.core.suggestions import or_else
+from mu2mpi.core.toml import FOLDER, example_texts, purpose
 
 
 def add_arguments(parser: ArgumentParser) -> None:

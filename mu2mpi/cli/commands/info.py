@@ -5,7 +5,29 @@ Under mpirun it tells whether the ranks find each other. Put its output into a b
 
 from argparse import ArgumentParser, Namespace
 
+from mu2mpi._version import __version__
 from mu2mpi.cli.shared import add_flag
+
+# What CITATION.cff says
+BIBTEX = f"""\
+@inproceedings{{reshef2024private,
+  author        = {{Reshef, Roie and Levy, Kfir Yehuda}},
+  title         = {{{{Private and Federated Stochastic Convex Optimization: Efficient Strategies for Centralized Systems}}}},
+  booktitle     = {{Proceedings of the 41st International Conference on Machine Learning}},
+  series        = {{Proceedings of Machine Learning Research}},
+  volume        = {{235}},
+  publisher     = {{PMLR}},
+  year          = {{2024}},
+  eprint        = {{2407.12396}},
+  archiveprefix = {{arXiv}},
+  url           = {{https://arxiv.org/abs/2407.12396}},
+}}
+
+@misc{{mu2mpi,
+  author        = {{{{The mu2mpi developers}}}},
+  title         = {{{{mu2mpi: differentially private federated stochastic convex optimisation over MPI}}}},
+  note          = {{Software, version {__version__}}},
+}}"""  # noqa: E501
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -15,16 +37,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     from mu2mpi.core.parallel import world
 
-    communicator = world()
-    if arguments.cite:
-        from mu2mpi.cli.citation import BIBTEX
+    communicator, lines = world(), [BIBTEX]
+    if not arguments.cite:
+        from mu2mpi.execution.environment import describe, folders
 
-        if communicator.rank == 0:
-            print(BIBTEX)
-        return
-    from mu2mpi.execution.environment import describe, folders
-
-    facts = describe(communicator)
+        facts = {**describe(communicator), **folders()}
+        lines = [f"{name:22} {value}" for name, value in facts.items()]
     if communicator.rank == 0:
-        for name, value in {**facts, **folders()}.items():
-            print(f"{name:22} {value}")
+        print("\n".join(lines))

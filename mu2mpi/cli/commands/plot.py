@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_labels, add_output, add_runs, read_runs, warn
+from mu2mpi.cli.shared import add_flag, add_output, add_paths, add_shared, read_runs, warn
 from mu2mpi.core.registry import names, summary
 from mu2mpi.core.suggestions import or_else
 
@@ -15,7 +15,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         f"{__doc__} FIGURE is one of: {known}. "
         "Without it: tradeoff for several rho or epsilon, or --against a setting, history otherwise."
     )
-    add_runs(parser, "[FIGURE] PATH")
+    add_paths(parser, metavar="[FIGURE] PATH")
+    add_shared(parser, "--where", "--strict")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
     across = (
         "horizontal axis: round, samples or gradient_evaluations for history [default: round]; any setting, "
@@ -25,11 +26,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
     parser.add_argument("--title", metavar="TEXT", help="what stands above the figure")
-    add_labels(parser)
+    add_shared(parser, "--labels")
     add_flag(parser, "--linear", "make axes linear that are logarithmic by themselves")
     style = "a style sheet of matplotlib, which has the last word on how it looks"
     parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style)
-    add_flag(parser, "--overwrite", "replace the output if it exists")
+    add_shared(parser, "--overwrite")
 
 
 def execute(arguments: Namespace) -> None:

@@ -8,7 +8,7 @@ label, which may be missing; without a schema, features are as for run.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_output
+from mu2mpi.cli.shared import add_flag, add_output, add_shared
 from mu2mpi.core.errors import InputError
 
 
@@ -16,14 +16,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RESULT", help="a result file")
     parser.add_argument("data", type=Path, metavar="DATA", help="a file of new samples, of any format")
     add_output(parser, "CSV file [default: standard output]")
-    add_flag(parser, "--overwrite", "replace the output if it exists")
+    add_shared(parser, "--overwrite")
     add_flag(parser, "--data-is-public", "let messages name rows and values of the data")
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.analysis.formats import as_csv
+    from mu2mpi.analysis.tables import as_csv
     from mu2mpi.core.files import write_whole
-    from mu2mpi.results.model.prediction import class_scores, margins_of, predictions
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.writer import check_output
 
@@ -33,11 +32,11 @@ def execute(arguments: Namespace) -> None:
             raise InputError(f"the output {output} is what is read; name another")
         check_output(output, arguments.overwrite)
     result = read_result(arguments.path)
-    margins = margins_of(result, arguments.data, arguments.data_is_public)
-    columns, header = [predictions(result, margins).tolist()], ["prediction"]
+    margins = result.margins(arguments.data, arguments.data_is_public)
+    columns, header = [result.predictions(margins).tolist()], ["prediction"]
     if result.label_range is None:
         header += [f"score:{name}" for name in result.names_of_classes]
-        columns += class_scores(result, margins).T.tolist()
+        columns += result.class_scores(margins).T.tolist()
     text = as_csv(header, [[str(value) for value in row] for row in zip(*columns, strict=True)])
     if output is None:
         print(text)

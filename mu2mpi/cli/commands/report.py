@@ -6,16 +6,17 @@ The page holds all that it shows and needs no network.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_output, add_runs, read_runs
+from mu2mpi.cli.shared import add_output, add_paths, add_shared, read_runs
 from mu2mpi.core.errors import InputError
 
 SUFFIXES = (".html", ".htm")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_runs(parser)
+    add_paths(parser)
+    add_shared(parser, "--where", "--strict")
     add_output(parser, "[default: report.html]", default=Path("report.html"))
-    add_flag(parser, "--overwrite", "replace the output if it exists")
+    add_shared(parser, "--overwrite")
 
 
 def execute(arguments: Namespace) -> None:

@@ -6,26 +6,26 @@ differ make several tables.
 
 from argparse import ArgumentParser, Namespace
 
-from mu2mpi.cli.shared import add_flag, add_labels, add_runs, add_values, read_runs, split, warn
+from mu2mpi.cli.shared import add_flag, add_paths, add_shared, read_runs, split, warn
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_runs(parser)
+    add_paths(parser)
+    add_shared(parser, "--where", "--strict")
     rows = "settings to put down [default: method where methods differ, server, epsilon or rho]"
     parser.add_argument("--rows", type=split, default=(), metavar="NAMES", help=rows)
     columns = "settings to put across [default: machines, or what differs in their place]"
     parser.add_argument("--columns", type=split, default=(), metavar="NAMES", help=columns)
-    add_values(parser)
+    add_shared(parser, "--values")
     parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text")
     add_flag(parser, "--best", "mark the best mean of those at the same privacy, machines and data")
     parser.add_argument("--caption", default="", metavar="TEXT", help="what the table is of; LaTeX in LaTeX")
     parser.add_argument("--label", default="", metavar="NAME", help="what \\ref takes, in LaTeX")
     add_flag(parser, "--siunitx", "align numbers by that package, in LaTeX")
-    add_labels(parser)
+    add_shared(parser, "--labels")
 
 
 def execute(arguments: Namespace) -> None:
-    """Print the table."""
     from mu2mpi.analysis.cells import Layout
     from mu2mpi.analysis.tables import Dress, build_table
     from mu2mpi.analysis.words import Words, read_labels, unmatched

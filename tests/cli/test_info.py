@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from mu2mpi import __version__, cli
-from mu2mpi.cli.citation import BIBTEX
+from mu2mpi.cli.commands.info import BIBTEX
 
 PROJECT = Path(__file__).parents[2]
 

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.extra import needed
+from mu2mpi.core.errors import InputError, needed
 
 
 def test_a_package_is_imported_or_named_with_the_extra_that_installs_it(tmp_path, monkeypatch):

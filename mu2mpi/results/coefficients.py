@@ -1,18 +1,16 @@
-"""What follows from a result alone: its run, its model in the columns' own units, and standard errors."""
+"""Coefficients of a model in the columns' own units, with standard errors of the noise alone."""
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.task import task_of, unequal_machines_of
 from mu2mpi.data.schema import Schema
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.task import Task
 from mu2mpi.privacy.noise.correlation import Filter
-from mu2mpi.results.schema import StoredResult
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +19,6 @@ OF_NOISE = (
     "Standard errors are those of the noise alone: of a model that learned nothing. Gradients take some of "
     "the noise back; which samples were drawn comes on top."
 )
-
 SCALED = (
     "Features of each sample were then scaled by a factor of its own, so that no values in the columns' own "
     "units are the same for all."
@@ -36,10 +33,8 @@ class Coefficients:
     ----------
     rows, terms : tuple of str
         What each row of the model speaks for; the features, and the intercept at the end.
-    values : ndarray of float64, shape (rows, terms)
-        Coefficients.
-    errors : ndarray of float64, shape (terms,)
-        The standard deviation that the noise alone gives those of each term, the same in all rows.
+    values, errors : ndarray of float64, shape (rows, terms) and (terms,)
+        Coefficients, and their standard deviation by noise alone, the same in all rows.
     notes : tuple of str
         What the values are, and what the errors are not.
     """
@@ -51,61 +46,47 @@ class Coefficients:
     notes: tuple[str, ...]
 
 
-def task_of_result(result: StoredResult) -> Task:
-    """Return what the method was to do; InputError if there is no such task."""
-    experiment, accounts = result.experiment, result.accounts
-    samples, unequal = result.privacy.mechanism.samples, None
-    if accounts is not None:
-        samples = max(1, int(accounts.samples.min()))
-        unequal = unequal_machines_of(experiment, accounts.samples, accounts.owners, accounts)
-    square = None if result.facts is None else result.facts.square
-    sizes = experiment.machines or 1, result.classes, result.x.shape[1], samples
-    return task_of(experiment, *sizes, square=square, unequal=unequal)
+class Units(NamedTuple):
+    """Names of the features, the value of a column that is 0 in the model, and how far off 1 is."""
+
+    terms: tuple[str, ...]
+    middles: Floats
+    halves: Floats
 
 
-def constants_of_result(result: StoredResult) -> RunConstants:
-    """Return the constants of the run, with its noise and steps; InputError if there is no such run."""
-    task, method = task_of_result(result), result.experiment.chosen_method
-    constants: RunConstants = method.constants(task, method.sampling(task, result.experiment.rounds))
-    return constants
-
-
-def coefficients_of(result: StoredResult, scaled: bool = False) -> Coefficients:
-    """Return coefficients in the columns' own units, or if `scaled` those of features in [-1, 1]."""
-    constants = constants_of_result(result)
-    by_sample = constants.task.scaling.unit or constants.task.scaling.bound is not None
-    features = result.x.shape[1] - 1
-    terms = list(result.feature_names or map(str, range(features)))
-    middles, halves = np.zeros(features), np.ones(features)
-    if not (scaled or by_sample):
-        if (schema := result.schema) is None:
-            halves /= result.scale
-        else:
-            terms, middles, halves = _own_units(schema)
+def coefficients_of(
+    x: Floats,
+    rows: tuple[str, ...],
+    constants: RunConstants,
+    units: Units,
+    label_range: tuple[float, float] | None,
+    scaled: bool,
+) -> Coefficients:
+    """Return coefficients of a model in these units; if `scaled`, labels are scaled as features are."""
+    scaling, problem = constants.task.scaling, constants.task.problem
+    by_sample = scaling.unit or scaling.bound is not None
     # The margin is linear in columns v: sum of w (v - middle) / half, and the bias.
-    change = np.zeros((features + 1, features + 1))
-    np.fill_diagonal(change, [*1 / halves, constants.task.scaling.bias])
-    change[:-1, -1] = -middles / halves
+    change = np.diag([*1 / units.halves, scaling.bias])
+    change[:-1, -1] = -units.middles / units.halves
     gain, start = 1.0, 0.0
-    if result.label_range is not None and not scaled:
-        gain, start = constants.task.problem.own_units(*result.label_range)
-    values = gain * (result.x @ change)
+    if label_range is not None and not scaled:
+        gain, start = problem.own_units(*label_range)
+    values = gain * (x @ change)
     values[:, -1] += start
     errors = gain * noise_of_output(constants) * np.sqrt(np.sum(change**2, axis=0))
     each = "its column, in the column's own units,"
     if scaled or by_sample:
         each = "a feature scaled to [-1, 1]"
-    of = "" if result.label_range is not None else " of the class"
-    meaning = f"Each value is what a unit of {each} adds to {constants.task.problem.margin}{of}."
+    of = "" if label_range is not None else " of the class"
+    meaning = f"Each value is what a unit of {each} adds to {problem.margin}{of}."
     notes = (meaning, *[SCALED] * by_sample, OF_NOISE)
-    return Coefficients(result.row_names, (*terms, "(intercept)"), values, errors, notes)
+    return Coefficients(rows, (*units.terms, "(intercept)"), values, errors, notes)
 
 
 def noise_of_output(constants: RunConstants) -> float:
-    """Return the standard deviation that each coordinate of the output has from noise alone.
+    """Return the standard deviation of the output's coordinates in a run of noise alone with `PROBES`.
 
-    It is measured: the method's own steps are taken with noise alone, in `PROBES` coordinates and a ball that
-    is scaled with the root of their number, an approximation for models of a few parameters.
+    The ball is scaled with the root of their number, an approximation for models of a few parameters.
     """
     mechanism, rounds = constants.mechanism, constants.rounds
     radius = constants.task.radius * math.sqrt(PROBES / constants.task.d)
@@ -127,9 +108,9 @@ def noise_of_output(constants: RunConstants) -> float:
     return float(np.std(iterates.visit(rounds)))
 
 
-def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
-    """Return the names of features, the value of a column that is 0 in the model, and how far off 1 is."""
-    terms, middles, halves = [], [], []
+def own_units(schema: Schema) -> Units:
+    """Return the units of a table's columns."""
+    terms, middles, halves = list[str](), list[float](), list[float]()
     for name, column in schema.features.items():
         low, high = column.range or (0, len(column.categories or (False, True)) - 1)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
@@ -141,4 +122,4 @@ def _own_units(schema: Schema) -> tuple[list[str], Floats, Floats]:
         terms += [name + steps.get(column.type, "")] if len(names) == 1 else names
         middles += [middle] * len(names)
         halves += [half] * len(names)
-    return terms, np.array(middles), np.array(halves)
+    return Units(tuple(terms), np.array(middles), np.array(halves))

@@ -124,13 +124,11 @@ def test_what_does_not_fit_a_schema_is_named_and_private_values_are_not(tmp_path
         result.predict(np.zeros((3, 6)))
     columns["age"] = np.array(["secret", *["40"] * 599])
     path = write(tmp_path / "bad.csv", columns)
-    from mu2mpi.results.model.prediction import margins_of
-
     with pytest.raises(InputError, match="age") as hidden:
-        margins_of(result, path, public=False)
+        result.margins(path, public=False)
     assert "secret" not in str(hidden.value)
     with pytest.raises(InputError, match="secret"):
-        margins_of(result, path, public=True)
+        result.margins(path, public=True)
 
 
 def test_features_that_have_a_usual_name_of_labels(tmp_path):

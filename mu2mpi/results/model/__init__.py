@@ -1,1 +1,0 @@
-"""The model of a result: predictions and coefficients."""
