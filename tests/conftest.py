@@ -12,7 +12,7 @@ import pytest
 from helpers.launch import restore_interrupts
 from helpers.requirements import missing
 
-pytest_plugins = ["helpers.shared_memory", "helpers.hosts"]
+pytest_plugins = ["helpers.shared_memory", "helpers.hosts", "helpers.extensions"]
 
 SEED = "MU2MPI_TEST_SEED"
 """The environment variable that holds the seed of moments drawn at random."""

@@ -1,5 +1,6 @@
 """All options, those of every experiment and those of its method, server and source, as one flat list."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, reduce
 from operator import or_
@@ -14,16 +15,21 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import did_you_mean, or_else
 
+_CHOOSERS = ("data", "method", "mechanism", "server")  # options whose values have options of their own
+
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    choosers = ("data", "method", "mechanism", "server")
-    return _option_fields(tuple(owner for chooser in choosers for owner in _owners(chooser)))
+    return _option_fields(tuple(owner for chooser in _CHOOSERS for owner in _owners(chooser)))
 
 
 @cache
 def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
     """Return the same while these are the sources, methods and servers."""
+    own = [name for chooser in _CHOOSERS for name in own_options(chooser)]
+    counts = Counter([*ExperimentOptions.model_fields, *own])
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise InputError(f"an extension gives {', '.join(repeated)} a second meaning. Rename that option")
     fields: dict[str, FieldInfo] = {}
     for name, field in ExperimentOptions.model_fields.items():
         fields[name] = field

@@ -1,5 +1,7 @@
 """What methods and trust modes derive their own options from."""
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 from mu2mpi.core.registry import names
@@ -10,6 +12,12 @@ class Options(BaseModel):
     """Options that a thing has beside those of every experiment; each with a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        for name, field in cls.model_fields.items():
+            if field.is_required() or not field.description:
+                raise TypeError(f"the option {name} of {cls.__name__} needs a default and a description")
 
 
 def registered(kind: str, name: str | None) -> str | None:

@@ -63,6 +63,11 @@ def register(thing: Thing) -> Thing:
         Its `kind` is ``methods``, ``losses``, ``figures`` or another one, and users choose it by its `name`.
         A later thing of the same name replaces it, but a built-in one replaces nothing.
 
+    Raises
+    ------
+    ValueError
+        If it has no such kind, or no name, or lacks what its base class asks for.
+
     Examples
     --------
     >>> from mu2mpi.losses.softmax import Softmax
@@ -75,10 +80,21 @@ def register(thing: Thing) -> Thing:
     kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
     if kind not in _registered or not isinstance(name, str):
         raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
+    if missing := _missing(thing):
+        raise ValueError(f"{thing!r} lacks {', '.join(missing)}")
     is_built_in = getattr(thing, "__module__", None) == _built_in(kind).get(name, "")
     if not (is_built_in and name in _registered[kind]):
         _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
     return thing
+
+
+def _missing(thing: object) -> list[str]:
+    """Return the methods and class variables that base classes declare and a thing does not define."""
+    cls = thing if isinstance(thing, type) else type(thing)
+    declared = (entry for base in cls.__mro__ for entry in vars(base).get("__annotations__", {}).items())
+    variables = {name for name, annotation in declared if "ClassVar" in str(annotation)}
+    absent = {name for name in variables if not hasattr(thing, name)}
+    return sorted(absent | getattr(cls, "__abstractmethods__", frozenset()))
 
 
 def names(kind: str) -> list[str]:

@@ -89,7 +89,7 @@ def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     shape = constants.task.rows, constants.task.features
     arrays = Iterates(constants).arrays()
     rounds = planned_measurements(plan).rounds
-    radii = dict.fromkeys(arrays, constants.task.radius) | dict.fromkeys(constants.free_state, math.inf)
+    radii = dict.fromkeys(arrays, constants.task.radius) | dict.fromkeys(constants.state, math.inf)
     fitting = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_point(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),

@@ -26,7 +26,6 @@ class RunConstants:
     step_size: Callable[[int], float]  # factor of the message of round t, averaged over samples
     step: Callable[..., None]  # the server's step, as `Method.step`
     state: tuple[str, ...] = ()  # arrays that a step needs beside w, x and the x before it
-    free_state: tuple[str, ...] = ()  # those of them that may leave the ball
     has_plain_step: bool  # whether a step within the ball is the message, scaled
     mean_from: int | None  # the output is the mean of the query points from this round on, or the last
     loss_bound: float  # of theory on the expected excess loss of the output, in nats; NaN if there is none

@@ -54,8 +54,8 @@ class Problem(ABC):
     unit: ClassVar[str] = "1"
     practical: ClassVar[Practical] = Practical()
     margin: ClassVar[str] = "the margin"
-    residual: Callable[..., Any]
-    loss: Callable[..., Any]
+    residual: ClassVar[Callable[..., Any]]
+    loss: ClassVar[Callable[..., Any]]
 
     @abstractmethod
     def constants(self, square: float, radius: float, classes: int) -> Constants:

@@ -31,7 +31,6 @@ class AnytimeDpMf(Method):
     estimator, query = GRADIENT, AVERAGE
     mechanism = "correlated"
     takes_absence = True
-    free_state = ("sum",)
 
     def widening(self, asked: Any) -> float:
         """Return 3: on their way iterates have several times the noise of the last."""

@@ -67,15 +67,14 @@ class Method(ABC):
     presets: ClassVar[tuple[str, ...]] = ()  # options that choose other settings, and mean nothing else
     # Settings of the practical preset beside `normalize`: None where they depend on facts
     chooses: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
-    estimator: Estimator  # what machines send
-    query: Query  # where they take gradients
+    estimator: ClassVar[Estimator]  # what machines send
+    query: ClassVar[Query]  # where they take gradients
     mechanism: ClassVar[str] = "gaussian"  # what hides what they send, unless the user names another
     takes_mean: ClassVar[bool] = False  # whether the output is the mean of all query points, or the last
     is_default: ClassVar[bool] = False  # whether who names none gets it
     is_switched: ClassVar[bool] = False  # whether mu2-sgd's switches of estimator and query make it
     takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets,
     preset_knows_absence: ClassVar[bool] = False  # also with a preset
-    free_state: ClassVar[tuple[str, ...]] = ()  # arrays of `state` that may leave the ball
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
@@ -265,7 +264,6 @@ class Method(ABC):
             step_size=partial(self.step_size, eta, sampling.rounds),
             step=self.step,
             state=self.state(task.options),
-            free_state=self.free_state,
             has_plain_step=self.has_plain_step(task.options),
             mean_from=self.mean_from(sampling.rounds, task.options),
             loss_bound=self.loss_bound(task, sampling, mechanism, eta == theory),

@@ -161,27 +161,19 @@ def test_ranks_import_files(own):
     assert (job.returncode, job.stderr.count("cannot import nosuch.py")) == (2, 1)
 
 
-def test_the_figure_and_the_command_of_the_page(tmp_path, monkeypatch, capsys):
-    page = Path(__file__).parents[2] / "docs/study/extending-more.md"
-    text = page.read_text("utf-8").partition("# depth.py\n")[2].partition("```")[0]
+def test_the_figure_and_the_command_of_the_page(extension, tmp_path, monkeypatch, capsys):
+    extension("depth")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_imported", {})
-    Path("depth.py").write_text(text)
     for rounds in (2, 4):
         run(Experiment(rounds=rounds, machines=2, seed=1), output=f"{rounds}.h5")
-    try:
-        for figure in ("depth.svg", "depth.pdf"):
-            assert cli.main(["plot", "--import", "depth.py", "depth", ".", "-o", figure]) == 0
-        assert "depth (Test loss against the number of rounds)" in " ".join(helped(capsys, "plot").split())
-        assert cli.main(["report", "--import", "depth.py", "."]) == 0
-        assert "Test loss against the number of rounds." in Path("report.html").read_text()
-        capsys.readouterr()
-        assert cli.main(["longest", "--import", "depth.py", "."]) == 0
-        assert capsys.readouterr().out == "4.h5\n"
-    finally:
-        del sys.modules["depth"]
-        registry._registered["figures"].pop("depth", None)
-        registry._registered["commands"].pop("longest", None)
+    for figure in ("depth.svg", "depth.pdf"):
+        assert cli.main(["plot", "depth", ".", "-o", figure]) == 0
+    assert "depth (Test loss against the number of rounds)" in " ".join(helped(capsys, "plot").split())
+    assert cli.main(["report", "."]) == 0
+    assert "Test loss against the number of rounds." in Path("report.html").read_text()
+    capsys.readouterr()
+    assert cli.main(["longest", "."]) == 0
+    assert capsys.readouterr().out == "4.h5\n"
 
 
 def test_job_scripts_import_the_same_files(own, capsys):

@@ -1,9 +1,12 @@
 """Options of all experiments and of methods, as one list."""
 
 import pytest
+from pydantic import Field, create_model
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, method_options, option_fields, own_options
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import Options
 from mu2mpi.core.registry import find, names
 
 
@@ -37,3 +40,13 @@ def test_options_of_other_methods_are_none():
             assert option in own or option not in experiment.settings()
     with pytest.raises(AttributeError, match="machnies"):
         Experiment().machnies  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["rounds", "features"])
+def test_an_extension_cannot_give_an_option_a_second_meaning(monkeypatch, name):
+    field = Field(1, description="something else")
+    monkeypatch.setattr(
+        find("methods", "storm"), "options", create_model("O", __base__=Options, **{name: (int, field)})
+    )
+    with pytest.raises(InputError, match=f"gives {name} a second meaning"):
+        option_fields()

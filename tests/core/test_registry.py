@@ -120,6 +120,17 @@ def test_imported_files_register_things_and_are_extensions(tmp_path):
     assert imported_files() == {"own_losses": (file, hashlib.sha256(file.read_bytes()).hexdigest())}
 
 
+WITHOUT_CONSTANTS = """
+from mu2mpi import register
+from mu2mpi.losses.base import Problem
+
+@register
+class Mine(Problem):
+    name, loss = "mine", abs
+"""
+WITHOUT_DEFAULT = "from mu2mpi.core.options import Options\n\nclass Mine(Options):\n    steps: int"
+
+
 @pytest.mark.usefixtures("scratch")
 @pytest.mark.parametrize(
     ("name", "text", "message"),
@@ -129,6 +140,8 @@ def test_imported_files_register_things_and_are_extensions(tmp_path):
         ("own_c.py", "import nosuch_module", r"own_c.py, line 1: ModuleNotFoundError: "),
         ("own_d.py", "import sys; sys.exit(3)", r"own_d.py, line 1: SystemExit: 3"),
         ("own_e.txt", "", "it is not a Python file"),
+        ("own_g.py", WITHOUT_CONSTANTS, "ValueError: <class 'own_g.Mine'> lacks constants, residual"),
+        ("own_h.py", WITHOUT_DEFAULT, "line 3: TypeError: the option steps of Mine needs a default"),
         ("json.py", "", "another module may be called json. Rename"),
         ("numpy.py", "", "another module may be called numpy. Rename"),
         ("own.f.py", "", "another module may be called own.f. Rename"),

@@ -1,18 +1,14 @@
 """Own folders for every test; small stand-ins for the four MNIST files; a mirror of them."""
 
 import hashlib
-import importlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from blocks import blocks
 from helpers.small_mnist import SHAPES, Server
 
-from mu2mpi.core import registry
 from mu2mpi.data.sources import mnist
 from mu2mpi.data.sources.mnist import IdxFile
 
@@ -40,30 +36,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         files.append(IdxFile(name, shape, hashlib.sha256(contents[name]).hexdigest()))
     monkeypatch.setattr(mnist, "FILES", tuple(files))
     return contents
-
-
-@pytest.fixture
-def extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Return a function that registers a module of docs/study/extending-data.md until the test ends."""
-    page = Path(__file__).parents[2] / "docs/study/extending-data.md"
-    files = {block.file: block.text for block in blocks(page.read_text("utf-8"))}
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def imported(module: str) -> Path:
-        path = tmp_path / f"{module}.py"
-        path.write_text(files[path.name], "utf-8")
-        importlib.invalidate_caches()
-        importlib.import_module(module)
-        modules.append(module)
-        return path
-
-    modules: list[str] = []
-    yield imported
-    for module in modules:
-        del sys.modules[module]
-    for kind, things in registry._registered.items():
-        for name in things.keys() - registry._built_in(kind).keys():
-            del things[name]
 
 
 @pytest.fixture

@@ -18,10 +18,7 @@ from helpers.page_commands import ON_MNIST, PIP, cheaper, make_sweeps_smaller
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
 
-ELSEWHERE = {
-    "study/extending-more": "tests/ranks/test_extending.py",
-    "study/clusters": "tests/slurm/test_page.py",
-}
+ELSEWHERE = {"study/clusters": "tests/slurm/test_page.py"}
 """Pages that other tests run, and which."""
 
 PAGES = {

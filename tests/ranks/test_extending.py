@@ -1,5 +1,6 @@
-"""The loss of docs/study/extending.md, and what docs/study/extending-more.md makes a package of with it."""
+"""Extensions of docs/study/extending*.md: on two ranks, after a kill, and in what reads their results."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -7,56 +8,75 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import tomli_w
 from blocks import Session, blocks
+from helpers.extensions import MODULES, PAGES
 from helpers.interrupted_runs import signalled
-from helpers.launch import SETTINGS, mpirun, mu2mpi
-from helpers.slow import slow
+from helpers.launch import mpirun, mu2mpi
 
 from mu2mpi.cli import main
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).parents[2] / "docs"
+IMPORTS = [f"--import={name}" for name in MODULES]
 
-TUTORIAL = blocks((DOCS / "study/extending.md").read_text(encoding="utf-8"))
-PAGE = blocks((DOCS / "study/extending-more.md").read_text(encoding="utf-8"))
-LOSS = next(block for block in TUTORIAL if block.file == "quantile.py")
-COMMANDS = [block for block in PAGE if block.language == "sh"]
-INSTALL, USE = COMMANDS
-CASES = {
-    "loss": ["--loss", "smoothed-quantile"],
-    "method": ["--method", "heavy-ball-sgd", "--momentum", "0.8"],
-    "mechanism": ["--mechanism", "decaying-noise"],
-    "server": ["--server", "over-the-air", "--colluders", "1"],
+# Settings of a run of each kind, beside seed and machines
+KINDS = {
+    "loss": {"loss": "smoothed-quantile", "server": "trusted"},
+    "method": {"method": "heavy-ball-sgd", "momentum": 0.8},
+    "preset": {"preset": "cautious"},
+    "mechanism": {"mechanism": "decaying-noise"},
+    "server": {"server": "over-the-air", "colluders": 1},
+    "source": {"data": "spirals", "turns": 0.25},
+    "format": {"data": "points.jsonl"},
+    "partition": {"partition": "similarity:0.1"},
+    "participation": {"participation": "in-turn:2"},
 }
-SERVERS = {"loss": "trusted", "method": "untrusted", "mechanism": "untrusted"}
+NAMES = {kind: next(iter(settings.values())).partition(":")[0] for kind, settings in KINDS.items()}
+NEEDED = sorted(KINDS.keys() - {"format"})  # kinds without whose module a result cannot be read
 LONG = ["--data", "synthetic", "--samples", "900", "--machines", "3", "--seed", "4", "--evaluations", "5"]
+SEVERAL = """
+import json, sys
+from mu2mpi.cli import main
+sys.exit(max(main(words) for words in json.loads(sys.argv[1])))
+"""
+
+
+def options(*kinds):
+    """Return the command-line options of the settings of some kinds."""
+    settings = [setting for kind in kinds for setting in KINDS[kind].items()]
+    return [f"--{name}={value}" for name, value in settings]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder in which the page has been followed, up to what it installs."""
+    """Return a folder with the modules of the pages and results of one rank, as the working directory."""
     folder = tmp_path_factory.mktemp("extending")
-    # Where pip puts it, so that it is in no environment; and from there, as there may be no network.
-    pip = {"PIP_TARGET": str(folder / "installed"), "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
-    with Session(folder, pip) as session:
-        for block in [LOSS, *(block for block in PAGE if block.file), INSTALL]:
-            session.run(block)
-    return folder
+    for name, text in MODULES.items():
+        (folder / name).write_text(text, "utf-8")
+    points = np.random.default_rng(1).uniform(-1, 1, (500, 2))
+    rows = [{"a": a, "b": b, "label": "right" if a > 0 else "left"} for a, b in points.tolist()]
+    (folder / "points.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    sweep = {"machines": 5, "seed": 3, "part": [*KINDS.values()]}
+    (folder / "kinds.toml").write_text(tomli_w.dumps(sweep))
+    before = Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
 
 
 @pytest.fixture(scope="module")
-def extras(folder):
-    """Return the variables that make known what is installed."""
-    return {"PYTHONPATH": os.pathsep.join([str(folder / "installed"), os.environ.get("PYTHONPATH", "")])}
-
-
-@pytest.mark.mpi
-def test_the_commands_of_the_page(folder, extras):
-    with Session(folder, {**SETTINGS, **extras}) as session:
-        printed = session.run(USE)
-    assert "by heavy-ball-sgd" in printed
-    assert printed.count("Nothing is refuted, and there is no alarm.") == 2
+def results(folder):
+    """Return the results of all kinds on one rank, in the order of `KINDS`."""
+    done = mu2mpi("sweep", *IMPORTS, "kinds.toml", "-o", "one")
+    assert done.returncode == 0, done.stderr
+    paths = [folder / path for path in re.findall(r"^\[\d+/\d+\] (\S+\.h5):", done.stderr, re.MULTILINE)]
+    experiments = {path: h5py.File(path).attrs["experiment"].decode() for path in paths}
+    found = {}
+    for kind, settings in KINDS.items():
+        name, value = next(iter(settings.items()))
+        (found[kind],) = (path for path, text in experiments.items() if f'{name} = "{value}"' in text)
+    return found
 
 
 def arrays(path):
@@ -65,103 +85,97 @@ def arrays(path):
         return [file["model/x"][()], file["model/w"][()], *columns]
 
 
-@pytest.fixture(scope="module")
-def results(extras, tmp_path_factory):
-    """Return the folder of a result of each case."""
-    folder = tmp_path_factory.mktemp("results")
-    for case in CASES:
-        done = mu2mpi(*run_of(case), "-o", folder / f"{case}.h5", **extras)
-        assert done.returncode == 0, done.stderr
-    return folder
-
-
-def run_of(case):
-    server = ["--server", SERVERS[case]] if case in SERVERS else []
-    return ["run", *CASES[case], *server, "--machines", "5", "--seed", "3"]
+def assert_same(one, other):
+    for first, second in zip(arrays(one), arrays(other), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("case", ["mechanism", *slow("loss", "method", "server")])
-def test_a_run_on_two_ranks_is_what_one_rank_computes(case, results, extras, tmp_path):
-    both = mpirun(2, "-m", "mu2mpi", *run_of(case), "-o", tmp_path / "b.h5", **extras)
+def test_two_ranks_compute_what_one_rank_computes(results):
+    both = mpirun(2, "-m", "mu2mpi", "sweep", *IMPORTS, "kinds.toml", "-o", "two")
     assert both.returncode == 0, both.stderr
-    for one, other in zip(arrays(results / f"{case}.h5"), arrays(tmp_path / "b.h5"), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for path in results.values():
+        assert_same(path, Path("two", path.name))
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("cases", "server"), [(("loss", "mechanism"), "untrusted"), (("method",), "trusted")]
+    ("kinds", "server"),
+    [
+        (("loss", "mechanism", "partition"), "over-the-air"),
+        (("method", "participation"), "trusted"),
+    ],
 )
-def test_a_killed_run_goes_on_to_the_same_bits(cases, server, extras, tmp_path, moments):
-    settings = ["run", *LONG, *(word for case in cases for word in CASES[case]), "--server", server]
-    unbroken = mu2mpi(*settings, "-o", tmp_path / "a.h5", **extras)
+def test_a_killed_run_resumes_to_the_same_bits(kinds, server, folder, tmp_path, moments):
+    settings = ["run", *IMPORTS, *LONG, *options(*kinds), f"--server={server}"]
+    unbroken = mu2mpi(*settings, "-o", tmp_path / "a.h5")
     assert unbroken.returncode == 0, unbroken.stderr
     path = tmp_path / "b.h5"
-    killed = signalled(2, "SIGKILL", "all", moments.randrange(2, 60), *settings, "-o", path, **extras)
+    killed = signalled(2, "SIGKILL", "all", moments.randrange(2, 60), *settings, "-o", path)
     assert killed.returncode != 0
     assert not path.exists()
-    resumed = mpirun(2, "-m", "mu2mpi", *settings, "-o", path, **extras)
+    resumed = mpirun(2, "-m", "mu2mpi", *settings, "-o", path)
     assert resumed.returncode == 0, resumed.stderr
     assert "going on after round" in resumed.stderr
-    for one, other in zip(arrays(tmp_path / "a.h5"), arrays(path), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same(tmp_path / "a.h5", path)
 
 
-def test_its_result_is_shown_and_its_claim_computed_again(results, extras):
-    for case, (_, name, *_) in CASES.items():
-        shown = mu2mpi("show", results / f"{case}.h5", **extras)
-        assert re.search(rf"{case} +{name}\n", shown.stdout), shown.stderr
-    checked = mu2mpi("privacy", *(results / f"{case}.h5" for case in CASES), **extras)
-    assert checked.returncode == 0, checked.stderr
-    assert checked.stdout.count("agrees") == len(CASES)
+def test_results_are_read_by_all_commands(results):
+    method, server = map(str, (results["method"], results["server"]))
+    commands = [
+        *(["show", str(path)] for path in results.values()),
+        ["privacy", *map(str, results.values())],
+        ["table", "one", "--where", "data=digits", "--rows", "loss,method,mechanism"],
+        ["table", str(results["loss"]), "--values", "coverage"],
+        ["plot", "history", method, server, "-o", "history.png"],
+        ["plot", "depth", method, server, "-o", "depth.png"],
+        ["longest", method, server],
+    ]
+    # In one process, as each would take seconds to start.
+    done = mpirun(1, "-c", SEVERAL, json.dumps([[*IMPORTS, *words] for words in commands]))
+    assert done.returncode == 0, done.stderr
+    shown = [*NAMES.values(), "heavy ball", "Coverage in %"]
+    assert [text for text in shown if text not in done.stdout] == []
+    assert done.stdout.count("agrees") == len(KINDS)
+    assert done.stdout.splitlines()[-1] in (method, server)
 
 
-def test_tables_and_figures_know_it(results, extras, tmp_path):
-    table = mu2mpi("table", results, "--rows", "loss,method,mechanism", **extras)
-    assert all(name in table.stdout for name in ("smoothed-quantile", "heavy ball", "decaying-noise"))
-    chosen = mu2mpi("table", results, "--where", "momentum=0.8", "--rows", "method,momentum", **extras)
-    assert "heavy ball" in chosen.stdout
-    assert "smoothed-quantile" not in chosen.stdout
-    for loss in ("smoothed-quantile", "softmax"):
-        where = "--where", f"loss={loss}"
-        drawn = mu2mpi("plot", "history", results, *where, "-o", tmp_path / f"{loss}.png", **extras)
-        assert drawn.returncode == 0, drawn.stderr
+def test_the_help_lists_them(folder):
+    text = mu2mpi("run", *IMPORTS, "--help").stdout
+    names = ["--momentum", "--turns", *(NAMES[kind] for kind in NEEDED)]
+    assert [name for name in names if name not in text] == []
 
 
-def test_the_help_and_a_sweep_know_it(extras, tmp_path):
-    text = mu2mpi("run", "--help", **extras).stdout
-    assert all(
-        name in text for name in ("smoothed-quantile", "heavy-ball-sgd", "decaying-noise", "--momentum")
-    )
-    (tmp_path / "sweep.toml").write_text(
-        'method = ["heavy-ball-sgd", "parallel-sgd"]\nmachines = 4\nrounds = 20\nseed = 1\n'
-    )
-    swept = mu2mpi("sweep", tmp_path / "sweep.toml", "-o", tmp_path / "runs", **extras)
-    assert swept.returncode == 0, swept.stderr
-    assert len(list((tmp_path / "runs").glob("*.h5"))) == 2
+@pytest.mark.parametrize("kind", NEEDED)
+def test_without_its_module_a_result_names_it(kind, results, capsys):
+    assert main(["show", str(results[kind])]) == 2
+    said = capsys.readouterr().err
+    assert NAMES[kind] in said
+    assert "give --import FILE for each" in said
 
 
-def test_a_mechanism_that_claims_or_spends_too_much_is_found_out(extras, tmp_path):
+def test_a_mechanism_that_claims_or_spends_too_much_is_refused(folder, tmp_path):
     """Half of the noise that it takes, said to be enough, or not."""
-    installed = Path(extras["PYTHONPATH"].split(os.pathsep)[0])
-    (tmp_path / "extras").mkdir()
-    for file in installed.glob("extras/*.py"):
-        (tmp_path / "extras" / file.name).write_text(file.read_text().replace("sigma = 2 *", "sigma = 1 *"))
-    path = os.pathsep.join([str(tmp_path), extras["PYTHONPATH"]])
-    own = ["--mechanism", "decaying-noise"]
-    done = mu2mpi("run", *own, "-o", tmp_path / "a.h5", PYTHONPATH=path)
+    own, text = tmp_path / "decaying_noise.py", (folder / "decaying_noise.py").read_text()
+    settings = [f"--import={own}", *options("mechanism")]
+    own.write_text(text := text.replace("sigma = 2 *", "sigma = 1 *"))
+    done = mu2mpi("run", *settings, "-o", "a.h5", cwd=tmp_path)
     assert done.returncode == 2
     assert "spends rho = 8 where 4 is asked for" in done.stderr
-    changed = tmp_path / "extras/decaying_noise.py"
-    changed.write_text(changed.read_text().replace("rho = 2 * self", "rho = 1 * self"))
+    own.write_text(text.replace("rho = 2 * self", "rho = 1 * self"))
     audit = ["--rounds", "4", "--trials", "400", "--seed", "5", "--server", "untrusted"]
-    assert mu2mpi("audit", *own, *audit, PYTHONPATH=path).returncode == 1
+    assert mu2mpi("audit", *settings, *audit, cwd=tmp_path).returncode == 1
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_without_the_package_a_result_says_what_is_not_known(case, results, capsys):
-    assert main(["show", str(results / f"{case}.h5")]) == 2
-    said = capsys.readouterr().err
-    assert case in said
-    assert CASES[case][1] in said
+def test_a_package_needs_no_import(folder, tmp_path):
+    """The package of the page, installed outside of the environment, without a network."""
+    pip = {"PIP_TARGET": str(tmp_path), "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+    page = blocks(next(page for page in PAGES if page.stem == "extending-more").read_text())
+    with Session(folder, pip) as session:
+        for block in page:
+            if "extras" in block.text:
+                session.run(block)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = mu2mpi("run", *options("method", "mechanism"), "--machines", "5", PYTHONPATH=path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "by heavy-ball-sgd" in done.stderr

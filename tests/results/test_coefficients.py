@@ -7,6 +7,7 @@ import pytest
 from helpers.patients import learn, table
 
 from mu2mpi import Experiment, run
+from mu2mpi.methods.base import Method
 from mu2mpi.results.coefficients import noise_of_output
 
 
