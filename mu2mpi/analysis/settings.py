@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import following, sent
-from mu2mpi.config.options import method_options, option_fields, values_in
+from mu2mpi.config.options import method_options, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import or_else
@@ -37,7 +37,7 @@ def canonical(experiment: Experiment) -> dict[str, Any]:
     A method that was chosen by its estimator and query point has its own name, and where data name no
     owners, the partition is iid.
     """
-    settings = dict.fromkeys(option_fields()) | values_in(experiment, *experiment.own_options)
+    settings = dict.fromkeys(option_fields()) | experiment.values()
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.on_file:
         settings["partition"] = "iid"

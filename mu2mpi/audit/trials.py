@@ -14,8 +14,8 @@ from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Report, judge
 from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.fields import OF_MACHINES
 from mu2mpi.config.task import input_files, task_of, unequal_machines_of
-from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import find
@@ -112,7 +112,7 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> RunConstants:
     method, options = experiment.chosen_method, experiment.options
     samples, own = method.worst_case(machines, rounds, options)
     unequal = None
-    if machines_differ(experiment):
+    if experiment.machines_differ:
         check_machine_rounds(machines, rounds)
         # Nobody needs more samples than rounds.
         unequal = unequal_machines_of(experiment, rounds * np.arange(1, machines + 1), None)

@@ -1,13 +1,13 @@
 """What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from mu2mpi.config.fields import ExperimentOptions
+from mu2mpi.config.fields import ExperimentOptions, check_together
 from mu2mpi.config.options import (
     explained,
     implied_mechanism,
@@ -15,15 +15,18 @@ from mu2mpi.config.options import (
     options_for,
     own_options,
     preset_method,
-    values_in,
 )
-from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.sources.base import DataSource, find_source
 from mu2mpi.federation.trust import TrustMode, trust_mode
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
+
+
+def _options_of(kind: str) -> Any:
+    """Declare a property of an experiment: the options of its source, method, mechanism or server."""
+    return property(lambda experiment: experiment._parts[kind], doc=f"The options of the {kind}.")
 
 
 class Experiment(ExperimentOptions):
@@ -152,35 +155,13 @@ class Experiment(ExperimentOptions):
         parts = (self, *self._parts.values())
         return {name: field.default for part in parts for name, field in type(part).model_fields.items()}
 
-    @property
-    def own_options(self) -> Iterable[BaseModel]:
-        """The options of source, method, mechanism and server."""
-        return self._parts.values()
-
-    @property
-    def options(self) -> BaseModel:
-        """The options of the method."""
-        return self._parts["method"]
-
-    @property
-    def mechanism_options(self) -> BaseModel:
-        """The options of the mechanism."""
-        return self._parts["mechanism"]
+    options, mechanism_options = _options_of("method"), _options_of("mechanism")
+    source_options, server_options = _options_of("data"), _options_of("server")
 
     @property
     def source(self) -> DataSource:
         """The source of data."""
         return find_source(self.data)
-
-    @property
-    def source_options(self) -> BaseModel:
-        """The options of the source."""
-        return self._parts["data"]
-
-    @property
-    def server_options(self) -> BaseModel:
-        """The options of the server."""
-        return self._parts["server"]
 
     @property
     def trust(self) -> type[TrustMode]:
@@ -245,4 +226,9 @@ class Experiment(ExperimentOptions):
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value, but for what a preset is still to choose, by name."""
         open_ones = self.by_preset().keys() - self.given
-        return {n: v for n, v in values_in(self, *self._parts.values()).items() if n not in open_ones}
+        return {name: value for name, value in self.values().items() if name not in open_ones}
+
+    def values(self) -> dict[str, Any]:
+        """Return every option that has a value, by name, in the order of all options."""
+        values = {name: value for part in (self, *self._parts.values()) for name, value in part}
+        return {name: values[name] for name in option_fields() if values.get(name) is not None}

@@ -1,18 +1,21 @@
-"""Options of every experiment: names, defaults, limits and validation of each by itself."""
+"""Options of every experiment: names, defaults, limits, and which settings do not go together."""
 
 import math
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import registered
-from mu2mpi.core.registry import default
+from mu2mpi.core.registry import default, find, names
 from mu2mpi.data.options import LEAST, MOST, check_file_name
 from mu2mpi.data.partitions.base import parse_partition
 from mu2mpi.data.sources.base import find_source
 from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
+
+OF_MACHINES = ("participation", "objective", "budgets")  # by which machines differ, or are away
 
 
 def _choice(kind: str, value: str | None, description: str) -> Any:
@@ -59,10 +62,10 @@ class ExperimentOptions(BaseModel):
         "servers", "untrusted", "who adds noise, and who is trusted with what (docs/guides/trust.md)"
     )
     machines: int | None = _whole("number of machines M [default: one a rank]")
-    participation: str | None = Field(
+    participation: str | None = _parsed(
+        "participation",
         None,
-        description="participation schedule of the machines (docs/guides/federations.md) [default: all]",
-        json_schema_extra={"forms": "participation"},
+        "participation schedule of the machines (docs/guides/federations.md) [default: all]",
     )
     participation_seed: int | None = _whole(
         "public seed of who takes part when [default: the seed, or 0]", 0, 63
@@ -114,17 +117,12 @@ class ExperimentOptions(BaseModel):
         "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]"
     )
 
-    @field_validator("data")
+    @field_validator("data", "partition")
     @classmethod
-    def _check_data(cls, value: str) -> str:
-        find_source(value)
-        return check_file_name(value)
-
-    @field_validator("partition")
-    @classmethod
-    def _check_partition(cls, value: str | None) -> str | None:
+    def _check_text(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
-            parse_partition(value)
+            (find_source if info.field_name == "data" else parse_partition)(value)
+            check_file_name(value)
         return value
 
     @field_validator("participation")
@@ -137,6 +135,11 @@ class ExperimentOptions(BaseModel):
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
         extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
         return registered(extra["kind"], value)
+
+    @property
+    def machines_differ(self) -> bool:
+        """Whether machines differ, or may be away, by any option."""
+        return any(getattr(self, name) is not None for name in OF_MACHINES)
 
     @field_validator("epsilon", "rho")
     @classmethod
@@ -151,3 +154,56 @@ class ExperimentOptions(BaseModel):
         """Take rho from epsilon where that is given, rounded down: the largest that keeps to it."""
         epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
         return value if epsilon is None or delta is None else affordable_rho(epsilon, delta)
+
+
+def check_together(asked: Any) -> None:
+    """Raise InputError for settings that do not go together; the message says what would."""
+    asked.source.check(asked, asked.source_options)
+    if asked.norm_bound is not None and asked.normalize == "unit":
+        raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
+    if asked.noise == "aggregate" and asked.trust.hides_sums:
+        raise InputError("noise = aggregate is for server = untrusted: others have noise for sums already")
+    if asked.trust.mechanism not in (None, asked.chosen_mechanism):
+        raise InputError(
+            f"mechanism = {asked.chosen_mechanism} is not for server = {asked.server}, which has "
+            f"{asked.trust.mechanism} noise; leave --mechanism out, or choose another server"
+        )
+    if find("mechanisms", asked.chosen_mechanism).belongs and asked.trust.mechanism is None:
+        having = [name for name in names("servers") if find("servers", name).mechanism == asked.mechanism]
+        raise InputError(
+            f"mechanism = {asked.mechanism} belongs to server = {' or '.join(having)}, and the server is "
+            f"{asked.server}; leave it out, or choose another server"
+        )
+    if given := [name for name in OF_MACHINES if getattr(asked, name) is not None]:
+        _check_machines(asked, given[0])
+    elif asked.participation_seed is not None:
+        raise InputError("participation_seed decides which machines are away; give it with --participation")
+
+
+def _check_machines(asked: Any, name: str) -> None:
+    """Refuse what machines that differ, by one of the options, cannot have."""
+    what = f"{name} = {getattr(asked, name)}"
+    method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)
+    preset: Any = asked.preset
+    if not asked.trust.takes_absence:
+        raise InputError(
+            f"{what}: server = {asked.server} is for machines that are alike and all there, since noise of "
+            "each is a part of that which hides the others; leave it out, or choose another server"
+        )
+    if not method.takes_absence:
+        raise InputError(
+            f"{what}: method = {method.name} does not say what becomes of machines that are away or "
+            "differ; choose another method (docs/guides/federations.md), or leave it out"
+        )
+    if asked.noise == "aggregate":
+        raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")
+    if preset is not None and not method.preset_knows_absence:
+        raise InputError(
+            f"{what} and preset = {preset}: the steps of method = {method.name} would be for machines that "
+            "are all there; take method = mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
+        )
+    if asked.budgets is not None and (kind.spends != "rho" or not kind.shows_messages):
+        raise InputError(
+            f"{what}: mechanism = {kind.name} has one account for all machines; leave budgets out, or choose "
+            "a method with gaussian or correlated noise"
+        )

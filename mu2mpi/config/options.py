@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mu2mpi.config.fields import ExperimentOptions
-from mu2mpi.config.together import OF_MACHINES
+from mu2mpi.config.fields import OF_MACHINES, ExperimentOptions
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import did_you_mean, or_else
@@ -126,12 +125,6 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
     if lines:
         raise InputError("\n".join(lines))
     return parts
-
-
-def values_in(*parts: BaseModel) -> dict[str, Any]:
-    """Return by name the options that have a value in an experiment or its parts, in the order of all."""
-    values = {name: value for part in parts for name, value in part.__dict__.items()}
-    return {name: values[name] for name in option_fields() if values.get(name) is not None}
 
 
 def choices(field: FieldInfo) -> tuple[str, ...] | None:

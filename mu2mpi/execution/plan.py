@@ -15,7 +15,6 @@ import numpy as np
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import filled
 from mu2mpi.config.task import input_files, task_of, unequal_machines_of
-from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
@@ -73,7 +72,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
     unequal = None
-    if machines_differ(experiment):
+    if experiment.machines_differ:
         check_machine_rounds(machines, experiment.rounds or 1)
         known = (source.owner_sizes, source.owner_names) if partition.is_by_owner else None
         unequal = unequal_machines_of(experiment, *(known or (np.full(machines, samples), None)))

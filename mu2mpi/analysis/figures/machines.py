@@ -8,7 +8,7 @@ import numpy as np
 from mu2mpi.analysis.figures._page import Page
 from mu2mpi.analysis.figures._sheet import Sheet, colours, handle
 from mu2mpi.analysis.figures.base import Figure
-from mu2mpi.config.together import OF_MACHINES, machines_differ
+from mu2mpi.config.fields import OF_MACHINES
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
@@ -31,7 +31,7 @@ class MachinesFigure(Figure):
         where there is no rho. Of several runs, the first whose machines differ is drawn; its settings stand
         above.
         """
-        differing = [run for run in runs if machines_differ(run.experiment)]
+        differing = [run for run in runs if run.experiment.machines_differ]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:
             raise InputError(
