@@ -2,8 +2,8 @@
 
 import importlib
 import pkgutil
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from types import ModuleType
 from typing import NamedTuple
 
 from mu2mpi.audit.canaries import Canaries, Kinds
@@ -48,22 +48,9 @@ class View:
         return Budget(self.experiment.rho, self.experiment.target_epsilon, self.experiment.delta)
 
 
-class Attack(ABC):
-    """An attack beyond those on worst cases."""
-
-    def applies(self, constants: RunConstants) -> bool:
-        """Whether there is something to attack."""
-        return True
-
-    @abstractmethod
-    def run(self, view: View) -> Finding:
-        """Attack, and return what was found."""
-
-
-def all_attacks() -> list[Attack]:
-    """Attacks of the modules of `mu2mpi.audit.attacks`, in the order of their names."""
+def all_attacks() -> list[ModuleType]:
+    """Modules of `mu2mpi.audit.attacks`, by name."""
     from mu2mpi.audit import attacks
 
-    names = [f"{attacks.__name__}.{found.name}" for found in pkgutil.iter_modules(attacks.__path__)]
-    things = [thing for name in names for thing in vars(importlib.import_module(name)).values()]
-    return [thing() for thing in things if isinstance(thing, type) and thing.__base__ is Attack]
+    names = (found.name for found in pkgutil.iter_modules(attacks.__path__))
+    return [importlib.import_module(f"{attacks.__name__}.{name}") for name in names]

@@ -32,7 +32,7 @@ def few_messages(monkeypatch):
 
 def only(monkeypatch, *modules):
     """Let audits run these attacks alone, beside those on worst cases."""
-    chosen = [attack for attack in all_attacks() if type(attack).__module__.rpartition(".")[2] in modules]
+    chosen = [attack for attack in all_attacks() if attack.__name__.rpartition(".")[2] in modules]
     monkeypatch.setattr("mu2mpi.audit.trials.all_attacks", lambda: chosen)
 
 
@@ -57,7 +57,7 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
         kinds = trials.coin_kinds(len(canaries), runs // 2, root)
         of_cases = [Runs(canaries, kinds, keys, see(canaries.constants, canaries, kinds, keys), [])]
     view = View(experiment, canaries.constants, root, RISK, tuple(of_cases))
-    (attack,) = (one for one in all_attacks() if type(one).__module__.endswith(f".{module}"))
+    (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}"))
     assert attack.applies(canaries.constants)
     return attack.run(view)
 
