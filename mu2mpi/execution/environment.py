@@ -71,13 +71,13 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
 
 def describe(communicator: Communicator) -> dict[str, str | int]:
     """Return facts of the ranks, their hosts and, on rank 0, the software; all ranks must call this."""
+    # A launcher may bind each rank to cores of its own.
     has_affinity = hasattr(os, "sched_getaffinity")
     own_cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
     ranks = communicator.allgather((communicator.host, own_cores))
     hosts = [host for host, _ in ranks]
     facts: dict[str, str | int] = {
         "ranks": communicator.size,
-        # A launcher may bind each rank to cores of its own.
         "cores": len({(host, core) for host, cores in ranks for core in cores}),
         "hosts": ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts)),
         "mpi_library": communicator.library(),
@@ -104,7 +104,7 @@ def folders() -> dict[str, str]:
 
 
 def kernel_cache() -> str | None:
-    """Return a folder of compiled kernels, or None if numba has found none that it can write."""
+    """Return the folder of compiled kernels, or None if numba can write none."""
     from mu2mpi.privacy.noise.stream import add_noise
 
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -19,8 +19,7 @@ from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings
 from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.simulation import Keeper, Simulation
-from mu2mpi.execution.watch import Verdict, Watch
+from mu2mpi.execution.simulation import Simulation, Verdict, Watch
 from mu2mpi.results.observer import Audience, Observer
 from mu2mpi.results.result import Result
 from mu2mpi.results.schema import Checkpoint, checkpoint_path
@@ -194,7 +193,7 @@ def holds(path: Path, experiment: Experiment) -> bool:
         return False
 
 
-class FileKeeper(Watch, Keeper):
+class FileKeeper(Watch):
     """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
 
     def __init__(self, job: Job, output: Path, audience: Audience) -> None:

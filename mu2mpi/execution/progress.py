@@ -16,7 +16,6 @@ from mu2mpi.results.result import Result
 REFRESH_SECONDS = 0.2  # How often a bar is drawn again at most
 LOG_SECONDS = 3.0  # How often a log hears of a run at most, but for its last round
 
-
 TESTS = "losses and scores are computed without noise on a share of the data file, and are not private"
 
 
@@ -30,11 +29,11 @@ def headline(start: Start) -> str:
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
-    told = (
+    resumed = f"; going on after round {start.rounds_done}" if start.rounds_done else ""
+    return (
         f"{experiment.data}, {task.server} server, {noise}: M = {task.machines} machines{who}, "
-        f"T = {constants.rounds} rounds, d = {task.d}{method}"
+        f"T = {constants.rounds} rounds, d = {task.d}{method}{resumed}"
     )
-    return told + (f"; going on after round {start.rounds_done}" if start.rounds_done else "")
 
 
 def number_text(number: float) -> str:

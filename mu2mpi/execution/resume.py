@@ -85,17 +85,16 @@ def check_same_data(
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
-    constants, q, counts = plan.constants, checkpoint.q, checkpoint.class_counts
-    shape = constants.task.rows, constants.task.features
-    arrays = Iterates(constants).arrays()
+    constants, task, q, counts = plan.constants, plan.constants.task, checkpoint.q, checkpoint.class_counts
+    shape, arrays = (task.rows, task.features), Iterates(constants).arrays()
     rounds = planned_measurements(plan).rounds
-    radii = dict.fromkeys(arrays, constants.task.radius) | dict.fromkeys(constants.free_state, math.inf)
+    radii = dict.fromkeys(arrays, task.radius) | dict.fromkeys(constants.free_state, math.inf)
     fitting = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_point(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": q.dtype == np.int64 and q.shape == shape and -LARGEST_SUM < q.min() <= q.max() < LARGEST_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (constants.task.machines, counted_classes(constants))
+        and counts.shape == (task.machines, counted_classes(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

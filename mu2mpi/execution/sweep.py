@@ -5,8 +5,9 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.identity import difference
@@ -77,13 +78,10 @@ def run_sweep(
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        say(
-            communicator,
-            f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go",
-        )
-        schedules = [run.plan.constants for run in runs]
-        machines, costs = [s.task.machines for s in schedules], [run_cost(s) for s in schedules]
-        place = itertools.count(1)
+        finished = len(plans) - len(runs)
+        say(communicator, f"{finished} of {len(plans)} runs are finished; {len(runs)} to go")
+        constants, place = [run.plan.constants for run in runs], itertools.count(1)
+        machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
         for wave in waves(machines, costs, communicator.size):
             labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
             side_by_side = len(wave.lanes) > 1
@@ -108,9 +106,8 @@ def resolve_sweep(
     with communicator.together():
         for experiment in experiments:
             try:
-                found[experiment] = resolve(
-                    experiment, sources[experiment.data_key], ranks or communicator.size
-                )
+                source = sources[experiment.data_key]
+                found[experiment] = resolve(experiment, source, ranks or communicator.size)
             except InputError as error:
                 sweep.leave_out(experiment.settings(), error)
         sweep.check_left(len(found))
@@ -126,16 +123,14 @@ def open_all(
     return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One run of the sweep: what, on which data, and where its result goes."""
 
     plan: Plan
     path: Path
 
 
-@dataclass(frozen=True)
-class Wave:
+class Wave(NamedTuple):
     """Runs that share the ranks at the same time: each group of `width` ranks has a lane of runs."""
 
     width: int
@@ -143,13 +138,11 @@ class Wave:
 
     def runs(self) -> list[int]:
         """Return the runs of all lanes, in about the order in which they begin."""
-        rows = itertools.zip_longest(*self.lanes)
-        return [run for row in rows for run in row if run is not None]
+        return [run for row in itertools.zip_longest(*self.lanes) for run in row if run is not None]
 
     def lane_of(self, rank: int) -> int | None:
         """Return the lane that a rank works in, or None if there is none left for it."""
-        lane = rank // self.width
-        return lane if lane < len(self.lanes) else None
+        return lane if (lane := rank // self.width) < len(self.lanes) else None
 
 
 def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
