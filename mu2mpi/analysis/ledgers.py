@@ -12,7 +12,7 @@ import numpy as np
 from mu2mpi.analysis.formats import rounded_up
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
 from mu2mpi.analysis.together import together
-from mu2mpi.config.identity import simulated
+from mu2mpi.config.experiment import simulated
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text
 from mu2mpi.data.options import LEAST

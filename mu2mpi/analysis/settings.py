@@ -7,8 +7,7 @@ from functools import cache
 from numbers import Real
 from typing import Any, get_args
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import following, sent
+from mu2mpi.config.experiment import Experiment, following, sent
 from mu2mpi.config.options import method_options, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import reduce
 
 from mu2mpi.analysis.formats import rounded_up
-from mu2mpi.config.identity import sent
+from mu2mpi.config.experiment import sent
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.result import Result
 

@@ -1,7 +1,7 @@
 """What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
@@ -32,9 +32,8 @@ def _options_of(kind: str) -> Any:
 class Experiment(ExperimentOptions):
     """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
-    Command line, configuration files, messages and help follow from these definitions, and from those of a
-    method, server or source beside these. To the user, all are one flat list; an option of another method,
-    server or source is None. An experiment cannot be changed.
+    Command line, configuration files, messages and help follow from these options and those of a source,
+    method, mechanism or server: one flat list, in which options of others are None. It cannot be changed.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ class Experiment(ExperimentOptions):
                 raise InputError(str(error)) from None
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option of the method or the source, or None if it is one of another's."""
+        """Return an option of the method or the source, or None if it is of another one."""
         if not name.startswith("_"):
             for part in self._parts.values():
                 if name in type(part).model_fields:
@@ -232,3 +231,45 @@ class Experiment(ExperimentOptions):
         """Return every option that has a value, by name, in the order of all options."""
         values = {name: value for part in (self, *self._parts.values()) for name, value in part}
         return {name: values[name] for name in option_fields() if values.get(name) is not None}
+
+
+def sent(experiment: Experiment) -> Experiment:
+    """Return an experiment without the settings that change no message and no noise."""
+    presets = find("methods", experiment.method).presets
+    unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.unsent
+    changes: dict[str, Any] = dict.fromkeys(unsent)
+    if find("mechanisms", experiment.chosen_mechanism).spends == "rho":
+        changes |= {"rho": experiment.rho, "epsilon": None}
+        # Budgets may be stated as epsilons, of which delta makes rhos.
+        changes |= {"delta": None} if experiment.budgets is None else {}
+    return experiment.derived(**changes)
+
+
+def simulated(experiment: Experiment) -> str:
+    """Say what is sent: the protocol, or what stands for it."""
+    return experiment.noise or experiment.trust.simulates(experiment.server_options)
+
+
+def following(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
+    """Return the settings that a preset or the server chooses where nothing else is given."""
+    usual = type(experiment.server_options)()
+    by_server = {**usual.model_dump(), **experiment.trust.complete(usual, experiment.machines or 1)}
+    return {**experiment.by_preset(facts), **by_server}
+
+
+def filled(experiment: Experiment, facts: PublicFacts | None = None, **sizes: Any) -> Experiment:
+    """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly."""
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    sized = experiment.derived(**sizes)
+    chosen = {name: value for name, value in sized.by_preset(facts).items() if name not in sized.given}
+    return experiment.having(**chosen, **sizes)
+
+
+def difference(one: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
+    """Say in words which setting differs first, but for some, or return None if none does."""
+    for name in (name for name in option_fields() if name not in but):
+        values = getattr(one, name), getattr(other, name)
+        if values[0] != values[1]:
+            mine, theirs = ("unset" if value is None else value for value in values)
+            return f"{name} is {mine} here and {theirs} there"
+    return None

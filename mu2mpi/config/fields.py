@@ -18,14 +18,9 @@ from mu2mpi.privacy.accounting.guarantee import affordable_rho
 OF_MACHINES = ("participation", "objective", "budgets")  # by which machines differ, or are away
 
 
-def _choice(kind: str, value: str | None, description: str) -> Any:
-    """Declare an option that chooses a registered thing."""
-    return Field(value, description=description, json_schema_extra={"kind": kind})
-
-
-def _parsed(kind: str, value: str | None, description: str) -> Any:
-    """Declare an option whose text names a registered thing, perhaps with a value of its own."""
-    return Field(value, description=description, json_schema_extra={"forms": kind})
+def _choice(kind: str, value: str | None, description: str, key: str = "kind") -> Any:
+    """Declare an option that names a registered thing, and if the key is ``forms``, perhaps a value of it."""
+    return Field(value, description=description, json_schema_extra={key: kind})
 
 
 def _size(description: str, value: float | None = None) -> Any:
@@ -43,11 +38,12 @@ class ExperimentOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    data: str = _parsed("sources", "digits", "data set, or a file of your own (docs/guides/data.md)")
-    partition: str | None = _parsed(
+    data: str = _choice("sources", "digits", "data set, or a file of your own (docs/guides/data.md)", "forms")
+    partition: str | None = _choice(
         "partitions",
         None,
         "which machine gets which samples [default: owner where the data name owners, or else iid]",
+        "forms",
     )
     loss: str = _choice("losses", "softmax", "loss that is minimised, of a linear model")
     method: str = _choice(
@@ -62,10 +58,11 @@ class ExperimentOptions(BaseModel):
         "servers", "untrusted", "who adds noise, and who is trusted with what (docs/guides/trust.md)"
     )
     machines: int | None = _whole("number of machines M [default: one a rank]")
-    participation: str | None = _parsed(
+    participation: str | None = _choice(
         "participation",
         None,
         "participation schedule of the machines (docs/guides/federations.md) [default: all]",
+        "forms",
     )
     participation_seed: int | None = _whole(
         "public seed of who takes part when [default: the seed, or 0]", 0, 63

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache, reduce
+from itertools import chain
 from operator import or_
 from typing import Any, Literal, get_args, get_origin
 
@@ -16,8 +17,7 @@ from mu2mpi.core.suggestions import did_you_mean, or_else
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    choosers = ("data", "method", "mechanism", "server")
-    return _option_fields(tuple(owner for chooser in choosers for owner in _owners(chooser)))
+    return _option_fields(tuple(chain(*map(_owners, ("data", "method", "mechanism", "server")))))
 
 
 @cache
@@ -34,11 +34,10 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
 def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the names that an option such as ``method`` may have, with the options of each."""
-    if chooser == "data":
-        sources = [find("sources", name) for name in names("sources")]
-        return tuple((source.form, source.options) for source in sources)
-    kind = {"method": "methods", "mechanism": "mechanisms", "server": "servers"}.get(chooser)
-    return tuple((name, find(kind, name).options) for name in names(kind)) if kind else ()
+    kinds = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
+    kind = kinds.get(chooser)
+    things = [(name, find(kind, name)) for name in names(kind)] if kind else []
+    return tuple((thing.form if chooser == "data" else name, thing.options) for name, thing in things)
 
 
 def own_options(chooser: str) -> dict[str, dict[str, FieldInfo]]:

@@ -35,10 +35,9 @@ def processor() -> str:
 
 @cache
 def _values_digest() -> str:
-    """Digest of values of the transcendental functions that messages depend on.
+    """Digest of values of the functions of NumPy and the C library, as kernels call them, in messages.
 
-    NumPy and the C library choose among implementations at run time, by the processor and by environment
-    variables, and these differ in last bits. Kernels call those of the C library, as Python's math does.
+    Their implementations, which processor and environment variables choose, differ in last bits.
     """
     import numpy as np
 
@@ -51,10 +50,7 @@ def _values_digest() -> str:
 
 
 def builds(communicator: Communicator) -> tuple[str, ...]:
-    """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
-
-    The version of this package is not in it: every checkpoint has that of its own.
-    """
+    """Return what the last bits of a message depend on, once for each kind of rank; all must call this."""
     import llvmlite
     import numba
     import numpy

@@ -217,11 +217,10 @@ class FileKeeper(Watch):
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
 
     def begin(self, state: Checkpoint | None) -> None:
-        """Write the first state of a run that found none, unless another job was first.
+        """Write the first state of a run; every rank raises InputError if another job was first.
 
-        It keeps the key of a run without a seed: were that to start again, the same secrets would leave a
-        second time under other noise. And it tells other jobs that the output is taken. Every rank raises
-        InputError if another job has begun a run of it, or finished one, in the meantime.
+        It keeps the key of a run without a seed, which if started again would send the same secrets under
+        other noise, and it tells other jobs that the output is taken.
         """
         self.write(state, replace=False)
         with self._communicator.together():

@@ -1,8 +1,7 @@
 """What will run: everything that the user left open settled, once, from the data and the number of ranks.
 
-Every rank reads settings, files and data for itself, perhaps from copies on its own node. Ranks that read
-different copies would send messages for which nothing is guaranteed: noise of another scale, or the same
-noise on other data. So all agree on them before anything is sent.
+Ranks may read settings, files and data from copies of their own. Different ones would void the guarantee, by
+noise of another scale or the same noise on other data, so all ranks agree on them before anything is sent.
 """
 
 import hashlib
@@ -14,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import filled, sent
+from mu2mpi.config.experiment import Experiment, filled, sent
 from mu2mpi.config.task import input_files, task_of, unequal_machines_of
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
@@ -133,20 +131,18 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     check_data(plan.source, communicator)
     check_settings([plan.experiment], communicator)
     members = plan.constants.task.per_machine
-    values: dict[str, object] = {"the schema of the data": plan.source.columns}
-    values["the privacy budgets or the participation of machines"] = members and members.digest
+    what = "the privacy budgets or the participation of machines"
+    values = {"the schema of the data": plan.source.columns, what: members and members.digest}
     check_agreement({**plan.input_files, **values}, communicator)
 
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
-    """Open the data of an experiment, with labels as its loss takes them; nothing is downloaded.
+    """Open the data of an experiment, with labels as its loss takes them, and compare checksums if asked.
 
-    With `verify`, checksums are compared, which one process of a node should do before the others. InputError
-    if data are missing or damaged, or their labels are not for the loss.
+    Raises InputError if data are missing or damaged, or their labels are not for the loss.
     """
-    options = experiment.source_options
-    request = DataRequest(experiment.data, options, experiment.scaling, data_dir, verify)
-    source = experiment.source.open(request)
+    asked = experiment.data, experiment.source_options, experiment.scaling
+    source = experiment.source.open(DataRequest(*asked, data_dir, verify))
     labels = find("losses", experiment.loss).labels
     if labels == "numbers":
         if source.label_range is None and not experiment.source.classes_are_numbers:
@@ -189,7 +185,7 @@ def check_data(source: Source, communicator: Communicator) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """What of a run's randomness this rank holds."""
+    """Keys of a run's randomness that this rank holds."""
 
     root: bytes | None  # of all others; known to rank 0 alone
     dealing: bytes  # of the partition

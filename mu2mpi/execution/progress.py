@@ -47,10 +47,7 @@ def duration_text(seconds: float) -> str:
 
 
 class LogProgress(Observer):
-    """Plain lines, for log files and pipes, with a label if the run is one of several.
-
-    At least `interval` seconds lie between two of them, but for the last.
-    """
+    """Plain lines, for log files and pipes, at least `interval` seconds apart but for the last."""
 
     def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
         self._stream, self._label, self._interval = stream, label, interval
@@ -61,7 +58,6 @@ class LogProgress(Observer):
         self._stream.flush()
 
     def on_start(self, start: Start) -> None:
-        """Print what is about to run."""
         self._rounds, self._before = start.constants.rounds, start.rounds_done
         self._started = self._told = monotonic()
         told = headline(start)
@@ -79,7 +75,6 @@ class LogProgress(Observer):
         )
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Print what was measured, unless the line before is too young."""
         now = monotonic()
         if now - self._told >= self._interval or evaluation.round == self._rounds:
             self._told = now
@@ -90,7 +85,6 @@ class BarProgress(LogProgress):
     """A bar with rounds per second, time left, rho spent so far, and the last measured loss."""
 
     def on_start(self, start: Start) -> None:
-        """Print what is about to run and open the bar."""
         super().on_start(start)
         self._spent, self._last, self._shown = start.constants.rho_spent, "", 0.0
         self._end: Evaluation | None = None
@@ -107,7 +101,6 @@ class BarProgress(LogProgress):
         )
 
     def on_round(self, t: int) -> None:
-        """Move the bar on."""
         now = monotonic()
         if now - self._shown >= REFRESH_SECONDS:
             self._shown, spent = now, self._spent(t)
@@ -116,13 +109,11 @@ class BarProgress(LogProgress):
         self._bar.update()
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Show what was measured beside the bar."""
         # Without the score, all of it fits into 80 columns.
         self._last, self._shown = f"loss {evaluation.loss:.4f}", 0.0
         self._end = evaluation if evaluation.round == self._rounds else None
 
     def on_close(self) -> None:
-        """Take the bar away, and leave a line of what was measured in the end."""
         self._bar.close()
         if self._end is not None:
             self._print_measured(self._end)
@@ -153,7 +144,6 @@ class LogFile(Observer):
             self._has_warned = True
 
     def on_start(self, start: Start) -> None:
-        """Note what is about to run."""
         self._start = start
         facts = {
             "settings": start.experiment.settings(),
@@ -167,16 +157,13 @@ class LogFile(Observer):
         self._note("start", headline(start) + (f"; {TESTS}" if start.warns_of_tests else ""), facts)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Note what was measured."""
         words = f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}"
         self._note("evaluation", words, asdict(evaluation))
 
     def on_checkpoint(self, rounds_done: int) -> None:
-        """Note what was kept."""
         self._note("checkpoint", f"checkpoint after round {rounds_done}", {"round": rounds_done})
 
     def on_finish(self, result: Result) -> None:
-        """Note the end."""
         seconds = float(result.history.elapsed_seconds[-1])
         self._note("finish", f"done, took {duration_text(seconds)}", {"elapsed_seconds": seconds})
 
@@ -189,10 +176,7 @@ def _finite(thing: Any) -> Any:
 
 
 def advice_on_ranks(result: Result) -> str | None:
-    """Return which number of ranks to try for a run that communicated and waited for most of its time.
-
-    That is as many as were busy on average. A run of less than a second has no advice.
-    """
+    """Return advice on ranks, as many as were busy on average, for all but short runs that mostly waited."""
     seconds = {phase: float(of_ranks.sum()) for phase, of_ranks in result.timing.items()}
     total, idle = sum(seconds.values()), seconds.get("moving", 0.0) + seconds.get("waiting", 0.0)
     ranks = len(next(iter(result.timing.values()), ()))

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference, filled
+from mu2mpi.config.experiment import Experiment, difference, filled
 from mu2mpi.config.options import method_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Source
@@ -22,10 +21,9 @@ from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
-    """Return the checkpoint beside an output, if there is one, for the experiment to go on from here.
+    """Return the checkpoint beside an output, if any, from which the experiment can resume here.
 
-    Raises InputError if it is damaged or of another experiment, or, without a seed, was written where
-    messages may differ in their last bits.
+    Raises InputError if it is damaged or of another experiment, or has no seed and other last bits.
     """
     place = checkpoint_path(output)
     if not place.exists():
@@ -66,10 +64,9 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
 def check_same_data(
     checkpoint: Checkpoint, source: Source, input_files: Mapping[str, str], output: Path
 ) -> None:
-    """Raise InputError, with what was spent, unless a run goes on with the data with which it began.
+    """Raise InputError, with what was spent, unless a run resumes with the data with which it began.
 
-    Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
-    is sent then and now would hold no noise at all, and tell who was changed.
+    Rounds since the checkpoint are repeated under the same noise: other data would show without any.
     """
     if digest_with(source, input_files) == checkpoint.data:
         return

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.identity import simulated
+from mu2mpi.config.experiment import simulated
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, assess

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.experiment import Experiment, difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import identity
@@ -41,8 +40,7 @@ def run_sweep(
 ) -> list[Path]:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
-    Returns the files of all that it holds, also of what was finished, but for methods that were left out;
-    raises like `sweep`. Runs that a signal interrupts leave checkpoints.
+    Returns the files of all but the methods that were left out; raises like `mu2mpi.sweep`.
     """
 
     def say(group: Communicator, message: str) -> None:
@@ -148,9 +146,8 @@ class Wave(NamedTuple):
 def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
     """Arrange runs, by their times on one core, so that every rank is busy to the end with few messages.
 
-    Runs are done one a rank. More ranks, if there are machines for them, get those that are more than a
-    rank's fair share of all the work, and the shortest ones if too few are left for one a rank. Runs of the
-    same width make a wave; in each, the longest run that is left goes to the lane that is free first.
+    Each run gets one rank. Those that are more than a rank's fair share of all the work get more, and so do
+    the shortest if too few are left; no run gets more ranks than machines. Runs of one width make a wave.
     """
     order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
     fair = sum(costs) / ranks
@@ -169,6 +166,7 @@ def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[W
 
 
 def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wave:
+    """Deal out runs to lanes: the longest that is left to the lane that is free first."""
     count = min(ranks // width, len(runs))
     if count == 1:
         # Ranks without machines still take their part in evaluations.
@@ -184,10 +182,7 @@ def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wa
 
 @contextmanager
 def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
-    """Give each rank the job of its lane, if it has one; every rank ends like those that fail or stop.
-
-    Launchers pass a signal on to all ranks, so that all lanes stop.
-    """
+    """Give each rank the job of its lane, if any; if a lane fails or stops, so do all ranks."""
     everyone, stopped_after = job.communicator, None
     if len(wave.lanes) == 1:
         yield job, 0
@@ -205,10 +200,7 @@ def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
 
 
 def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
-    """Return the numbers of what has no result yet, having made sure that it can be written.
-
-    A result that was measured at other rounds is finished: its model is the same.
-    """
+    """Return the indices of runs without a result that can be written; other evaluations change no model."""
     todo, measured_otherwise = [], []
     for number, run in enumerate(runs):
         if overwrite or not run.path.exists():

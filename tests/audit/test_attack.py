@@ -1,6 +1,6 @@
 """Attacks: found by listing their folder."""
 
-from mu2mpi.audit.attack import all_attacks
+from mu2mpi.audit.runs import all_attacks
 
 
 def test_attacks_are_found_by_listing_their_folder():

@@ -19,8 +19,8 @@ from helpers.faults import (
 )
 from helpers.slow import slow
 
-from mu2mpi.audit.attack import all_attacks
 from mu2mpi.audit.attacks import draws as draws_module
+from mu2mpi.audit.runs import all_attacks
 from mu2mpi.execution import plan as plan_module, simulation
 from mu2mpi.execution.plan import Keys
 from mu2mpi.federation import draws, sampling

@@ -10,8 +10,7 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.experiment import Experiment, difference
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import names

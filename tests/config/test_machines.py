@@ -4,8 +4,7 @@ import pytest
 from helpers.simulations import simulation_of
 from helpers.unequal_machines import owned_source, write_budgets
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.experiment import Experiment, difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import Keys, resolve

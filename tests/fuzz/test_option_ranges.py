@@ -13,8 +13,7 @@ from helpers.slow import slow
 
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.show import describe_privacy, in_brief
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import simulated
+from mu2mpi.config.experiment import Experiment, simulated
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError

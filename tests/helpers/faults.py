@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit import trials
-from mu2mpi.audit.attack import Finding, Runs, View, all_attacks
 from mu2mpi.audit.attacks import noise
 from mu2mpi.audit.canaries import CLIPPED, Canaries
-from mu2mpi.audit.runs import see
+from mu2mpi.audit.runs import Finding, Runs, View, all_attacks, see
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from mu2mpi.audit.attack import Finding, View
 from mu2mpi.audit.canaries import BOUNDARIES, CLIPPED, Canaries, Numbered
+from mu2mpi.audit.runs import Finding, View
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import Keys, resolve

@@ -12,17 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.attack import Finding, View
-from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, blank_supply, real_schedule
+from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, one_machine, real_schedule
 from mu2mpi.audit.evidence import byte_evidence
-from mu2mpi.audit.runs import hides_parts
+from mu2mpi.audit.runs import Finding, View, hides_parts
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Fresh
-from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.privacy.noise import masks
-from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, derive_key, key_words, padded_zeros
+from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, derive_key, padded_zeros
 
 FARTHEST = 12  # differences are taken between rounds that are less far apart
 ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
@@ -73,8 +71,8 @@ def run(view: View) -> Finding:
 
 
 def _constants(view: View, machines: int, colluders: int, pixels: int) -> RunConstants:
-    own = {"machines": machines, "colluders": colluders, "masks": view.constants.task.server_options.masks}
-    constants = real_schedule(pixels, server=view.constants.task.server, **own)
+    task, own = view.constants.task, {"machines": machines, "colluders": colluders}
+    constants = real_schedule(pixels, server=task.server, masks=task.server_options.masks, **own)
     return replace(constants, sampling=Fresh(MAX_NUMBER, MAX_NUMBER))
 
 
@@ -101,8 +99,7 @@ def _mask_faults(
     d = constants.task.d
 
     def act(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
-        hosted, supply = range(rank.rank, rank.rank + 1), blank_supply(constants)
-        machines, server = machines_and_server(constants, hosted, supply, rank, key_words(key))
+        machines, server = one_machine(constants, rank.rank, rank, key)
         added = np.empty((len(rounds), d), np.int64)
         for of_round, t in zip(added, rounds, strict=True):
             rank.forget()

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.attack import Finding, Runs, View
 from mu2mpi.audit.evidence import best_statistics
-from mu2mpi.audit.runs import noiseless, see, tells_sums, view as view_of
+from mu2mpi.audit.runs import Finding, Runs, View, noiseless, see, tells_sums, view as view_of
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Sampling
@@ -81,16 +80,12 @@ def _measure(runs: Runs, risk: float) -> tuple[list[Measured], list[Measured]]:
     canaries, kinds, keys = runs.canaries, runs.kinds[:MAX_RUNS], runs.keys[:MAX_RUNS]
     constants, machine = canaries.constants, int(canaries.machines[0])
     both = see(noiseless(constants), canaries, np.concatenate([kinds, ~kinds]), [*keys, *keys])
-    stacked = [
-        np.vstack([of_rank[: len(keys)], quiet]) for of_rank, quiet in zip(runs.seen, both, strict=True)
-    ]
+    stacked = [np.vstack([noisy[: len(keys)], of]) for noisy, of in zip(runs.seen, both, strict=True)]
     noisy, known, flipped = np.split(view_of(constants, stacked, machine), 3)
     hosted = range(machine, machine + 1)
     drawn = np.array([canaries.draws(hosted, derive_key(key, "sampling"))[:, 0, 0] for key in keys])
-    rounds = [
-        t for t in canaries.there[machine].tolist() if t <= constants.rounds - constants.task.trust.is_central
-    ]
-    rounds = [t for t in rounds if drawn[:, t - 1].any()]
+    last = constants.rounds - constants.task.trust.is_central
+    rounds = [t for t in canaries.there[machine].tolist() if t <= last and drawn[:, t - 1].any()]
     moved, noise = np.where(kinds, 1.0, -1.0) * (known - flipped), noisy - known
     # By what one draw of the canary moves all numbers, shape (rounds, numbers).
     moves = np.linalg.lstsq(drawn[:, np.array(rounds) - 1], moved, rcond=None)[0]

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.audit.attack import Finding, View
-from mu2mpi.audit.canaries import BOUNDARIES, Integers, blank_supply, real_schedule
+from mu2mpi.audit.canaries import BOUNDARIES, Integers, one_machine, real_schedule
 from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
+from mu2mpi.audit.runs import Finding, View
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Fresh
-from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.losses.base import Array
-from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, PAIRS, derive_key, key_words
+from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, PAIRS, derive_key
 
 RHOS = 4.0, 0.25  # of two runs: with the last, the grid is so fine that draws are spread
 MORE_ROUNDS = range(1, 1001)  # of a central server, which draws for all machines at once
@@ -100,10 +99,7 @@ def _numbers(constants: RunConstants) -> tuple[list[int], list[int]]:
 def noise_statistics(
     constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[Array, list[float], int, Integers]:
-    """Sum squares of fresh draws by coordinate and by message, and count chunks that occurred before.
-
-    The last value counts `LOW_BYTES` of the noise, shape (5, 256).
-    """
+    """Return squares of fresh draws by coordinate and message, repeated chunks, and counts of `LOW_BYTES`."""
     scale, d = _noise_scale(constants), constants.task.d
     if not constants.task.trust.is_central:
         constants = constants.with_task(machines=MAX_NUMBER)
@@ -150,12 +146,8 @@ def _noise_scale(constants: RunConstants) -> float:
 def _noise_of_machine(
     constants: RunConstants, key: bytes, machine: int, rounds: list[int]
 ) -> Iterator[tuple[Integers, Integers]]:
-    """Yield the noise of a machine's unmasked messages, or of a central server's, and its fresh draws.
-
-    They differ if noise is correlated: what follows from the noise of earlier rounds is taken away.
-    """
-    hosted, supply = range(machine, machine + 1), blank_supply(constants)
-    machines, server = machines_and_server(constants, hosted, supply, Communicator(), key_words(key))
+    """Yield a machine's or central server's noise, and it less what follows from that of earlier rounds."""
+    machines, server = one_machine(constants, machine, Communicator(), key)
     before: Any = 0
     if (correlation := constants.mechanism.correlation) is not None:
         buffers = np.zeros((len(correlation.weights), constants.task.d))
