@@ -12,8 +12,7 @@ import numpy as np
 
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
 from mu2mpi.analysis.words import rounded_up
-from mu2mpi.config.identity import sent, simulated
-from mu2mpi.config.together import machines_differ
+from mu2mpi.config.experiment import sent, simulated
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text
 from mu2mpi.data.options import LEAST
@@ -140,7 +139,7 @@ def contradictions(result: Result) -> list[str]:
 def _machines(result: Result) -> list[str]:
     """Say why nothing can be computed with what is stated of single machines; empty if all can be."""
     experiment, accounts = result.experiment, result.accounts
-    if machines_differ(experiment) != (accounts is not None):
+    if experiment.machines_differ != (accounts is not None):
         there = "lacks" if accounts is None else "has"
         return [f"the file {there} /privacy/machines, which goes with machines that differ by its experiment"]
     if accounts is None:

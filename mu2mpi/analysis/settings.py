@@ -6,7 +6,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import Any, get_args
 
-from mu2mpi.config.identity import sent
+from mu2mpi.config.experiment import sent
 from mu2mpi.config.options import method_options, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names

@@ -11,16 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Labels, Samples, Source, Which
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import HostedSamples, Supply
 from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.losses.base import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise.stream import MAX_NUMBER
+from mu2mpi.privacy.noise.stream import MAX_NUMBER, key_words
 
 FEATURE_TYPE = np.uint8
 Integers = NDArray[np.int64]
@@ -53,10 +55,11 @@ def real_schedule(pixels: int = PIXELS, **settings: Any) -> RunConstants:
     return resolve(experiment, Numbered(samples, CLASSES, pixels), 1).constants
 
 
-def blank_supply(constants: RunConstants) -> Supply:
-    """Supply of the same sample for any round: what the noise hides is known to the adversary."""
+def one_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
+    """Machine i, with the same sample in any round, so that what the noise hides is known, and its server."""
     features, sizes = np.ones((1, constants.task.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
-    return partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
+    supply = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
+    return machines_and_server(constants, range(i, i + 1), supply, communicator, key_words(key))
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,7 @@ class WorstCase:
     clip_norm: float | None
     diameter: float
     steps: float  # how large they are, relative to the largest that smoothness allows, where rho is 1 or more
-    chosen: bool
-    """Whether the audit chooses the query points, and samples differ in their feature (or 1) as well."""
+    chosen: bool  # whether the audit chooses query points, and samples differ in their feature (or 1) as well
 
     def label(self, t: int) -> int:
         """Return the class of a sample of round t that is of the first kind; the second has the other."""
@@ -118,8 +120,8 @@ def labels_of(classes: NDArray[np.int32], constants: RunConstants) -> Labels:
 class Canaries:
     """Samples that an audit attacks, and what machines get; 32 bytes of `dealing` decide who gets which.
 
-    Of each canary: its machine, from 0, the round that uses it first, from 1, and the rounds of all messages
-    that depend on it. With random sampling there is one, and rounds mean nothing.
+    Each has a machine, from 0, the round that uses it first, from 1, and the rounds of all messages that
+    depend on it. With random sampling there is one, and rounds mean nothing.
     """
 
     def __init__(self, constants: RunConstants, case: WorstCase, dealing: bytes) -> None:
@@ -129,8 +131,7 @@ class Canaries:
         # These read the numbers of samples; every run reads the same unless they are drawn.
         self._reader = partial(make_supply, Numbered(samples, samples), constants, dealing, partition="iid")
         self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted, sampling_key=bytes(32))))
-        every = range(1, constants.rounds + 1)
-        present = np.ones((len(every), count), bool)
+        every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
         if members is not None:
             present = members.participation.participates(every, range(count))
         self.there: list[NDArray[np.int64]] = [np.flatnonzero(of_one) + 1 for of_one in present.T]

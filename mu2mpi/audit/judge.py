@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.attack import Finding, Runs
 from mu2mpi.audit.canaries import Canaries, Kinds
 from mu2mpi.audit.evidence import (
     CONFIDENCE,
@@ -20,7 +19,7 @@ from mu2mpi.audit.evidence import (
     choose_threshold,
     epsilon_bound,
 )
-from mu2mpi.audit.runs import view
+from mu2mpi.audit.runs import Finding, Runs, view
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.losses.base import Array

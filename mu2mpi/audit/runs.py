@@ -1,20 +1,68 @@
-"""Runs of the algorithm itself, and what an adversary sees of them."""
+"""Runs of the algorithm itself, what an adversary sees of them, and what attacks are given and find."""
 
+import importlib
+import pkgutil
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mu2mpi.audit.canaries import Canaries, Integers, Kinds
 from mu2mpi.audit.wire import RecordedRank, on_ranks
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.losses.base import Array
+from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise.stream import derive_key, key_words
+
+
+class Finding(NamedTuple):
+    """Line of the report, what refutes the claim, and what cannot be if the code does what it says."""
+
+    summary: str = ""
+    refutations: tuple[str, ...] = ()
+    alarms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one worst case, each with its own key, and what an adversary sees of them."""
+
+    canaries: Canaries
+    kinds: Kinds  # shape (runs, canaries)
+    keys: list[bytes]
+    seen: list[Array]  # what crosses each rank's wire, as of `see`, shape (runs, numbers)
+    differences: list[Array]  # by what each canary moves that, shape (canaries, numbers)
+
+
+@dataclass(frozen=True)
+class View:
+    """What attacks may use."""
+
+    experiment: Experiment
+    constants: RunConstants  # constants of the audited runs
+    root: bytes  # secret of 32 bytes from which all keys follow
+    risk: float  # largest probability with which one attack complains about faultless code
+    runs: tuple[Runs, ...] = ()  # of each worst case
+
+    @property
+    def budget(self) -> Budget:
+        """Claim for machines without a budget of their own."""
+        return Budget(self.experiment.rho, self.experiment.target_epsilon, self.experiment.delta)
+
+
+def all_attacks() -> list[ModuleType]:
+    """Modules of `mu2mpi.audit.attacks`, by name."""
+    from mu2mpi.audit import attacks
+
+    names = (found.name for found in pkgutil.iter_modules(attacks.__path__))
+    return [importlib.import_module(f"{attacks.__name__}.{name}") for name in names]
 
 
 def play(
@@ -26,10 +74,7 @@ def play(
     key: bytes,
     unmasked: list[Integers] | None = None,
 ) -> Array:
-    """Take part in one run as the rank of these machines, and return the output, shape (d,).
-
-    All that is drawn follows from the 32 bytes of the key; the audit may choose the query points.
-    """
+    """Take part in a run as the rank of some machines, drawing all from 32 bytes; return the output, (d,)."""
     supply = canaries.supply(hosted, kinds, derive_key(key, "sampling"))
     machines, server = machines_and_server(constants, hosted, supply, communicator, key_words(key))
     for t in range(1, constants.rounds + 1):
@@ -66,10 +111,9 @@ def noiseless(constants: RunConstants) -> RunConstants:
 def see(constants: RunConstants, canaries: Canaries, kinds: Kinds, keys: Sequence[bytes]) -> list[Array]:
     """Run the algorithm once with each noise key, every machine on a rank of its own.
 
-    Of each rank an array of shape (runs, numbers) is returned: what it sends, or if the server is central
-    receives, taken back to sums. Of masked messages it is what all colluders make of them, and of a method
-    that protects nothing else the output. Messages are whitened and measured in standard deviations of the
-    noise.
+    Returns an array of each rank, shape (runs, numbers), in standard deviations of white noise: what it
+    sends, or if the server is central receives, as sums; if masked, what all colluders make of that. If
+    messages are hidden it is the output.
     """
     hides, is_central = not constants.mechanism.shows_messages, constants.task.trust.is_central
     with_masks = hides_parts(constants)
@@ -80,10 +124,8 @@ def see(constants: RunConstants, canaries: Canaries, kinds: Kinds, keys: Sequenc
             unmasked: list[Integers] = []
             rank.forget()
             output = play(constants, canaries, range(rank.rank, rank.rank + 1), of_run, rank, key, unmasked)
-            arrays: list[Any]
-            if hides:
-                arrays = [output] if rank.rank == 0 else []
-            else:
+            arrays: list[Any] = [output] if rank.rank == 0 else []
+            if not hides:
                 arrays = [*(rank.received if is_central else rank.sent), *(unmasked if with_masks else [])]
             rows.append(np.concatenate(list(map(np.ravel, arrays))) if arrays else np.empty(0))
         return np.array(rows)
@@ -100,9 +142,9 @@ def see(constants: RunConstants, canaries: Canaries, kinds: Kinds, keys: Sequenc
 
 
 def _sums_of_others(both: Integers, colluders: int) -> list[Integers]:
-    """Return, for each machine, the sum of all but the colluders that follow it, shape (runs, numbers).
+    """Return, for each machine, the sum of all but the colluders that follow it, modulo 2^64.
 
-    Integers modulo 2^64 of shape (machines, runs, 2 numbers): what is sent, and the same without masks.
+    `both` is what is sent and the same without masks, shape (machines, runs, 2 numbers).
     """
     sent, unmasked = np.split(both, 2, axis=2)
     count, everything = len(sent), sent.sum(axis=0)
@@ -149,10 +191,7 @@ def _sums(constants: RunConstants, canaries: Canaries, iterates: Array) -> Array
 
 
 def view(constants: RunConstants, seen: list[Array], machine: int) -> Array:
-    """Return what the adversary of a machine's samples sees, shape (runs, numbers).
-
-    With a central server that is what every other machine receives, once, and else what any machine sends.
-    """
+    """Return what others than a machine receive of a central server, or what all send: (runs, numbers)."""
     if hides_parts(constants):
         return seen[machine]
     is_central = constants.task.trust.is_central and constants.mechanism.shows_messages

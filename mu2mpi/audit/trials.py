@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.audit.attack import Runs, View, all_attacks
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Report, judge
-from mu2mpi.audit.runs import hides_parts, noiseless, see, tells_sums
+from mu2mpi.audit.runs import Runs, View, all_attacks, hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.fields import OF_MACHINES
 from mu2mpi.config.task import input_files, task_of, unequal_machines_of
-from mu2mpi.config.together import OF_MACHINES, machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import find
@@ -46,8 +45,7 @@ def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Commun
 
 def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
     """Return the experiments that there can be; raise the first error if there is none."""
-    found: list[Experiment] = []
-    problems: list[InputError] = []
+    found, problems = list[Experiment](), list[InputError]()
     # What has no bound but a clipping norm has that of the audit.
     for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
         for given in settings:
@@ -63,8 +61,7 @@ def _allowed(settings: list[dict[str, Any]]) -> list[Experiment]:
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Report:
     """Attack the algorithm of an experiment, with the audit's own data, clipping norm and diameter.
 
-    The ranks share the `trials` runs with each sample of either kind, and all return the same. Raises
-    InputError if nothing can be attacked.
+    The ranks share the runs, `trials` with each sample of either kind, and all return the same report.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     root = communicator.share(derive_key(secret, "audit", experiment.server))
@@ -112,7 +109,7 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> RunConstants:
     method, options = experiment.chosen_method, experiment.options
     samples, own = method.worst_case(machines, rounds, options)
     unequal = None
-    if machines_differ(experiment):
+    if experiment.machines_differ:
         check_machine_rounds(machines, rounds)
         # Nobody needs more samples than rounds.
         unequal = unequal_machines_of(experiment, rounds * np.arange(1, machines + 1), None)
@@ -134,23 +131,19 @@ def schedule_of(experiment: Experiment, case: WorstCase) -> RunConstants:
 
 def _check_size(constants: RunConstants, trials: int) -> None:
     """Raise InputError if an audit would need more memory, or samples, than it may have."""
-    canaries = constants.task.machines * constants.rounds
-    if canaries * max(canaries, 2 * trials * constants.task.d) > MAX_NUMBERS:
+    machines, rounds = constants.task.machines, constants.rounds
+    if machines * rounds * max(machines * rounds, 2 * trials * constants.task.d) > MAX_NUMBERS:
         raise InputError(
-            f"{trials} trials of {constants.task.machines} machines and {constants.rounds} rounds are more "
-            "than an audit can hold in memory; give fewer of them"
+            f"{trials} trials of {machines} machines and {rounds} rounds are more than an audit can hold in "
+            "memory; give fewer of them"
         )
     if (samples := constants.sampling.owned) > MAX_SAMPLES:
         raise InputError(
             f"each machine would need {samples:,} samples, and an audit gives it at most {MAX_SAMPLES:,}; "
             "give a larger rho or fewer rounds"
         )
-    members, is_central = constants.task.per_machine, constants.task.trust.is_central
-    if (
-        members is not None
-        and is_central
-        and not members.participation.counts_until(constants.rounds - 1).any()
-    ):
+    members = constants.task.per_machine if constants.task.trust.is_central else None
+    if members is not None and not members.participation.counts_until(constants.rounds - 1).any():
         raise InputError("nobody is there before the last round, whose messages a trusted server never uses")
 
 

@@ -1,13 +1,13 @@
 """What the user asks for: every setting that determines a run, in one validated, immutable object."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from mu2mpi.config.fields import ExperimentOptions
+from mu2mpi.config.fields import ExperimentOptions, check_together
 from mu2mpi.config.options import (
     explained,
     implied_mechanism,
@@ -15,9 +15,7 @@ from mu2mpi.config.options import (
     options_for,
     own_options,
     preset_method,
-    values_in,
 )
-from mu2mpi.config.together import check_together
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find
 from mu2mpi.data.facts import PublicFacts
@@ -26,12 +24,16 @@ from mu2mpi.federation.trust import TrustMode, trust_mode
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 
 
+def _options_of(kind: str) -> Any:
+    """Declare a property of an experiment: the options of its source, method, mechanism or server."""
+    return property(lambda experiment: experiment._parts[kind], doc=f"The options of the {kind}.")
+
+
 class Experiment(ExperimentOptions):
     """One run of a method: by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
-    Command line, configuration files, messages and help follow from these definitions, and from those of a
-    method, server or source beside these. To the user, all are one flat list; an option of another method,
-    server or source is None. An experiment cannot be changed.
+    Command line, configuration files, messages and help follow from these options and those of a source,
+    method, mechanism or server: one flat list, in which options of others are None. It cannot be changed.
 
     Parameters
     ----------
@@ -84,7 +86,7 @@ class Experiment(ExperimentOptions):
                 raise InputError(str(error)) from None
 
     def __getattr__(self, name: str) -> Any:
-        """Return an option of the method or the source, or None if it is one of another's."""
+        """Return an option of the method or the source, or None if it is of another one."""
         if not name.startswith("_"):
             for part in self._parts.values():
                 if name in type(part).model_fields:
@@ -152,35 +154,13 @@ class Experiment(ExperimentOptions):
         parts = (self, *self._parts.values())
         return {name: field.default for part in parts for name, field in type(part).model_fields.items()}
 
-    @property
-    def own_options(self) -> Iterable[BaseModel]:
-        """The options of source, method, mechanism and server."""
-        return self._parts.values()
-
-    @property
-    def options(self) -> BaseModel:
-        """The options of the method."""
-        return self._parts["method"]
-
-    @property
-    def mechanism_options(self) -> BaseModel:
-        """The options of the mechanism."""
-        return self._parts["mechanism"]
+    options, mechanism_options = _options_of("method"), _options_of("mechanism")
+    source_options, server_options = _options_of("data"), _options_of("server")
 
     @property
     def source(self) -> type[Source]:
         """The source of data."""
         return find_source(self.data)
-
-    @property
-    def source_options(self) -> BaseModel:
-        """The options of the source."""
-        return self._parts["data"]
-
-    @property
-    def server_options(self) -> BaseModel:
-        """The options of the server."""
-        return self._parts["server"]
 
     @property
     def trust(self) -> type[TrustMode]:
@@ -245,4 +225,51 @@ class Experiment(ExperimentOptions):
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value, but for what a preset is still to choose, by name."""
         open_ones = self.by_preset().keys() - self.given
-        return {n: v for n, v in values_in(self, *self._parts.values()).items() if n not in open_ones}
+        return {name: value for name, value in self.values().items() if name not in open_ones}
+
+    def values(self) -> dict[str, Any]:
+        """Return every option that has a value, by name, in the order of all options."""
+        values = {name: value for part in (self, *self._parts.values()) for name, value in part}
+        return {name: values[name] for name in option_fields() if values.get(name) is not None}
+
+
+def sent(experiment: Experiment) -> Experiment:
+    """Return an experiment without the settings that change no message and no noise."""
+    presets = find("methods", experiment.method).presets
+    unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.unsent
+    changes: dict[str, Any] = dict.fromkeys(unsent)
+    if find("mechanisms", experiment.chosen_mechanism).spends == "rho":
+        changes |= {"rho": experiment.rho, "epsilon": None}
+        # Budgets may be stated as epsilons, of which delta makes rhos.
+        changes |= {"delta": None} if experiment.budgets is None else {}
+    return experiment.derived(**changes)
+
+
+def simulated(experiment: Experiment) -> str:
+    """Say what is sent: the protocol, or what stands for it."""
+    return experiment.noise or experiment.trust.simulates(experiment.server_options)
+
+
+def following(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
+    """Return the settings that a preset or the server chooses where nothing else is given."""
+    usual = type(experiment.server_options)()
+    by_server = {**usual.model_dump(), **experiment.trust.complete(usual, experiment.machines or 1)}
+    return {**experiment.by_preset(facts), **by_server}
+
+
+def filled(experiment: Experiment, facts: PublicFacts | None = None, **sizes: Any) -> Experiment:
+    """Return an experiment with sizes, and with what its preset chooses but for what was set explicitly."""
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    sized = experiment.derived(**sizes)
+    chosen = {name: value for name, value in sized.by_preset(facts).items() if name not in sized.given}
+    return experiment.having(**chosen, **sizes)
+
+
+def difference(one: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
+    """Say in words which setting differs first, but for some, or return None if none does."""
+    for name in (name for name in option_fields() if name not in but):
+        values = getattr(one, name), getattr(other, name)
+        if values[0] != values[1]:
+            mine, theirs = ("unset" if value is None else value for value in values)
+            return f"{name} is {mine} here and {theirs} there"
+    return None

@@ -1,12 +1,13 @@
-"""Options of every experiment: names, defaults, limits and validation of each by itself."""
+"""Options of every experiment: names, defaults, limits, and which settings do not go together."""
 
 import math
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import registered
-from mu2mpi.core.registry import default
+from mu2mpi.core.registry import default, find, names
 from mu2mpi.data.options import LEAST, MOST, check_file_name
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import find_source
@@ -14,15 +15,12 @@ from mu2mpi.federation.participation.base import check_participation
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
 
-
-def _choice(kind: str, value: str | None, description: str) -> Any:
-    """Declare an option that chooses a registered thing."""
-    return Field(value, description=description, json_schema_extra={"kind": kind})
+OF_MACHINES = ("participation", "objective", "budgets")  # by which machines differ, or are away
 
 
-def _parsed(kind: str, value: str | None, description: str) -> Any:
-    """Declare an option whose text names a registered thing, perhaps with a value of its own."""
-    return Field(value, description=description, json_schema_extra={"forms": kind})
+def _choice(kind: str, value: str | None, description: str, key: str = "kind") -> Any:
+    """Declare an option that names a registered thing, and if the key is ``forms``, perhaps a value of it."""
+    return Field(value, description=description, json_schema_extra={key: kind})
 
 
 def _size(description: str, value: float | None = None) -> Any:
@@ -40,11 +38,12 @@ class ExperimentOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
-    data: str = _parsed("sources", "digits", "data set, or a file of your own (docs/guides/data.md)")
-    partition: str | None = _parsed(
+    data: str = _choice("sources", "digits", "data set, or a file of your own (docs/guides/data.md)", "forms")
+    partition: str | None = _choice(
         "partitions",
         None,
         "which machine gets which samples [default: owner where the data name owners, or else iid]",
+        "forms",
     )
     loss: str = _choice("losses", "softmax", "loss that is minimised, of a linear model")
     method: str = _choice(
@@ -59,10 +58,11 @@ class ExperimentOptions(BaseModel):
         "servers", "untrusted", "who adds noise, and who is trusted with what (docs/guides/trust.md)"
     )
     machines: int | None = _whole("number of machines M [default: one a rank]")
-    participation: str | None = Field(
+    participation: str | None = _choice(
+        "participation",
         None,
-        description="participation schedule of the machines (docs/guides/federations.md) [default: all]",
-        json_schema_extra={"forms": "participation"},
+        "participation schedule of the machines (docs/guides/federations.md) [default: all]",
+        "forms",
     )
     participation_seed: int | None = _whole(
         "public seed of who takes part when [default: the seed, or 0]", 0, 63
@@ -114,17 +114,12 @@ class ExperimentOptions(BaseModel):
         "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]"
     )
 
-    @field_validator("data")
+    @field_validator("data", "partition")
     @classmethod
-    def _check_data(cls, value: str) -> str:
-        find_source(value)
-        return check_file_name(value)
-
-    @field_validator("partition")
-    @classmethod
-    def _check_partition(cls, value: str | None) -> str | None:
+    def _check_text(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
-            parse_partition(value)
+            (find_source if info.field_name == "data" else parse_partition)(value)
+            check_file_name(value)
         return value
 
     @field_validator("participation")
@@ -137,6 +132,11 @@ class ExperimentOptions(BaseModel):
     def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
         extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
         return registered(extra["kind"], value)
+
+    @property
+    def machines_differ(self) -> bool:
+        """Whether machines differ, or may be away, by any option."""
+        return any(getattr(self, name) is not None for name in OF_MACHINES)
 
     @field_validator("epsilon", "rho")
     @classmethod
@@ -156,3 +156,56 @@ class ExperimentOptions(BaseModel):
     def has_feature_bound(self) -> bool:
         """Whether features are to be divided by a bound that belongs to the data."""
         return self.normalize == "box"
+
+
+def check_together(asked: Any) -> None:
+    """Raise InputError for settings that do not go together; the message says what would."""
+    asked.source.check(asked, asked.source_options)
+    if asked.norm_bound is not None and asked.normalize == "unit":
+        raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
+    if asked.noise == "aggregate" and asked.trust.hides_sums:
+        raise InputError("noise = aggregate is for server = untrusted: others have noise for sums already")
+    if asked.trust.mechanism not in (None, asked.chosen_mechanism):
+        raise InputError(
+            f"mechanism = {asked.chosen_mechanism} is not for server = {asked.server}, which has "
+            f"{asked.trust.mechanism} noise; leave --mechanism out, or choose another server"
+        )
+    if find("mechanisms", asked.chosen_mechanism).belongs and asked.trust.mechanism is None:
+        having = [name for name in names("servers") if find("servers", name).mechanism == asked.mechanism]
+        raise InputError(
+            f"mechanism = {asked.mechanism} belongs to server = {' or '.join(having)}, and the server is "
+            f"{asked.server}; leave it out, or choose another server"
+        )
+    if given := [name for name in OF_MACHINES if getattr(asked, name) is not None]:
+        _check_machines(asked, given[0])
+    elif asked.participation_seed is not None:
+        raise InputError("participation_seed decides which machines are away; give it with --participation")
+
+
+def _check_machines(asked: Any, name: str) -> None:
+    """Refuse what machines that differ, by one of the options, cannot have."""
+    what = f"{name} = {getattr(asked, name)}"
+    method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)
+    preset: Any = asked.preset
+    if not asked.trust.takes_absence:
+        raise InputError(
+            f"{what}: server = {asked.server} is for machines that are alike and all there, since noise of "
+            "each is a part of that which hides the others; leave it out, or choose another server"
+        )
+    if not method.takes_absence:
+        raise InputError(
+            f"{what}: method = {method.name} does not say what becomes of machines that are away or "
+            "differ; choose another method (docs/guides/federations.md), or leave it out"
+        )
+    if asked.noise == "aggregate":
+        raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")
+    if preset is not None and not method.preset_knows_absence:
+        raise InputError(
+            f"{what} and preset = {preset}: the steps of method = {method.name} would be for machines that "
+            "are all there; take method = mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
+        )
+    if asked.budgets is not None and (kind.spends != "rho" or not kind.shows_messages):
+        raise InputError(
+            f"{what}: mechanism = {kind.name} has one account for all machines; leave budgets out, or choose "
+            "a method with gaussian or correlated noise"
+        )

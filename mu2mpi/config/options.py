@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, reduce
+from itertools import chain
 from operator import or_
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mu2mpi.config.fields import ExperimentOptions
-from mu2mpi.config.together import OF_MACHINES
+from mu2mpi.config.fields import OF_MACHINES, ExperimentOptions
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import did_you_mean, or_else
@@ -20,7 +20,7 @@ _CHOOSERS = ("data", "method", "mechanism", "server")  # options whose values ha
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return all options by name, those of methods and so on behind the option that chooses these."""
-    return _option_fields(tuple(owner for chooser in _CHOOSERS for owner in _owners(chooser)))
+    return _option_fields(tuple(chain(*map(_owners, _CHOOSERS))))
 
 
 @cache
@@ -41,11 +41,10 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
 def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the names that an option such as ``method`` may have, with the options of each."""
-    if chooser == "data":
-        sources = [find("sources", name) for name in names("sources")]
-        return tuple((source.form, source.options) for source in sources)
-    kind = {"method": "methods", "mechanism": "mechanisms", "server": "servers"}.get(chooser)
-    return tuple((name, find(kind, name).options) for name in names(kind)) if kind else ()
+    kinds = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
+    kind = kinds.get(chooser)
+    things = [(name, find(kind, name)) for name in names(kind)] if kind else []
+    return tuple((thing.form if chooser == "data" else name, thing.options) for name, thing in things)
 
 
 def own_options(chooser: str) -> dict[str, dict[str, FieldInfo]]:
@@ -132,12 +131,6 @@ def options_for(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
     if lines:
         raise InputError("\n".join(lines))
     return parts
-
-
-def values_in(*parts: BaseModel) -> dict[str, Any]:
-    """Return by name the options that have a value in an experiment or its parts, in the order of all."""
-    values = {name: value for part in parts for name, value in part.__dict__.items()}
-    return {name: values[name] for name in option_fields() if values.get(name) is not None}
 
 
 def choices(field: FieldInfo) -> tuple[str, ...] | None:

@@ -23,9 +23,8 @@ class Sweep:
     """Every combination of settings of which some are lists; the last list varies fastest.
 
     Each mapping of the list ``part`` is a sweep of its own that inherits the rest; overrides hold in every
-    part. The ``methods`` to compare, or ``all``, have their presets and a trusted server; `left_out` says
-    what cannot run. `swept` are the settings that vary. Raises InputError for invalid settings, or results of
-    one name; `where` begins its messages.
+    part. The ``methods`` to compare, or ``all``, have their presets and a trusted server. Raises InputError,
+    whose messages begin with `where`, for invalid settings, or results of one name.
     """
 
     def __init__(
@@ -148,16 +147,13 @@ def _combinations(settings: Mapping[str, Any], at: str) -> Iterator[dict[str, An
 
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a file name such as ``trusted_rho-4_seed-1.h5``, by default of what was given."""
-    settings = [
-        (name, value)
-        for given in swept or _telling(experiment)
-        for name in ["epsilon" if given == "rho" and experiment.epsilon is not None else given]
-        if (value := getattr(experiment, name)) is not None
-    ]
+    given = (
+        "epsilon" if name == "rho" and experiment.epsilon is not None else name
+        for name in swept or _telling(experiment)
+    )
+    settings = [(name, value) for name in given if (value := getattr(experiment, name)) is not None]
     if swept:
-        parts = [
-            _plain(value) if isinstance(value, str) else _number(name, value) for name, value in settings
-        ]
+        parts = [_plain(v) if isinstance(v, str) else _number(name, v) for name, v in settings]
     else:
         parts = [_short(name, value) for name, value in settings]
         if any(map(_is_cut, *zip(*settings, strict=True))):

@@ -35,10 +35,9 @@ def processor() -> str:
 
 @cache
 def _values_digest() -> str:
-    """Digest of values of the transcendental functions that messages depend on.
+    """Digest of values of the functions of NumPy and the C library, as kernels call them, in messages.
 
-    NumPy and the C library choose among implementations at run time, by the processor and by environment
-    variables, and these differ in last bits. Kernels call those of the C library, as Python's math does.
+    Their implementations, which processor and environment variables choose, differ in last bits.
     """
     import numpy as np
 
@@ -51,10 +50,7 @@ def _values_digest() -> str:
 
 
 def builds(communicator: Communicator) -> tuple[str, ...]:
-    """Return what the last bits of a message depend on, once for each kind of rank; all must call this.
-
-    The version of this package is not in it: every checkpoint has that of its own.
-    """
+    """Return what the last bits of a message depend on, once for each kind of rank; all must call this."""
     import llvmlite
     import numba
     import numpy
@@ -71,13 +67,13 @@ def builds(communicator: Communicator) -> tuple[str, ...]:
 
 def describe(communicator: Communicator) -> dict[str, str | int]:
     """Return facts of the ranks, their hosts and, on rank 0, the software; all ranks must call this."""
+    # A launcher may bind each rank to cores of its own.
     has_affinity = hasattr(os, "sched_getaffinity")
     own_cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
     ranks = communicator.allgather((communicator.host, own_cores))
     hosts = [host for host, _ in ranks]
     facts: dict[str, str | int] = {
         "ranks": communicator.size,
-        # A launcher may bind each rank to cores of its own.
         "cores": len({(host, core) for host, cores in ranks for core in cores}),
         "hosts": ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts)),
         "mpi_library": communicator.library(),
@@ -104,7 +100,7 @@ def folders() -> dict[str, str]:
 
 
 def kernel_cache() -> str | None:
-    """Return a folder of compiled kernels, or None if numba has found none that it can write."""
+    """Return the folder of compiled kernels, or None if numba can write none."""
     from mu2mpi.privacy.noise.stream import add_noise
 
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -1,8 +1,10 @@
-"""How loss and score are measured: in parallel, with the same bits on any number of ranks."""
+"""Loss and score, with the same bits on any number of ranks, next to what theory says of a run."""
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +16,18 @@ from mu2mpi.federation.constants import RunConstants
 from mu2mpi.losses.base import Problem
 from mu2mpi.losses.metrics.base import ClassPredictions, NumberPredictions, measured
 from mu2mpi.losses.metrics.r2 import R2, explained_share
-from mu2mpi.losses.model.ball import TOLERANCE
-from mu2mpi.losses.model.linear import all_margins, sum_losses
+from mu2mpi.losses.model.ball import TOLERANCE, Minimum, minimise_over_ball
+from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, with_bias
+from mu2mpi.results.schema import Theory
 
 # Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits
 PIECE = 250
 FREE_PASSES = 1_500_000_000  # Nanoseconds that a run of any size may spend on gradients on the test set
+MOST_PARAMETERS = 2_000_000  # Of models whose loss is compared with the smallest
 MOST_OUTPUTS = 10_000_000  # Margins of test samples that rank 0 may gather in the end
 Array = NDArray[np.float64]
+Answer = TypeVar("Answer")
 
 # Measures of an output by name, and its confusion matrix
 Measures = tuple[dict[str, float], NDArray[np.int64] | None]
@@ -32,6 +37,8 @@ PLAIN = Scaling()
 PER_GRADIENT_PASS = 4.0  # What a pass that computes gradients takes, in evaluations
 # Spacing of the integers as which gradients of pieces are summed; wider where 64 bits would not do
 GRID = 2.0**-32
+
+_found: WeakKeyDictionary[Source, dict[tuple[Problem, Scaling, float, float], Minimum]] = WeakKeyDictionary()
 
 
 def affordable_passes(constants: RunConstants, test_samples: int) -> int:
@@ -82,8 +89,7 @@ class Pieces:
 class Evaluator:
     """Loss and score on a test set that is split over the ranks, or on a share of so many samples of it."""
 
-    tolerance = TOLERANCE
-    """Nats to which the smallest loss on the test set is worth knowing."""
+    tolerance = TOLERANCE  # nats to which the smallest loss on the test set is worth knowing
 
     def __init__(
         self,
@@ -95,12 +101,10 @@ class Evaluator:
         share: int | None = None,
     ) -> None:
         self._source, self._communicator, self._problem = source, communicator, problem
-        self._sum_losses = problem.kernel(sum_losses)
-        self._scaling = scaling
+        self._sum_losses, self._scaling = problem.kernel(sum_losses), scaling
         self._size = source.test_samples
-        self._grid = max(
-            GRID, math.ldexp(1.0, min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61))
-        )
+        widest = min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61)
+        self._grid = max(GRID, math.ldexp(1.0, widest))
         self.whole = Pieces(source, communicator, scaling, self._size)
         self._share = self.whole
         if share is not None and share < self._size:
@@ -131,8 +135,7 @@ class Evaluator:
             mine = [(all_margins(x, with_bias(z, s, self._scaling.bias)), y) for z, y, s in self.whole]
             gathered = self._communicator.gather(mine)
             if gathered is not None:
-                outputs = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
-                margins, labels = outputs
+                margins, labels = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
                 confusion = confusion_of(self._problem, self._source.classes, margins, labels)
                 predictions = of_samples(self._problem, self._source, margins, labels)
                 found = measured(self._problem.labels, predictions), confusion
@@ -158,8 +161,7 @@ class Evaluator:
 class ExactEvaluator:
     """Expected loss and score on a population, as sums over all of its points; on rank 0 alone."""
 
-    tolerance = 1e-12
-    """Rounding leaves no more."""
+    tolerance = 1e-12  # rounding leaves no more
 
     def __init__(
         self, population: Source, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
@@ -172,37 +174,33 @@ class ExactEvaluator:
         """Return on rank 0 f(x), and the probability that x is right, or the R^2 of its predictions."""
         if self._communicator.rank != 0:
             return None
-        loss, _ = self._problem.expected(x, self._z, self._weights, self._population.values)
-        margins = all_margins(x, self._z)
-        predictions = of_population(self._problem, self._population, margins, self._weights)
+        loss, predictions = self._expected(x)[0], self._predictions(x)
         if isinstance(predictions, NumberPredictions):
             return loss, R2().value(predictions)
         return loss, float(np.sum(predictions.correct))
 
     def metrics(self, x: Array) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank. There are no counts."""
-        found: Measures = {}, None
-        if self._communicator.rank == 0:
-            margins = all_margins(x, self._z)
-            predictions = of_population(self._problem, self._population, margins, self._weights)
-            found = measured(self._problem.labels, predictions), None
-        shared: Measures = self._communicator.share(found)
-        return shared
+        return self._on_first(lambda: (measured(self._problem.labels, self._predictions(x)), None))
 
     def gradient(self, x: Array) -> tuple[float, Array]:
         """Return f(x) and its gradient, shape (rows, F), the same bits on every rank."""
-        found = None
-        if self._communicator.rank == 0:
-            found = self._problem.expected(x, self._z, self._weights, self._population.values)
-        loss, gradient = self._communicator.share(found)
-        return loss, gradient
+        return self._on_first(lambda: self._expected(x))
+
+    def _expected(self, x: Array) -> tuple[float, Array]:
+        return self._problem.expected(x, self._z, self._weights, self._population.values)
+
+    def _predictions(self, x: Array) -> ClassPredictions | NumberPredictions:
+        return of_population(self._problem, self._population, all_margins(x, self._z), self._weights)
+
+    def _on_first(self, compute: Callable[[], Answer]) -> Answer:
+        """Return on every rank what rank 0 computes."""
+        answer: Answer = self._communicator.share(compute() if self._communicator.rank == 0 else None)
+        return answer
 
 
 def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels) -> NDArray[np.int64] | None:
-    """Return how many samples of each class are taken for each, shape (K, K), but for very many classes.
-
-    None where labels are numbers.
-    """
+    """Return how many samples of each class are taken for each, shape (K, K), unless K is large."""
     if problem.labels == "numbers" or classes > MOST_CONFUSED:
         return None
     pairs = labels.astype(np.int64) * classes + problem.best(margins)
@@ -214,9 +212,8 @@ def of_samples(
 ) -> ClassPredictions | NumberPredictions:
     """Return the predictions of samples with equal weights, by their margins of shape (n, rows)."""
     if problem.labels == "numbers":
-        return of_population(
-            problem, source, margins, np.ones((len(labels), 1)), labels[:, np.newaxis].astype(np.float64)
-        )
+        known = labels[:, np.newaxis].astype(np.float64)
+        return of_population(problem, source, margins, np.ones((len(labels), 1)), known)
     weights = np.zeros((len(labels), source.classes))
     weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
     return of_population(problem, source, margins, weights)
@@ -225,12 +222,58 @@ def of_samples(
 def of_population(
     problem: Problem, source: Source, margins: Array, weights: Array, labels: Array | None = None
 ) -> ClassPredictions | NumberPredictions:
-    """Return the predictions of samples with weights of shape (n, K), one for each of K labels.
-
-    Numbers as labels are those of a population by default.
-    """
+    """Return the predictions of samples with weights, shape (n, K), of K labels: by default the source's."""
     if problem.labels == "classes":
         return ClassPredictions(problem.best(margins), problem.scores(margins), weights)
     low, high = source.label_range or (-1.0, 1.0)
     labels = source.values.astype(np.float64) if labels is None else labels
     return NumberPredictions(problem.predictions(margins), labels, weights, (high - low) / 2)
+
+
+def assess(
+    constants: RunConstants,
+    source: Source,
+    evaluator: Evaluator | ExactEvaluator,
+    x: NDArray[np.float64],
+    loss: float,
+    communicator: Communicator,
+) -> Theory:
+    """Compare a finished run, of which all ranks hold the output x and its loss, with theory.
+
+    The smallest loss over K, with the regulariser, depends on data, scale and K alone, so it is found once
+    for all runs of a sweep, in at most `affordable_passes`. A model of more than `MOST_PARAMETERS` has only
+    the bound. All ranks must call this, and each gets the same.
+    """
+    bound, task = constants.loss_bound, constants.task
+    if task.d > MOST_PARAMETERS:
+        return Theory(bound, *[math.nan] * 5)
+    most_passes = affordable_passes(constants, source.test_samples)
+    found = _found.setdefault(source, {})
+    problem = task.problem, task.scaling, task.radius, task.l2
+
+    def penalty(x: NDArray[np.float64]) -> float:
+        return task.l2 * inner(x, x) / 2
+
+    def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        loss, gradient = evaluator.gradient(x)
+        return loss + penalty(x), gradient + task.l2 * x if task.l2 else gradient
+
+    # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
+    minimum: Minimum | None = communicator.share(found.get(problem))
+    # An earlier search counts only if one for this run would have found the same.
+    is_same = minimum is not None and (
+        minimum.passes == most_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < most_passes)
+    )
+    if minimum is None or not is_same:
+        start, limits = np.zeros((task.rows, task.features)), (most_passes, evaluator.tolerance)
+        minimum = minimise_over_ball(objective, start, task.radius, task.smoothness, *limits)
+    found[problem] = minimum
+    _, gradient = objective(x)
+    return Theory(
+        excess_loss_bound=bound,
+        minimum_loss=minimum.value,
+        minimum_gap=minimum.gap,
+        excess_loss=loss + penalty(x) - minimum.value,
+        first_slope=minimum.first_slope,
+        last_slope=norm(gradient),
+    )

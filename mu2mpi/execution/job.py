@@ -19,8 +19,7 @@ from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings
 from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.simulation import Keeper, Simulation
-from mu2mpi.execution.watch import Verdict, Watch
+from mu2mpi.execution.simulation import Simulation, Verdict, Watch
 from mu2mpi.results.observer import Audience, Observer
 from mu2mpi.results.result import Result
 from mu2mpi.results.schema import Checkpoint, checkpoint_path
@@ -194,7 +193,7 @@ def holds(path: Path, experiment: Experiment) -> bool:
         return False
 
 
-class FileKeeper(Watch, Keeper):
+class FileKeeper(Watch):
     """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
 
     def __init__(self, job: Job, output: Path, audience: Audience) -> None:
@@ -218,11 +217,10 @@ class FileKeeper(Watch, Keeper):
             raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
 
     def begin(self, state: Checkpoint | None) -> None:
-        """Write the first state of a run that found none, unless another job was first.
+        """Write the first state of a run; every rank raises InputError if another job was first.
 
-        It keeps the key of a run without a seed: were that to start again, the same secrets would leave a
-        second time under other noise. And it tells other jobs that the output is taken. Every rank raises
-        InputError if another job has begun a run of it, or finished one, in the meantime.
+        It keeps the key of a run without a seed, which if started again would send the same secrets under
+        other noise, and it tells other jobs that the output is taken.
         """
         self.write(state, replace=False)
         with self._communicator.together():

@@ -1,7 +1,4 @@
-"""What a run costs, roughly, and so when it measures loss and score, and on how many test samples.
-
-The size of a run alone decides, so that the same experiment has the same history on every machine.
-"""
+"""Rough cost of a run, and so when it measures and on how many samples: the same on every computer."""
 
 import math
 from dataclasses import dataclass
@@ -28,16 +25,16 @@ FREE = 20_000_000  # Nanoseconds that a run of any size may spend on evaluations
 
 def run_cost(constants: RunConstants) -> float:
     """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
-    machine_rounds = constants.sum_over_machines(constants.rounds, float)
-    # What a machine drew when it was there last is drawn again to take it back.
-    machine_rounds *= 2 if constants.task.per_machine is not None and constants.estimator.lasts else 1
-    gradients = constants.sum_over_machines(constants.rounds, constants.sampling.drawn)
-    separate = not (constants.task.trust.is_central or constants.task.aggregate_noise)
-    draws = machine_rounds if separate else constants.rounds
-    correlation = constants.mechanism.correlation
+    task, rounds, correlation = constants.task, constants.rounds, constants.mechanism.correlation
+    draws: float = rounds
+    if not (task.trust.is_central or task.aggregate_noise):
+        # What a machine drew when it was there last is drawn again to take it back.
+        again = 2 if task.per_machine is not None and constants.estimator.lasts else 1
+        draws = constants.sum_over_machines(rounds, float) * again
+    gradients = constants.sum_over_machines(rounds, constants.sampling.drawn)
     per_normal = PER_NORMAL + (PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
     noise = per_normal * draws if constants.mechanism.is_noisy else 0.0
-    return constants.task.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * constants.rounds
+    return task.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * rounds
 
 
 def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
@@ -71,10 +68,7 @@ def planned_measurements(plan: Plan) -> Measurements:
 
 
 def affordable_measurements(constants: RunConstants, whole: int) -> tuple[int, int]:
-    """Return how many evaluations, and on how many samples, take under about a tenth of a run's time.
-
-    They are 20 to 12 of the whole test set, or else on a share of at least `FEWEST_SAMPLES` but for the last.
-    """
+    """Return how many evaluations, on how many samples but for the last, take a tenth of a run's time."""
     affordable, one = max(0.1 * run_cost(constants), FREE), evaluation_cost(constants, whole)
     if affordable >= FEWEST_EVALUATIONS * one:
         return min(DEFAULT_EVALUATIONS, int(affordable / one)), whole

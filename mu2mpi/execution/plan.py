@@ -1,21 +1,20 @@
 """What will run: everything that the user left open settled, once, from the data and the number of ranks.
 
-Every rank reads settings, files and data for itself, perhaps from copies on its own node. Ranks that read
-different copies would send messages for which nothing is guaranteed: noise of another scale, or the same
-noise on other data. So all agree on them before anything is sent.
+Ranks may read settings, files and data from copies of their own. Different ones would void the guarantee, by
+noise of another scale or the same noise on other data, so all ranks agree on them before anything is sent.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import filled
+from mu2mpi.config.experiment import Experiment, filled, sent
 from mu2mpi.config.task import input_files, task_of, unequal_machines_of, used_files
-from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
@@ -26,6 +25,7 @@ from mu2mpi.data.partition import check_rounds, default_partition, parse_partiti
 from mu2mpi.data.source import DataRequest, Source
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
+from mu2mpi.privacy.noise.stream import derive_key, key_words, root_key
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     samples = max(1, source.training_samples // machines) if most is None else most
     square = float(source.dimension) if source.square is None else source.square
     unequal = None
-    if machines_differ(experiment):
+    if experiment.machines_differ:
         check_machine_rounds(machines, experiment.rounds or 1)
         known = (source.owner_sizes, source.owner_names) if partition.is_by_owner else None
         unequal = unequal_machines_of(experiment, *(known or (np.full(machines, samples), None)))
@@ -131,20 +131,18 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     check_data(plan.source, communicator)
     check_settings([plan.experiment], communicator)
     members = plan.constants.task.per_machine
-    values: dict[str, object] = {"the schema of the data": plan.source.columns}
-    values["the privacy budgets or the participation of machines"] = members and members.digest
+    what = "the privacy budgets or the participation of machines"
+    values = {"the schema of the data": plan.source.columns, what: members and members.digest}
     check_agreement({**plan.input_files, **values}, communicator)
 
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
-    """Open the data of an experiment, with labels as its loss takes them; nothing is downloaded.
+    """Open the data of an experiment, with labels as its loss takes them, and compare checksums if asked.
 
-    With `verify`, checksums are compared, which one process of a node should do before the others. InputError
-    if data are missing or damaged, or their labels are not for the loss.
+    Raises InputError if data are missing or damaged, or their labels are not for the loss.
     """
-    options = experiment.source_options
-    request = DataRequest(experiment.data, options, experiment.scaling, data_dir, verify)
-    source = experiment.source.open(request)
+    asked = experiment.data, experiment.source_options, experiment.scaling
+    source = experiment.source.open(DataRequest(*asked, data_dir, verify))
     labels = find("losses", experiment.loss).labels
     if labels == "numbers":
         if source.label_range is None and not experiment.source.classes_are_numbers:
@@ -183,3 +181,41 @@ def check_data(source: Source, communicator: Communicator) -> None:
     known = {files: found for files, found in communicator.allgather((opened, digest)) if found is not None}
     source.digest = known[opened] if digest is None else digest
     check_agreement({f"the training data of {source.name}": source.digest}, communicator)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of a run's randomness that this rank holds."""
+
+    root: bytes | None  # of all others; known to rank 0 alone
+    dealing: bytes  # of the partition
+    sampling: bytes  # of random batches
+    noise: NDArray[np.uint32] | None  # eight words; None where rank 0 alone may know them
+
+    @staticmethod
+    def noise_key(root: bytes, experiment: Experiment, context: str = "") -> bytes:
+        """Return the key of the noise of a completed experiment, in its context as of a `Plan`.
+
+        It depends on all that changes what is sent but for the samples: a difference of messages of two runs
+        with one secret seed and, say, different rho or budgets must not be without noise.
+        """
+        return derive_key(root, "noise", sent(experiment).to_toml() + context)
+
+    @classmethod
+    def draw(
+        cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None, context: str = ""
+    ) -> "Keys":
+        """Make the keys of a completed experiment on rank 0, and give the other ranks those that they need.
+
+        The root is that of a run that goes on, of the seed, or of the operating system's secure generator.
+        """
+        noise = choices = None
+        if communicator.rank == 0:
+            if root is None:
+                root = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
+            noise = cls.noise_key(root, experiment, context)
+            choices = derive_key(root, "dealing"), derive_key(noise, "sampling")
+        dealing, sampling = communicator.share(choices)
+        if experiment.trust.gives_key(experiment.server_options):
+            noise = communicator.share(noise)
+        return cls(root, dealing, sampling, key_words(noise) if noise else None)

@@ -16,7 +16,6 @@ from mu2mpi.results.result import Result
 REFRESH_SECONDS = 0.2  # How often a bar is drawn again at most
 LOG_SECONDS = 3.0  # How often a log hears of a run at most, but for its last round
 
-
 TESTS = "losses and scores are computed without noise on a share of the data file, and are not private"
 
 
@@ -30,11 +29,11 @@ def headline(start: Start) -> str:
         noise = f"epsilon = {experiment.target_epsilon:.4g} (delta = {experiment.delta:g})"
     elif experiment.epsilon is not None:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
-    told = (
+    resumed = f"; going on after round {start.rounds_done}" if start.rounds_done else ""
+    return (
         f"{experiment.data}, {task.server} server, {noise}: M = {task.machines} machines{who}, "
-        f"T = {constants.rounds} rounds, d = {task.d}{method}"
+        f"T = {constants.rounds} rounds, d = {task.d}{method}{resumed}"
     )
-    return told + (f"; going on after round {start.rounds_done}" if start.rounds_done else "")
 
 
 def number_text(number: float) -> str:
@@ -48,10 +47,7 @@ def duration_text(seconds: float) -> str:
 
 
 class LogProgress(Observer):
-    """Plain lines, for log files and pipes, with a label if the run is one of several.
-
-    At least `interval` seconds lie between two of them, but for the last.
-    """
+    """Plain lines, for log files and pipes, at least `interval` seconds apart but for the last."""
 
     def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
         self._stream, self._label, self._interval = stream, label, interval
@@ -62,7 +58,6 @@ class LogProgress(Observer):
         self._stream.flush()
 
     def on_start(self, start: Start) -> None:
-        """Print what is about to run."""
         self._rounds, self._before = start.constants.rounds, start.rounds_done
         self._started = self._told = monotonic()
         told = headline(start)
@@ -80,7 +75,6 @@ class LogProgress(Observer):
         )
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Print what was measured, unless the line before is too young."""
         now = monotonic()
         if now - self._told >= self._interval or evaluation.round == self._rounds:
             self._told = now
@@ -91,7 +85,6 @@ class BarProgress(LogProgress):
     """A bar with rounds per second, time left, rho spent so far, and the last measured loss."""
 
     def on_start(self, start: Start) -> None:
-        """Print what is about to run and open the bar."""
         super().on_start(start)
         self._spent, self._last, self._shown = start.constants.rho_spent, "", 0.0
         self._end: Evaluation | None = None
@@ -108,7 +101,6 @@ class BarProgress(LogProgress):
         )
 
     def on_round(self, t: int) -> None:
-        """Move the bar on."""
         now = monotonic()
         if now - self._shown >= REFRESH_SECONDS:
             self._shown, spent = now, self._spent(t)
@@ -117,13 +109,11 @@ class BarProgress(LogProgress):
         self._bar.update()
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Show what was measured beside the bar."""
         # Without the score, all of it fits into 80 columns.
         self._last, self._shown = f"loss {evaluation.loss:.4f}", 0.0
         self._end = evaluation if evaluation.round == self._rounds else None
 
     def on_close(self) -> None:
-        """Take the bar away, and leave a line of what was measured in the end."""
         self._bar.close()
         if self._end is not None:
             self._print_measured(self._end)
@@ -154,7 +144,6 @@ class LogFile(Observer):
             self._has_warned = True
 
     def on_start(self, start: Start) -> None:
-        """Note what is about to run."""
         self._start = start
         facts = {
             "settings": start.experiment.settings(),
@@ -168,16 +157,13 @@ class LogFile(Observer):
         self._note("start", headline(start) + (f"; {TESTS}" if start.warns_of_tests else ""), facts)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Note what was measured."""
         words = f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}"
         self._note("evaluation", words, asdict(evaluation))
 
     def on_checkpoint(self, rounds_done: int) -> None:
-        """Note what was kept."""
         self._note("checkpoint", f"checkpoint after round {rounds_done}", {"round": rounds_done})
 
     def on_finish(self, result: Result) -> None:
-        """Note the end."""
         seconds = float(result.history.elapsed_seconds[-1])
         self._note("finish", f"done, took {duration_text(seconds)}", {"elapsed_seconds": seconds})
 
@@ -190,10 +176,7 @@ def _finite(thing: Any) -> Any:
 
 
 def advice_on_ranks(result: Result) -> str | None:
-    """Return which number of ranks to try for a run that communicated and waited for most of its time.
-
-    That is as many as were busy on average. A run of less than a second has no advice.
-    """
+    """Return advice on ranks, as many as were busy on average, for all but short runs that mostly waited."""
     seconds = {phase: float(of_ranks.sum()) for phase, of_ranks in result.timing.items()}
     total, idle = sum(seconds.values()), seconds.get("moving", 0.0) + seconds.get("waiting", 0.0)
     ranks = len(next(iter(result.timing.values()), ()))

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference, filled
+from mu2mpi.config.experiment import Experiment, difference, filled
 from mu2mpi.config.options import method_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.source import Source
@@ -22,10 +21,9 @@ from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
-    """Return the checkpoint beside an output, if there is one, for the experiment to go on from here.
+    """Return the checkpoint beside an output, if any, from which the experiment can resume here.
 
-    Raises InputError if it is damaged or of another experiment, or, without a seed, was written where
-    messages may differ in their last bits.
+    Raises InputError if it is damaged or of another experiment, or has no seed and other last bits.
     """
     place = checkpoint_path(output)
     if not place.exists():
@@ -66,10 +64,9 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
 def check_same_data(
     checkpoint: Checkpoint, source: Source, input_files: Mapping[str, str], output: Path
 ) -> None:
-    """Raise InputError, with what was spent, unless a run goes on with the data with which it began.
+    """Raise InputError, with what was spent, unless a run resumes with the data with which it began.
 
-    Rounds since the checkpoint are repeated under the same noise. With other data, the difference of what
-    is sent then and now would hold no noise at all, and tell who was changed.
+    Rounds since the checkpoint are repeated under the same noise: other data would show without any.
     """
     if digest_with(source, input_files) == checkpoint.data:
         return
@@ -85,17 +82,16 @@ def check_same_data(
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
-    constants, q, counts = plan.constants, checkpoint.q, checkpoint.class_counts
-    shape = constants.task.rows, constants.task.features
-    arrays = Iterates(constants).arrays()
+    constants, task, q, counts = plan.constants, plan.constants.task, checkpoint.q, checkpoint.class_counts
+    shape, arrays = (task.rows, task.features), Iterates(constants).arrays()
     rounds = planned_measurements(plan).rounds
-    radii = dict.fromkeys(arrays, constants.task.radius) | dict.fromkeys(constants.state, math.inf)
+    radii = dict.fromkeys(arrays, task.radius) | dict.fromkeys(constants.state, math.inf)
     fitting = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_point(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": q.dtype == np.int64 and q.shape == shape and -LARGEST_SUM < q.min() <= q.max() < LARGEST_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (constants.task.machines, counted_classes(constants))
+        and counts.shape == (task.machines, counted_classes(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

@@ -40,10 +40,7 @@ class StopRequests:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequests]:
-    """Take note of `SIGNALS` inside the block instead of dying of them.
-
-    A block inside of another has the same requests, so that an early one still counts when the run begins.
-    """
+    """Take note of `SIGNALS` inside the block instead of dying of them; nested blocks share requests."""
     outer = signal.getsignal(SIGNALS[0])
     if isinstance(outer, StopRequests):
         yield outer

@@ -1,23 +1,22 @@
-"""The loop over rounds: machines, server, evaluation, and the state that a checkpoint holds."""
+"""The loop over rounds: machines, server, evaluation, and when its state is kept and what that holds."""
 
+import enum
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.identity import simulated
+from mu2mpi.config.experiment import simulated
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution import environment
-from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator
-from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, assess
 from mu2mpi.execution.measurements import planned_measurements
-from mu2mpi.execution.plan import Plan
-from mu2mpi.execution.theory import assess
+from mu2mpi.execution.plan import Keys, Plan
 from mu2mpi.execution.warmup import compile_kernels
-from mu2mpi.execution.watch import Verdict
 from mu2mpi.federation.collection import IncrementCounts, gather_counts, gather_sum, scatter_sum
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
@@ -27,6 +26,19 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.observer import Audience, Evaluation, Start
 from mu2mpi.results.result import Result
 from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, HistoryRow
+
+LOOK_SECONDS = 0.2  # About how often the ranks ask each other whether to save or to stop
+FASTER = 4  # Largest growth of the number of rounds between two looks, as rounds may become slower
+# When the first checkpoint is due; the wait doubles up to `every`, so that what dies young is not lost
+FIRST_SECONDS = 5.0
+
+
+class Verdict(enum.Enum):
+    """What all ranks do before the next round."""
+
+    GO_ON = enum.auto()
+    SAVE = enum.auto()
+    STOP = enum.auto()
 
 
 class Keeper:
@@ -40,6 +52,36 @@ class Keeper:
         """Take the state, which rank 0 alone has; may raise to end the run on every rank."""
 
 
+class Watch(Keeper):
+    """Decides together with the other ranks, every so many rounds, whether to save or to stop.
+
+    `is_asked` tells whether this rank is to stop; `every` is in seconds by the clock of rank 0.
+    """
+
+    def __init__(self, communicator: Communicator, is_asked: Callable[[], bool], every: float) -> None:
+        self._communicator, self._is_asked, self._every = communicator, is_asked, every
+        self._wait = min(FIRST_SECONDS, every)
+        self._next_round, self._stride = 0, 1
+        self._looked = self._saved = monotonic()
+        self._sums = np.zeros(3, dtype=np.int64)
+
+    def look(self, t: int) -> Verdict:
+        """Say what all ranks do before round t, as they agree now and then; every rank must call this."""
+        if t < self._next_round:
+            return Verdict.GO_ON
+        now = monotonic()
+        seconds_a_round = max(1e-7, (now - self._looked) / self._stride)
+        stride = max(1, min(int(LOOK_SECONDS / seconds_a_round), FASTER * self._stride))
+        # Rank 0 alone has a say in when to save and when to look again.
+        by_clock = [now - self._saved >= self._wait, stride] if self._communicator.rank == 0 else [0, 0]
+        mine = np.array([self._is_asked(), *by_clock], dtype=np.int64)
+        stop, save, self._stride = self._communicator.allreduce(mine, self._sums).tolist()
+        self._looked, self._next_round = now, t + self._stride
+        if save:
+            self._saved, self._wait = now, min(2 * self._wait, self._every)
+        return Verdict.STOP if stop else Verdict.SAVE if save else Verdict.GO_ON
+
+
 class Simulation:
     """A run on the ranks of a communicator, ready for its first round or for that after rank 0's checkpoint.
 
@@ -47,7 +89,7 @@ class Simulation:
     """
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
-        self.plan, self.communicator = plan, communicator
+        self.plan, self.communicator, task = plan, communicator, plan.constants.task
         self.experiment, self.source, self.constants = plan.experiment, plan.source, plan.constants
         experiment, source, constants = self.experiment, self.source, self.constants
         root = checkpoint.key if checkpoint else None
@@ -56,7 +98,7 @@ class Simulation:
             claims: dict[str, Any] = {
                 "delta": experiment.delta,
                 "noise": simulated(experiment),
-                "server": constants.task.server,
+                "server": task.server,
                 "S": constants.S,
                 "noise_recomputable": experiment.seed is not None,
             }
@@ -65,17 +107,17 @@ class Simulation:
                 # Some accounts take a quarter of a second.
                 known = self.privacy if mechanism is constants.mechanism else None
                 (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
-            hosted = block(constants.task.machines, communicator.size, communicator.rank)
+            hosted = block(task.machines, communicator.size, communicator.rank)
             supply = make_supply(source, constants, keys.dealing, hosted, plan.partition, keys.sampling)
             of_run = machines_and_server(constants, hosted, supply, communicator, keys.noise)
             self.machines, self.server = of_run
             self.measurements = planned_measurements(plan)
-            asked = communicator, constants.task.problem, constants.task.scaling
             self.evaluator: Evaluator | ExactEvaluator
             if source.draws_fresh:
-                self.evaluator = ExactEvaluator(source, *asked)
+                self.evaluator = ExactEvaluator(source, communicator, task.problem, task.scaling)
             else:
-                self.evaluator = Evaluator(source, *asked, constants.task.G, self.measurements.share)
+                limits = task.G, self.measurements.share
+                self.evaluator = Evaluator(source, communicator, task.problem, task.scaling, *limits)
         self.clock, self.rounds_done = Stopwatch(constants.rounds), 0
         self._rows: list[HistoryRow] = []
         self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
@@ -87,6 +129,7 @@ class Simulation:
     def run(self, audience: Audience | None = None, keeper: Keeper | None = None) -> Result:
         """Take all rounds that are left and return the result, on every rank as of `share_result`."""
         communicator, constants, iterates = self.communicator, self.constants, self.server.iterates
+        source, per_machine = self.source, constants.task.per_machine
         heard = audience if audience is not None and communicator.rank == 0 else Audience()
         try:
             heard.start(Start("", self.experiment, constants, self.rounds_done, communicator.size))
@@ -97,7 +140,7 @@ class Simulation:
         counts = self._gather_counts()
         drawn = constants.sum_over_machines(constants.rounds, constants.sampling.drawn)
         loss = communicator.share(self._rows[-1].test_loss if self._rows else math.nan)
-        theory = assess(constants, self.source, self.evaluator, iterates.output, loss, communicator)
+        theory = assess(constants, source, self.evaluator, iterates.output, loss, communicator)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(
             experiment=self.experiment,
@@ -108,19 +151,17 @@ class Simulation:
             theory=theory,
             metrics=metrics,
             confusion=confusion,
-            test_rows=self.source.test_rows,
+            test_rows=source.test_rows,
             diagnostics=Diagnostics(math.sqrt(counts.largest_squared_norm), min(1.0, counts.clipped / drawn)),
             class_counts=counts.classes if counts.classes.size else None,
-            class_names=self.source.class_names,
-            label_range=self.source.label_range,
-            feature_names=self.source.feature_names,
-            columns=self.source.columns,
-            scale=self.source.scale,
+            class_names=source.class_names,
+            label_range=source.label_range,
+            feature_names=source.feature_names,
+            columns=source.columns,
+            scale=source.scale,
             facts=self.plan.facts,
             unit=constants.task.problem.unit,
-            accounts=None
-            if constants.task.per_machine is None
-            else constants.task.per_machine.accounts(self.experiment.delta),
+            accounts=per_machine.accounts(self.experiment.delta) if per_machine else None,
             timing=self.clock.by_rank(communicator),
             environment=environment.describe(communicator),
         )

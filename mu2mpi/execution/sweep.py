@@ -5,11 +5,11 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.experiment import Experiment, difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import identity
@@ -40,8 +40,7 @@ def run_sweep(
 ) -> list[Path]:
     """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
 
-    Returns the files of all that it holds, also of what was finished, but for methods that were left out;
-    raises like `sweep`. Runs that a signal interrupts leave checkpoints.
+    Returns the files of all but the methods that were left out; raises like `mu2mpi.sweep`.
     """
 
     def say(group: Communicator, message: str) -> None:
@@ -77,13 +76,10 @@ def run_sweep(
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        say(
-            communicator,
-            f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go",
-        )
-        schedules = [run.plan.constants for run in runs]
-        machines, costs = [s.task.machines for s in schedules], [run_cost(s) for s in schedules]
-        place = itertools.count(1)
+        finished = len(plans) - len(runs)
+        say(communicator, f"{finished} of {len(plans)} runs are finished; {len(runs)} to go")
+        constants, place = [run.plan.constants for run in runs], itertools.count(1)
+        machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
         for wave in waves(machines, costs, communicator.size):
             labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
             side_by_side = len(wave.lanes) > 1
@@ -108,9 +104,8 @@ def resolve_sweep(
     with communicator.together():
         for experiment in experiments:
             try:
-                found[experiment] = resolve(
-                    experiment, sources[experiment.data_key], ranks or communicator.size
-                )
+                source = sources[experiment.data_key]
+                found[experiment] = resolve(experiment, source, ranks or communicator.size)
             except InputError as error:
                 sweep.leave_out(experiment.settings(), error)
         sweep.check_left(len(found))
@@ -126,16 +121,14 @@ def open_all(
     return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One run of the sweep: what, on which data, and where its result goes."""
 
     plan: Plan
     path: Path
 
 
-@dataclass(frozen=True)
-class Wave:
+class Wave(NamedTuple):
     """Runs that share the ranks at the same time: each group of `width` ranks has a lane of runs."""
 
     width: int
@@ -143,21 +136,18 @@ class Wave:
 
     def runs(self) -> list[int]:
         """Return the runs of all lanes, in about the order in which they begin."""
-        rows = itertools.zip_longest(*self.lanes)
-        return [run for row in rows for run in row if run is not None]
+        return [run for row in itertools.zip_longest(*self.lanes) for run in row if run is not None]
 
     def lane_of(self, rank: int) -> int | None:
         """Return the lane that a rank works in, or None if there is none left for it."""
-        lane = rank // self.width
-        return lane if lane < len(self.lanes) else None
+        return lane if (lane := rank // self.width) < len(self.lanes) else None
 
 
 def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
     """Arrange runs, by their times on one core, so that every rank is busy to the end with few messages.
 
-    Runs are done one a rank. More ranks, if there are machines for them, get those that are more than a
-    rank's fair share of all the work, and the shortest ones if too few are left for one a rank. Runs of the
-    same width make a wave; in each, the longest run that is left goes to the lane that is free first.
+    Each run gets one rank. Those that are more than a rank's fair share of all the work get more, and so do
+    the shortest if too few are left; no run gets more ranks than machines. Runs of one width make a wave.
     """
     order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
     fair = sum(costs) / ranks
@@ -176,6 +166,7 @@ def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[W
 
 
 def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wave:
+    """Deal out runs to lanes: the longest that is left to the lane that is free first."""
     count = min(ranks // width, len(runs))
     if count == 1:
         # Ranks without machines still take their part in evaluations.
@@ -191,10 +182,7 @@ def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wa
 
 @contextmanager
 def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
-    """Give each rank the job of its lane, if it has one; every rank ends like those that fail or stop.
-
-    Launchers pass a signal on to all ranks, so that all lanes stop.
-    """
+    """Give each rank the job of its lane, if any; if a lane fails or stops, so do all ranks."""
     everyone, stopped_after = job.communicator, None
     if len(wave.lanes) == 1:
         yield job, 0
@@ -212,10 +200,7 @@ def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
 
 
 def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
-    """Return the numbers of what has no result yet, having made sure that it can be written.
-
-    A result that was measured at other rounds is finished: its model is the same.
-    """
+    """Return the indices of runs without a result that can be written; other evaluations change no model."""
     todo, measured_otherwise = [], []
     for number, run in enumerate(runs):
         if overwrite or not run.path.exists():

@@ -27,10 +27,7 @@ def start_compiler() -> None:
 
 
 def start_compiler_without_scipy() -> None:
-    """Do the same, but keep numba from importing SciPy, which takes as long as all the rest.
-
-    Numba's linear algebra, which no kernel here uses, will not work in this process.
-    """
+    """Set numba up without SciPy, which takes as long as all the rest and which no kernel here uses."""
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     try:
         start_compiler()
@@ -47,26 +44,22 @@ def compile_kernels(plan: Plan, communicator: Communicator) -> None:
 
 def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) -> list[Callable[[], object]]:
     """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
-    x, problem = np.zeros((2, 2)), constants.task.problem
+    x, task, problem = np.zeros((2, 2)), constants.task, constants.task.problem
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if problem.labels == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales, one = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
-    add, losses = constants.estimator.kernel(problem, constants.task.rows), problem.kernel(sum_losses)
+    add, losses = constants.estimator.kernel(problem, task.rows), problem.kernel(sum_losses)
     mechanism = replace(constants.mechanism, sigma=constants.mechanism.resolution)
     small = constants.with_task(rows=2, features=2)
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
-        *(
-            []
-            if constants.task.per_machine is None
-            else [lambda: add_draws(noised, key, one, one, scales, scales, 1)]
-        ),
+        *([lambda: add_draws(noised, key, one, one, scales, scales, 1)] if task.per_machine else []),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: Iterates(small).step(1, np.zeros_like(q)),
-        *([] if constants.task.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
+        *([] if task.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
     return [partial(_call, call, problem) for call in calls]
 

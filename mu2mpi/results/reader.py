@@ -13,9 +13,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import following
-from mu2mpi.config.options import option_fields, values_in
+from mu2mpi.config.experiment import Experiment, following
+from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import array_in, attributes_of, number_in, open_group, open_to_read, text_in
@@ -93,7 +92,7 @@ class Summary:
 @cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
     """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
-    settings = dict.fromkeys(option_fields()) | values_in(experiment, *experiment.own_options)
+    settings = dict.fromkeys(option_fields()) | experiment.values()
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.on_file:
         settings["partition"] = "iid"

@@ -9,8 +9,7 @@ import pytest
 import mu2mpi
 from mu2mpi.analysis.differences import compare, p_value
 from mu2mpi.cli.program import main
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import filled
+from mu2mpi.config.experiment import Experiment, filled
 from mu2mpi.data.facts import PublicFacts
 
 stats = pytest.importorskip("scipy.stats")

@@ -19,10 +19,10 @@ from helpers.faults import (
 )
 from helpers.slow import slow
 
-from mu2mpi.audit.attack import all_attacks
 from mu2mpi.audit.attacks import draws as draws_module
-from mu2mpi.execution import keys as keys_module, simulation
-from mu2mpi.execution.keys import Keys
+from mu2mpi.audit.runs import all_attacks
+from mu2mpi.execution import plan as plan_module, simulation
+from mu2mpi.execution.plan import Keys
 from mu2mpi.federation import draws, sampling
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
@@ -300,9 +300,9 @@ more_than_claimed = both_draws(
 DRAWS = [
     (changed_key(lambda keys: replace(keys, sampling=bytes(32))), "different secrets"),
     (changed_key(lambda keys: replace(keys, sampling=keys.noise.tobytes())), "not different from each other"),
-    (patched(keys_module, "derive_key", same_sampling_root), "different secrets"),
-    (patched(keys_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
-    (lambda monkeypatch: monkeypatch.setattr(keys_module.os, "urandom", bytes), "share their secret"),
+    (patched(plan_module, "derive_key", same_sampling_root), "different secrets"),
+    (patched(plan_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
+    (lambda monkeypatch: monkeypatch.setattr(plan_module.os, "urandom", bytes), "share their secret"),
     (patched(simulation, "make_supply", lambda make: lambda *of: make(*of[:-1], bytes(32))), "another key"),
     (patched(draws, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
     (changed_draws(lambda i: i, lambda t: 1), "are not independent"),
@@ -409,4 +409,4 @@ def test_masks_that_hide_enough_without_an_edge_are_not_complained_of(monkeypatc
 
 def test_every_attack_has_faults():
     broken = {fault.values[0] if hasattr(fault, "values") else fault[0] for fault in FAULTS}
-    assert broken == {type(attack).__module__.rpartition(".")[2] for attack in all_attacks()}
+    assert broken == {attack.__name__.rpartition(".")[2] for attack in all_attacks()}

@@ -10,12 +10,11 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.experiment import Experiment, difference
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import names
-from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import Keys
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(

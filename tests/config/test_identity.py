@@ -1,7 +1,6 @@
 """Settings in which experiments differ, and those that change no message."""
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference, sent
+from mu2mpi.config.experiment import Experiment, difference, sent
 
 
 def test_masks_change_nothing_that_is_summed_and_what_is_shuffled_does():

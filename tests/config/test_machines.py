@@ -4,12 +4,10 @@ import pytest
 from helpers.simulations import simulation_of
 from helpers.unequal_machines import owned_source, write_budgets
 
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import difference
+from mu2mpi.config.experiment import Experiment, difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import Keys, resolve
 
 
 def test_all_is_what_is_meant_without_a_word():

@@ -1,7 +1,7 @@
 """Keys: experiments that differ have other noise."""
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import Keys
 from mu2mpi.privacy.noise.stream import root_key
 
 

@@ -86,7 +86,7 @@ def test_time_left_counts_only_rounds_of_this_start(tmp_path, monkeypatch):
         def on_round(self, t):
             now[0] += 0.5
 
-    monkeypatch.setattr("mu2mpi.execution.watch.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.FIRST_SECONDS", 0.0)
     with pytest.raises(ValueError, match="Stops"):
         run(experiment, output=output, observers=[Stops()])
     monkeypatch.setattr(progress, "monotonic", lambda: now[0])
@@ -154,7 +154,7 @@ class Stops(Observer):
 
 
 def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.watch.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.LOOK_SECONDS", 0.0)
     plain, as_json, output = tmp_path / "a.log", tmp_path / "a.jsonl", tmp_path / "a.h5"
     logs = [LogFile(plain), LogFile(as_json, as_json=True)]
     with pytest.raises(Interrupted) as stop:

@@ -98,7 +98,7 @@ def test_a_search_never_takes_long():
 
 
 def test_large_models_have_the_bound_alone(monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.theory.MOST_PARAMETERS", 100)
+    monkeypatch.setattr("mu2mpi.execution.evaluation.MOST_PARAMETERS", 100)
     theory = run(Experiment(machines=2, rounds=5, seed=1)).theory
     assert theory.excess_loss_bound > 0
     assert math.isnan(theory.excess_loss)

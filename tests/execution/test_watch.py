@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.execution import watch as module
+from mu2mpi.execution import simulation as module
 from mu2mpi.execution.signals import StopRequests
-from mu2mpi.execution.watch import FASTER, LOOK_SECONDS, Verdict, Watch
+from mu2mpi.execution.simulation import FASTER, LOOK_SECONDS, Verdict, Watch
 
 
 class Clock:

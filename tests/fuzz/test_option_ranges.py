@@ -13,11 +13,9 @@ from helpers.slow import slow
 
 from mu2mpi.analysis.ledgers import check_ledgers
 from mu2mpi.analysis.show import describe_privacy, in_brief
-from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.identity import simulated
+from mu2mpi.config.experiment import Experiment, simulated
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
-from mu2mpi.config.together import machines_differ
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.data.options import LEAST, MOST
@@ -135,7 +133,7 @@ def is_slow(experiment):
     mechanisms = experiment.mechanism, experiment.by_preset().get("mechanism")
     return (
         (
-            machines_differ(experiment)
+            experiment.machines_differ
             and (experiment.machines or 1) <= MAX_MACHINES
             and max(everything, 10**4, experiment.rounds or 0) * (experiment.machines or 1) > 10**6
         )

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit import trials
-from mu2mpi.audit.attack import Finding, Runs, View, all_attacks
 from mu2mpi.audit.attacks import noise
 from mu2mpi.audit.canaries import CLIPPED, Canaries
-from mu2mpi.audit.runs import see
+from mu2mpi.audit.runs import Finding, Runs, View, all_attacks, see
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
@@ -32,7 +31,7 @@ def few_messages(monkeypatch):
 
 def only(monkeypatch, *modules):
     """Let audits run these attacks alone, beside those on worst cases."""
-    chosen = [attack for attack in all_attacks() if type(attack).__module__.rpartition(".")[2] in modules]
+    chosen = [attack for attack in all_attacks() if attack.__name__.rpartition(".")[2] in modules]
     monkeypatch.setattr("mu2mpi.audit.trials.all_attacks", lambda: chosen)
 
 
@@ -57,7 +56,7 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
         kinds = trials.coin_kinds(len(canaries), runs // 2, root)
         of_cases = [Runs(canaries, kinds, keys, see(canaries.constants, canaries, kinds, keys), [])]
     view = View(experiment, canaries.constants, root, RISK, tuple(of_cases))
-    (attack,) = (one for one in all_attacks() if type(one).__module__.endswith(f".{module}"))
+    (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}"))
     assert attack.applies(canaries.constants)
     return attack.run(view)
 

@@ -9,8 +9,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.resume import find_checkpoint
-from mu2mpi.execution.simulation import Keeper, Simulation
-from mu2mpi.execution.watch import Verdict
+from mu2mpi.execution.simulation import Keeper, Simulation, Verdict
 from mu2mpi.results.observer import Observer
 
 
@@ -62,7 +61,7 @@ BEGINS = Meanwhile(lambda: pytest.fail("it begins"))
 AT_A_ROUND = """
 import os, signal, sys
 from mu2mpi.cli import main
-from mu2mpi.execution import watch
+from mu2mpi.execution import simulation as watch
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
 watch.LOOK_SECONDS = watch.FIRST_SECONDS = 0.0

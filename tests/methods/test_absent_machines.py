@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import parse_partition
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import Keys, resolve
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.stopwatch import Stopwatch

@@ -15,8 +15,7 @@ from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import Keys, resolve
 from mu2mpi.federation.sampling import Cyclic
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import Keys
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
 

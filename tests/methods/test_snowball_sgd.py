@@ -17,7 +17,7 @@ from mu2mpi import cli
 from mu2mpi.analysis.ledgers import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.keys import Keys
+from mu2mpi.execution.plan import Keys
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling

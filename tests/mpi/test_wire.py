@@ -20,10 +20,8 @@ from mu2mpi.audit.runs import play
 from mu2mpi.audit.wire import on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator, MpiCommunicator
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.simulation import Keeper, Simulation
-from mu2mpi.execution.watch import Verdict
+from mu2mpi.execution.plan import Keys, resolve
+from mu2mpi.execution.simulation import Keeper, Simulation, Verdict
 from mu2mpi.privacy.noise.stream import MACHINE, SERVER, add_noise, key_words, padded_zeros, root_key
 from mu2mpi.results.observer import Audience
 

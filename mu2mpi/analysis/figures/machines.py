@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet, colours, handle
-from mu2mpi.config.together import OF_MACHINES, machines_differ
+from mu2mpi.config.fields import OF_MACHINES
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
@@ -22,7 +22,7 @@ class MachinesFigure(Figure):
 
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
         """Draw rounds and samples of the machines of the first run in which they differ, above their rho."""
-        differing = [run for run in runs if machines_differ(run.experiment)]
+        differing = [run for run in runs if run.experiment.machines_differ]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:
             raise InputError(

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import encode, mean_history
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet, handle
-from mu2mpi.config.together import machines_differ
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator
 from mu2mpi.results.reader import Summary, read_result
@@ -25,7 +24,7 @@ NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return sqrt(d) s_t, the root mean square norm of the noise in round t; NaN where machines differ."""
-    if machines_differ(run.experiment):
+    if run.experiment.machines_differ:
         return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
     trust = run.experiment.trust

@@ -1,1 +1,1 @@
-"""Attacks of an audit, one a module: each class derived from `Attack` is found by listing this folder."""
+"""Attacks of an audit, found by listing this folder: modules with `applies(constants)` and `run(view)`."""

@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 
-from mu2mpi.audit.attack import Attack, Finding, View
 from mu2mpi.audit.canaries import BOUNDARIES, CLIPPED, Canaries, Numbered
+from mu2mpi.audit.runs import Finding, View
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.execution.keys import Keys
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import Keys, resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.samples import make_supply
@@ -26,47 +25,45 @@ STREAMS: dict[str, Sampling] = {
 }
 
 
-class Draws(Attack):
-    """Test the keys of runs, and what is drawn with them."""
+def applies(constants: RunConstants) -> bool:
+    """Whether samples are drawn at random."""
+    return bool(constants.sampling.chance)
 
-    def applies(self, constants: RunConstants) -> bool:
-        """Whether samples are drawn at random."""
-        return bool(constants.sampling.chance)
 
-    def run(self, view: View) -> Finding:
-        """Compare keys, batches, frequencies and pairs of machine-rounds."""
-        canaries = Canaries(view.constants, CLIPPED, derive_key(view.root, "dealing"))
-        root, sampling = derive_key(view.root, "draws"), view.constants.sampling
-        refutations, alarms = _key_faults(view.experiment, root) + _batch_faults(sampling.chance, root), []
-        counts = _counts(canaries, view.experiment, root)
-        runs, cells, samples = counts.shape
-        # Each draw, of so many, is a given sample with this probability.
-        draws, p = round(sampling.size(1)), 1 / samples
-        if isinstance(sampling, Poisson):
-            draws, p = 1, sampling.probability
-        # Each sample of each cell and all of them, and two cells in a run, each on two sides.
-        log_tests = math.log(2 * (cells * samples + 1 + cells * (cells - 1) / 2) / view.risk)
-        sums = counts.sum(axis=0).ravel()
-        sums, sizes = np.append(sums, sums.sum()), np.append(np.full(sums.size, runs), runs * sums.size)
-        expected = sizes * draws * p
-        excess = (sums - expected) / _limit(expected * (1 - p), 1.0, log_tests)
-        if excess.max() > 1:
-            refutations.append("samples are drawn more often than claimed")
-        if excess.min() < -1:
-            alarms.append("samples are drawn less often than claimed")
-        # Given the counts A of one cell, each draw of another adds the count of the sample drawn. With
-        # replacement, (sum of A)^2 is at least the sum of A^2.
-        shared = np.einsum("ras,rbs->ab", counts, counts, optimize=True)
-        totals, squares = counts.sum(axis=(0, 2)), np.square(counts).sum(axis=(0, 2))
-        limits = _limit(draws * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests)
-        dependence = np.triu(np.abs(shared - (draws * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
-        if dependence.max() > 1:
-            refutations.append("draws of two machines, or in two rounds, are not independent")
-        summary = (
-            f"Draws of samples: {runs:,} runs of {cells} machine-rounds. Excess over the frequency that is "
-            f"claimed {excess.max():.3g}, dependence {dependence.max():.3g}, where more than 1 refutes."
-        )
-        return Finding(summary, tuple(refutations), tuple(alarms))
+def run(view: View) -> Finding:
+    """Compare keys, batches, frequencies and pairs of machine-rounds."""
+    canaries = Canaries(view.constants, CLIPPED, derive_key(view.root, "dealing"))
+    root, sampling = derive_key(view.root, "draws"), view.constants.sampling
+    refutations, alarms = _key_faults(view.experiment, root) + _batch_faults(sampling.chance, root), []
+    counts = _counts(canaries, view.experiment, root)
+    runs, cells, samples = counts.shape
+    # Each draw, of so many, is a given sample with this probability.
+    draws, p = round(sampling.size(1)), 1 / samples
+    if isinstance(sampling, Poisson):
+        draws, p = 1, sampling.probability
+    # Each sample of each cell and all of them, and two cells in a run, each on two sides.
+    log_tests = math.log(2 * (cells * samples + 1 + cells * (cells - 1) / 2) / view.risk)
+    sums = counts.sum(axis=0).ravel()
+    sums, sizes = np.append(sums, sums.sum()), np.append(np.full(sums.size, runs), runs * sums.size)
+    expected = sizes * draws * p
+    excess = (sums - expected) / _limit(expected * (1 - p), 1.0, log_tests)
+    if excess.max() > 1:
+        refutations.append("samples are drawn more often than claimed")
+    if excess.min() < -1:
+        alarms.append("samples are drawn less often than claimed")
+    # Given the counts A of one cell, each draw of another adds the count of the sample drawn. With
+    # replacement, (sum of A)^2 is at least the sum of A^2.
+    shared = np.einsum("ras,rbs->ab", counts, counts, optimize=True)
+    totals, squares = counts.sum(axis=(0, 2)), np.square(counts).sum(axis=(0, 2))
+    limits = _limit(draws * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests)
+    dependence = np.triu(np.abs(shared - (draws * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
+    if dependence.max() > 1:
+        refutations.append("draws of two machines, or in two rounds, are not independent")
+    summary = (
+        f"Draws of samples: {runs:,} runs of {cells} machine-rounds. Excess over the frequency that is "
+        f"claimed {excess.max():.3g}, dependence {dependence.max():.3g}, where more than 1 refutes."
+    )
+    return Finding(summary, tuple(refutations), tuple(alarms))
 
 
 def _key_faults(experiment: Experiment, root: bytes) -> list[str]:

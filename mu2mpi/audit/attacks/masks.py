@@ -12,17 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.attack import Attack, Finding, View
-from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, blank_supply, real_schedule
+from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, one_machine, real_schedule
 from mu2mpi.audit.evidence import byte_evidence
-from mu2mpi.audit.runs import hides_parts
+from mu2mpi.audit.runs import Finding, View, hides_parts
 from mu2mpi.audit.wire import RecordedRank, on_ranks
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Fresh
-from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.privacy.noise import masks
-from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, derive_key, key_words, padded_zeros
+from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, derive_key, padded_zeros
 
 FARTHEST = 12  # differences are taken between rounds that are less far apart
 ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
@@ -43,42 +41,38 @@ class Group(NamedTuple):
         return f"the masks of machines {machines}" + f", less those that machines {known} know," * bool(known)
 
 
-class MaskedMessages(Attack):
-    """Attack the masks of groups of machines, and the choice of neighbours."""
+def applies(constants: RunConstants) -> bool:
+    """Whether masks hide messages."""
+    return hides_parts(constants) and constants.task.trust.shows_messages
 
-    def applies(self, constants: RunConstants) -> bool:
-        """Whether masks hide messages."""
-        return hides_parts(constants) and constants.task.trust.shows_messages
 
-    def run(self, view: View) -> Finding:
-        """Attack few machines in many rounds, and all that are audited in few."""
-        machines, colluders = view.constants.task.machines, view.constants.task.colluders
-        sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, ROUNDS)}
-        sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:FARTHEST]))
-        refutations, key, groups, highest = [], derive_key(view.root, "noise", "masks"), 0, 0.0
-        for (count, known), (pixels, rounds) in sizes.items():
-            constants = _constants(view, count, known, pixels)
-            chosen = list(groups_of(count, known, view.root))
-            # Each half of a byte is tested in each chunk, and in differences.
-            tests = 16 * max(1, len(chosen)) * (constants.task.d // CHUNK + FARTHEST)
-            threshold = math.log(tests * (len(sizes) + 1) / view.risk)
-            faults, evidence = _mask_faults(constants, key, rounds, chosen, threshold)
-            refutations += faults
-            groups, highest = groups + len(chosen), max(highest, evidence)
-        if _common_neighbours(view.root) > math.log((len(sizes) + 1) / view.risk):
-            refutations.append(
-                "neighbours are not random: they follow each other, or are the same in two runs"
-            )
-        summary = (
-            f"Masks of real messages in {len(ROUNDS)} rounds below 2^32: {groups} groups of machines; log "
-            f"evidence of bytes that are not uniform {highest:.3g}, where more than {threshold:.3g} refutes."
-        )
-        return Finding(summary, tuple(refutations))
+def run(view: View) -> Finding:
+    """Attack few machines in many rounds, and all that are audited in few."""
+    machines, colluders = view.constants.task.machines, view.constants.task.colluders
+    sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, ROUNDS)}
+    sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:FARTHEST]))
+    refutations, key, groups, highest = [], derive_key(view.root, "noise", "masks"), 0, 0.0
+    for (count, known), (pixels, rounds) in sizes.items():
+        constants = _constants(view, count, known, pixels)
+        chosen = list(groups_of(count, known, view.root))
+        # Each half of a byte is tested in each chunk, and in differences.
+        tests = 16 * max(1, len(chosen)) * (constants.task.d // CHUNK + FARTHEST)
+        threshold = math.log(tests * (len(sizes) + 1) / view.risk)
+        faults, evidence = _mask_faults(constants, key, rounds, chosen, threshold)
+        refutations += faults
+        groups, highest = groups + len(chosen), max(highest, evidence)
+    if _common_neighbours(view.root) > math.log((len(sizes) + 1) / view.risk):
+        refutations.append("neighbours are not random: they follow each other, or are the same in two runs")
+    summary = (
+        f"Masks of real messages in {len(ROUNDS)} rounds below 2^32: {groups} groups of machines; log "
+        f"evidence of bytes that are not uniform {highest:.3g}, where more than {threshold:.3g} refutes."
+    )
+    return Finding(summary, tuple(refutations))
 
 
 def _constants(view: View, machines: int, colluders: int, pixels: int) -> RunConstants:
-    own = {"machines": machines, "colluders": colluders, "masks": view.constants.task.server_options.masks}
-    constants = real_schedule(pixels, server=view.constants.task.server, **own)
+    task, own = view.constants.task, {"machines": machines, "colluders": colluders}
+    constants = real_schedule(pixels, server=task.server, masks=task.server_options.masks, **own)
     return replace(constants, sampling=Fresh(MAX_NUMBER, MAX_NUMBER))
 
 
@@ -102,11 +96,11 @@ def _mask_faults(
     constants: RunConstants, key: bytes, rounds: list[int], groups: list[Group], threshold: float
 ) -> tuple[list[str], float]:
     """Say what is wrong with masks in some rounds, and what is the largest evidence against uniform bytes."""
+    d = constants.task.d
 
     def act(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
-        hosted, supply = range(rank.rank, rank.rank + 1), blank_supply(constants)
-        machines, server = machines_and_server(constants, hosted, supply, rank, key_words(key))
-        added = np.empty((len(rounds), constants.task.d), np.int64)
+        machines, server = one_machine(constants, rank.rank, rank, key)
+        added = np.empty((len(rounds), d), np.int64)
         for of_round, t in zip(added, rounds, strict=True):
             rank.forget()
             server.round(t, machines, Stopwatch())
@@ -123,9 +117,7 @@ def _mask_faults(
             if own is not None and other in own.others:
                 total -= _masks_shared(own.shared_with(other), constants, rounds)
         first = total[:FARTHEST]
-        tests = [
-            (f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, constants.task.d, CHUNK)
-        ]
+        tests = [(f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, d, CHUNK)]
         tests += [(f"{lag} rounds apart", first[lag:] - first[:-lag]) for lag in range(1, len(first))]
         evidence, where = max((float(byte_evidence(words).max()), where) for where, words in tests)
         highest = max(highest, evidence)

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.attack import Attack, Finding, Runs, View
 from mu2mpi.audit.evidence import best_statistics
-from mu2mpi.audit.runs import noiseless, see, tells_sums, view as view_of
+from mu2mpi.audit.runs import Finding, Runs, View, noiseless, see, tells_sums, view as view_of
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Sampling
@@ -31,39 +30,37 @@ class Measured(NamedTuple):
     high: float
 
 
-class Multiplier(Attack):
-    """Compare the noise with what is stated, and with what the claim needs."""
+def applies(constants: RunConstants) -> bool:
+    """Whether samples are drawn at random, and sums are seen."""
+    return bool(constants.sampling.chance) and tells_sums(constants)
 
-    def applies(self, constants: RunConstants) -> bool:
-        """Whether samples are drawn at random, and sums are seen."""
-        return bool(constants.sampling.chance) and tells_sums(constants)
 
-    def run(self, view: View) -> Finding:
-        """Measure the noise of the runs of the first worst case."""
-        canaries, (told, learnt) = view.runs[0].canaries, _measure(view.runs[0], view.risk)
-        overall, rounds = told[0], len(told) - 1
-        mechanism, claim = canaries.mechanism(int(canaries.machines[0])), canaries.claims(view.budget)[0]
-        stated, refutations, alarms = mechanism.sigma / mechanism.clip_norm, [], []
-        least, most = min(told + learnt, key=lambda one: one.high), max(told, key=lambda one: one.low)
-        where = f"where {stated:.4g} is stated"
-        if least.high < stated:
-            refutations.append(f"noise multiplier is at most {least.high:.4g} {where} ({least.where})")
-        if most.low > stated / MIN_SENSITIVITY:
-            alarms.append(f"noise multiplier is at least {most.low:.4g} {where} ({most.where})")
-        if mechanism.stated_rho is not None:
-            name, shown, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
-        else:
-            name, claimed = f"epsilon at delta = {claim.delta:g}", claim.epsilon
-            shown = _epsilon(canaries.constants.sampling, overall.high, rounds, claim.delta)
-            if (own := mechanism.guarantee().epsilon(claim.delta)) > claimed * (1 + 1e-9):
-                refutations.append(f"the noise is accounted for as {name} of {own:.4g}, not {claimed:.4g}")
-        if shown > claimed:
-            refutations.append(f"the noise amounts to {name} of {shown:.4g} where {claimed:.4g} is claimed")
-        summary = (
-            f"Noise multiplier, given what is drawn: {overall.estimate:.4g} ({overall.low:.4g} to "
-            f"{overall.high:.4g}) {where}; it is {name} of {shown:.4g} where {claimed:.4g} is claimed."
-        )
-        return Finding(summary, tuple(refutations), tuple(alarms))
+def run(view: View) -> Finding:
+    """Measure the noise of the runs of the first worst case."""
+    canaries, (told, learnt) = view.runs[0].canaries, _measure(view.runs[0], view.risk)
+    overall, rounds = told[0], len(told) - 1
+    mechanism, claim = canaries.mechanism(int(canaries.machines[0])), canaries.claims(view.budget)[0]
+    stated, refutations, alarms = mechanism.sigma / mechanism.clip_norm, [], []
+    least, most = min(told + learnt, key=lambda one: one.high), max(told, key=lambda one: one.low)
+    where = f"where {stated:.4g} is stated"
+    if least.high < stated:
+        refutations.append(f"noise multiplier is at most {least.high:.4g} {where} ({least.where})")
+    if most.low > stated / MIN_SENSITIVITY:
+        alarms.append(f"noise multiplier is at least {most.low:.4g} {where} ({most.where})")
+    if mechanism.stated_rho is not None:
+        name, shown, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
+    else:
+        name, claimed = f"epsilon at delta = {claim.delta:g}", claim.epsilon
+        shown = _epsilon(canaries.constants.sampling, overall.high, rounds, claim.delta)
+        if (own := mechanism.guarantee().epsilon(claim.delta)) > claimed * (1 + 1e-9):
+            refutations.append(f"the noise is accounted for as {name} of {own:.4g}, not {claimed:.4g}")
+    if shown > claimed:
+        refutations.append(f"the noise amounts to {name} of {shown:.4g} where {claimed:.4g} is claimed")
+    summary = (
+        f"Noise multiplier, given what is drawn: {overall.estimate:.4g} ({overall.low:.4g} to "
+        f"{overall.high:.4g}) {where}; it is {name} of {shown:.4g} where {claimed:.4g} is claimed."
+    )
+    return Finding(summary, tuple(refutations), tuple(alarms))
 
 
 def _epsilon(sampling: Sampling, multiplier: float, rounds: int, delta: float) -> float:
@@ -83,16 +80,12 @@ def _measure(runs: Runs, risk: float) -> tuple[list[Measured], list[Measured]]:
     canaries, kinds, keys = runs.canaries, runs.kinds[:MAX_RUNS], runs.keys[:MAX_RUNS]
     constants, machine = canaries.constants, int(canaries.machines[0])
     both = see(noiseless(constants), canaries, np.concatenate([kinds, ~kinds]), [*keys, *keys])
-    stacked = [
-        np.vstack([of_rank[: len(keys)], quiet]) for of_rank, quiet in zip(runs.seen, both, strict=True)
-    ]
+    stacked = [np.vstack([noisy[: len(keys)], of]) for noisy, of in zip(runs.seen, both, strict=True)]
     noisy, known, flipped = np.split(view_of(constants, stacked, machine), 3)
     hosted = range(machine, machine + 1)
     drawn = np.array([canaries.draws(hosted, derive_key(key, "sampling"))[:, 0, 0] for key in keys])
-    rounds = [
-        t for t in canaries.there[machine].tolist() if t <= constants.rounds - constants.task.trust.is_central
-    ]
-    rounds = [t for t in rounds if drawn[:, t - 1].any()]
+    last = constants.rounds - constants.task.trust.is_central
+    rounds = [t for t in canaries.there[machine].tolist() if t <= last and drawn[:, t - 1].any()]
     moved, noise = np.where(kinds, 1.0, -1.0) * (known - flipped), noisy - known
     # By what one draw of the canary moves all numbers, shape (rounds, numbers).
     moves = np.linalg.lstsq(drawn[:, np.array(rounds) - 1], moved, rcond=None)[0]

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.audit.attack import Attack, Finding, View
-from mu2mpi.audit.canaries import BOUNDARIES, Integers, blank_supply, real_schedule
+from mu2mpi.audit.canaries import BOUNDARIES, Integers, one_machine, real_schedule
 from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
+from mu2mpi.audit.runs import Finding, View
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.sampling import Fresh
-from mu2mpi.federation.servers.base import machines_and_server
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.losses.base import Array
-from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, PAIRS, derive_key, key_words
+from mu2mpi.privacy.noise.stream import CHUNK, MAX_NUMBER, PAIRS, derive_key
 
 RHOS = 4.0, 0.25  # of two runs: with the last, the grid is so fine that draws are spread
 MORE_ROUNDS = range(1, 1001)  # of a central server, which draws for all machines at once
@@ -35,45 +34,47 @@ LOW_BYTES = (
 )
 
 
-class Noise(Attack):
-    """Attack the noise of two runs."""
+def applies(_: RunConstants) -> bool:
+    """Whether there is noise: an audit is of nothing else."""
+    return True
 
-    def run(self, view: View) -> Finding:
-        """Examine the messages, and judge all of them together."""
-        schedules = [_constants(view.constants, rho) for rho in RHOS]
-        d, machines, rounds = schedules[0].task.d, *_numbers(schedules[0])
-        # With one key both runs would have the same normals.
-        keys = [derive_key(view.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
-        runs = zip(schedules, keys, strict=True)
-        found = [noise_statistics(constants, key, machines, rounds) for constants, key in runs]
-        all_squares, all_sums, repeated, counts = zip(*found, strict=True)
-        squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
-        refutations, alarms = list[str](), list[str]()
-        limit = NormalDist().inv_cdf(1 - view.risk / (4 * (d + sums.size + 1)))
-        for name, of_each, size in (
-            ("all messages", np.array([math.fsum(sums)]), sums.size * d),
-            ("coordinate", squares, sums.size),
-            ("round", sums, d),
-        ):
-            far = deviations(of_each, size)
-            for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
-                if abs(far[worst]) > limit and is_less == (far[worst] < 0):
-                    where = f"{name} {worst}" if of_each.size > 1 else name
-                    if name == "round":
-                        machine, place = divmod(worst % (len(machines) * len(rounds)), len(rounds))
-                        where = f"round {rounds[place]:,} of machine {machines[machine]:,}"
-                    share = math.sqrt(of_each[worst] / size)
-                    words = f"noise of real messages has {share:.4g} of its deviation in {where}"
-                    (refutations if is_less else alarms).append(words)
-        if any(repeated):
-            refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
-        for constants, of_rho in zip(schedules, counts, strict=True):
-            refutations += low_bit_faults(of_rho, _noise_scale(constants), view.risk / (2 * len(RHOS)))
-        summary = (
-            f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
-            f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
-        )
-        return Finding(summary, tuple(refutations), tuple(alarms))
+
+def run(view: View) -> Finding:
+    """Examine the messages, and judge all of them together."""
+    schedules = [_constants(view.constants, rho) for rho in RHOS]
+    d, machines, rounds = schedules[0].task.d, *_numbers(schedules[0])
+    # With one key both runs would have the same normals.
+    keys = [derive_key(view.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
+    runs = zip(schedules, keys, strict=True)
+    found = [noise_statistics(constants, key, machines, rounds) for constants, key in runs]
+    all_squares, all_sums, repeated, counts = zip(*found, strict=True)
+    squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
+    refutations, alarms = list[str](), list[str]()
+    limit = NormalDist().inv_cdf(1 - view.risk / (4 * (d + sums.size + 1)))
+    for name, of_each, size in (
+        ("all messages", np.array([math.fsum(sums)]), sums.size * d),
+        ("coordinate", squares, sums.size),
+        ("round", sums, d),
+    ):
+        far = deviations(of_each, size)
+        for is_less, worst in ((True, int(far.argmin())), (False, int(far.argmax()))):
+            if abs(far[worst]) > limit and is_less == (far[worst] < 0):
+                where = f"{name} {worst}" if of_each.size > 1 else name
+                if name == "round":
+                    machine, place = divmod(worst % (len(machines) * len(rounds)), len(rounds))
+                    where = f"round {rounds[place]:,} of machine {machines[machine]:,}"
+                share = math.sqrt(of_each[worst] / size)
+                words = f"noise of real messages has {share:.4g} of its deviation in {where}"
+                (refutations if is_less else alarms).append(words)
+    if any(repeated):
+        refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
+    for constants, of_rho in zip(schedules, counts, strict=True):
+        refutations += low_bit_faults(of_rho, _noise_scale(constants), view.risk / (2 * len(RHOS)))
+    summary = (
+        f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
+        f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
+    )
+    return Finding(summary, tuple(refutations), tuple(alarms))
 
 
 def _constants(audited: RunConstants, rho: float) -> RunConstants:
@@ -98,10 +99,7 @@ def _numbers(constants: RunConstants) -> tuple[list[int], list[int]]:
 def noise_statistics(
     constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[Array, list[float], int, Integers]:
-    """Sum squares of fresh draws by coordinate and by message, and count chunks that occurred before.
-
-    The last value counts `LOW_BYTES` of the noise, shape (5, 256).
-    """
+    """Return squares of fresh draws by coordinate and message, repeated chunks, and counts of `LOW_BYTES`."""
     scale, d = _noise_scale(constants), constants.task.d
     if not constants.task.trust.is_central:
         constants = constants.with_task(machines=MAX_NUMBER)
@@ -148,12 +146,8 @@ def _noise_scale(constants: RunConstants) -> float:
 def _noise_of_machine(
     constants: RunConstants, key: bytes, machine: int, rounds: list[int]
 ) -> Iterator[tuple[Integers, Integers]]:
-    """Yield the noise of a machine's unmasked messages, or of a central server's, and its fresh draws.
-
-    They differ if noise is correlated: what follows from the noise of earlier rounds is taken away.
-    """
-    hosted, supply = range(machine, machine + 1), blank_supply(constants)
-    machines, server = machines_and_server(constants, hosted, supply, Communicator(), key_words(key))
+    """Yield a machine's or central server's noise, and it less what follows from that of earlier rounds."""
+    machines, server = one_machine(constants, machine, Communicator(), key)
     before: Any = 0
     if (correlation := constants.mechanism.correlation) is not None:
         buffers = np.zeros((len(correlation.weights), constants.task.d))
