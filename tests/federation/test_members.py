@@ -173,7 +173,7 @@ def runs_and_is_found_again(experiment, path):
     again = found.constants
     assert again.mechanism == found.privacy.mechanism
     assert again.eta == resolve(experiment, open_source(experiment), 1).constants.eta
-    assert again.members.accounts(found.experiment.delta).differences(found.accounts) == []
+    assert again.task.per_machine.accounts(found.experiment.delta).differences(found.accounts) == []
     assert found.accounts.differences(result.accounts) == []
 
 
