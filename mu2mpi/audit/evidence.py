@@ -24,20 +24,14 @@ class Interval(NamedTuple):
 
 
 def best_statistics(noise: Array, differences: Array) -> Array:
-    """Return weights of the linear statistics that best tell Gaussian populations apart (Fisher, 1936).
-
-    `noise` has the shape (runs, numbers), and `differences` of means and the weights (pairs, numbers).
-    """
+    """Return weights of linear discriminants (Fisher, 1936), shape (pairs, numbers) as of `differences`."""
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
     return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), differences.T).T
 
 
 class Separations:
-    """Distances `mu` of the means of two populations in their standard deviations, shape (pairs,).
-
-    `kinds` says which run is of the second population of each pair, independently of other pairs.
-    """
+    """Distances `mu` of means of pairs of populations in standard deviations; `kinds` marks the second."""
 
     def __init__(self, scores: Array, kinds: NDArray[np.bool_]) -> None:
         runs, second = len(scores), kinds.sum(axis=0)

@@ -78,14 +78,13 @@ class RecordedRank(Communicator):
         self.sent, self.received = [], []
 
     def allreduce(self, send: Integers, receive: Integers) -> Integers:
-        np.sum(self._exchange(send), axis=0, out=receive)
-        self.received.append(receive.copy())
-        return receive
+        return self._sum(self._exchange(send), receive)
 
     def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
         everyones = self._exchange(send)
-        if self.rank != 0 or receive is None:
-            return None
+        return None if self.rank != 0 or receive is None else self._sum(everyones, receive)
+
+    def _sum(self, everyones: list[Integers], receive: Integers) -> Integers:
         np.sum(everyones, axis=0, out=receive)
         self.received.append(receive.copy())
         return receive

@@ -130,16 +130,16 @@ class Evaluator:
 
     def metrics(self, x: Array) -> Measures:
         """Return what else is worth knowing of the output x; the same on every rank."""
-        found: Measures = {}, None
-        if self._size * len(x) <= MOST_OUTPUTS:
-            mine = [(all_margins(x, with_bias(z, s, self._scaling.bias)), y) for z, y, s in self.whole]
-            gathered = self._communicator.gather(mine)
-            if gathered is not None:
-                margins, labels = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
-                confusion = confusion_of(self._problem, self._source.classes, margins, labels)
-                predictions = of_samples(self._problem, self._source, margins, labels)
-                found = measured(self._problem.labels, predictions), confusion
-        shared: Measures = self._communicator.share(found)
+        shared: Measures = {}, None
+        if self._size * len(x) > MOST_OUTPUTS:
+            return shared
+        mine = [(all_margins(x, with_bias(z, s, self._scaling.bias)), y) for z, y, s in self.whole]
+        if (gathered := self._communicator.gather(mine)) is not None:
+            margins, labels = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
+            confusion = confusion_of(self._problem, self._source.classes, margins, labels)
+            predictions = of_samples(self._problem, self._source, margins, labels)
+            shared = measured(self._problem.labels, predictions), confusion
+        shared = self._communicator.share(shared)
         return shared
 
     def gradient(self, x: Array) -> tuple[float, Array]:

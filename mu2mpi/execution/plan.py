@@ -101,10 +101,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
-    """Raise SharedInputError on every rank if a value, by its `repr`, is not the same on all of them.
-
-    Values have the names by which the error calls them. All ranks that read them must call this.
-    """
+    """Raise SharedInputError on every rank, with its name, for a value whose `repr` differs among ranks."""
     digests = {name: hashlib.sha256(repr(value).encode()).digest() for name, value in values.items()}
     everyones = communicator.allgather((communicator.host, digests))
     host, expected = everyones[0]

@@ -53,10 +53,7 @@ class Keeper:
 
 
 class Watch(Keeper):
-    """Decides together with the other ranks, every so many rounds, whether to save or to stop.
-
-    `is_asked` tells whether this rank is to stop; `every` is in seconds by the clock of rank 0.
-    """
+    """Agreement of all ranks on when to save, about `every` so many seconds, and on whether to stop."""
 
     def __init__(self, communicator: Communicator, is_asked: Callable[[], bool], every: float) -> None:
         self._communicator, self._is_asked, self._every = communicator, is_asked, every
@@ -83,7 +80,7 @@ class Watch(Keeper):
 
 
 class Simulation:
-    """A run on the ranks of a communicator, ready for its first round or for that after rank 0's checkpoint.
+    """A run on some ranks, ready for its first round or for that after rank 0's checkpoint.
 
     Every rank raises InputError if the noise cannot be drawn well enough, or samples cannot be used.
     """
