@@ -76,18 +76,15 @@ def run_sweep(
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        finished = len(plans) - len(runs)
-        say(communicator, f"{finished} of {len(plans)} runs are finished; {len(runs)} to go")
+        say(communicator, f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go")
         constants, place = [run.plan.constants for run in runs], itertools.count(1)
         machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
         for wave in waves(machines, costs, communicator.size):
             labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
-            side_by_side = len(wave.lanes) > 1
-            lanes = [[(runs[k], labels[k], side_by_side) for k in lane] for lane in wave.lanes]
             with _lane(job, wave) as (own, number):
                 if own is not None:
-                    for run in lanes[number]:
-                        take(own, *run)
+                    for k in wave.lanes[number]:
+                        take(own, runs[k], labels[k], len(wave.lanes) > 1)
         say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
         return paths
 
