@@ -23,7 +23,7 @@ from mu2mpi.audit.attacks import draws as draws_module
 from mu2mpi.audit.runs import all_attacks
 from mu2mpi.execution import plan as plan_module, simulation
 from mu2mpi.execution.plan import Keys
-from mu2mpi.federation import draws, sampling
+from mu2mpi.federation import draws
 from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
 from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
 from mu2mpi.privacy.noise import masks, source as drawing
@@ -276,9 +276,9 @@ def changed_draws(machine_of, round_of):
 
 def both_draws(make):
     def break_it(monkeypatch):
-        changed = make(sampling.draw_independently, sampling.draw_uniformly)
+        changed = make(draws.draw_independently, draws.draw_uniformly)
         for name, draw in zip(("draw_independently", "draw_uniformly"), changed, strict=True):
-            monkeypatch.setattr(sampling, name, draw)
+            monkeypatch.setattr(draws, name, draw)
 
     return break_it
 
