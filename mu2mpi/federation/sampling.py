@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from mu2mpi.core.lazy import np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -76,8 +77,6 @@ class Fresh(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the t-th sample of each machine for round t."""
-        import numpy as np
-
         places = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
         return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
 
@@ -113,8 +112,6 @@ class Batches(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the batches of some rounds, which follow each other in each machine's samples."""
-        import numpy as np
-
         batches = [np.arange(self.used(t - 1), self.used(t)) for t in rounds]
         places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
         sizes = np.array([len(b) for b in batches], np.int64)
@@ -144,8 +141,6 @@ class Cyclic(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return the K samples behind those of the round before, the first behind the last."""
-        import numpy as np
-
         places = np.arange(self.most * (rounds.start - 1), self.most * (rounds.stop - 1)) % self.owned
         sizes = np.full((len(rounds), len(machines)), self.most, np.int64)
         of_rounds = places.reshape(len(rounds), 1, self.most)
@@ -168,8 +163,6 @@ class WithReplacement(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return K samples for each machine and round."""
-        import numpy as np
-
         from mu2mpi.federation.draws import draw_uniformly
 
         places = draw_uniformly(key, machines, rounds, self.owned, self.most)
@@ -205,8 +198,6 @@ class Poisson(Sampling):
 
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return those samples of each machine and round of which the random word is small enough."""
-        import numpy as np
-
         from mu2mpi.federation.draws import draw_independently
 
         # Below 2^64 q, and never with a larger probability than q.

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.constants import RunConstants
@@ -18,7 +19,6 @@ from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mu2mpi.federation.iterates import Integers, Iterates
@@ -140,8 +140,6 @@ class SnowballSgd(Method):
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Step, and make the last a function of the noised sum on a grid, as if w_t were a multiple of it."""
-        import numpy as np
-
         from mu2mpi.privacy.mechanisms.last_iterate import LANDING
 
         if iterates.l2:
@@ -183,8 +181,6 @@ def arithmetic_slack(constants: RunConstants) -> "Floats":
     Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
     the iterate is divided by the spacing of a grid, too. InputError if that is not known of the loss.
     """
-    import numpy as np
-
     from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
     from mu2mpi.privacy.noise.grid import MAX_NORMAL
 
@@ -209,8 +205,6 @@ def arithmetic_slack(constants: RunConstants) -> "Floats":
 
 def check_landing(constants: RunConstants, rho: float) -> None:
     """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
-    import numpy as np
-
     from mu2mpi.privacy.mechanisms.last_iterate import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
 
     T, diameter = constants.rounds, 2 * constants.task.radius

@@ -1,5 +1,6 @@
 """Full participation."""
 
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import Mask, Participation
 
@@ -19,6 +20,4 @@ class All(Participation):
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix of ones."""
-        import numpy as np
-
         return np.ones((len(rounds), self.machines), bool)

@@ -2,6 +2,7 @@
 
 import re
 
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import Federation, Floats, Integers, Mask, Participation
 
@@ -42,6 +43,4 @@ class Bernoulli(Participation):
 
     def expected_counts(self, counts: Integers, rounds: int) -> Floats:
         """Return T p for every machine."""
-        import numpy as np
-
         return np.full(self.machines, rounds * self.probability)

@@ -1,5 +1,6 @@
 """Participation in proportion to the number of samples."""
 
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import Mask, Participation
 
@@ -19,8 +20,6 @@ class BySize(Participation):
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Machines whose quota floor((t N_i + shift_i) / T) increases in round t."""
-        import numpy as np
-
         T, sizes = total_rounds, self.federation.sizes
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))
         shifts = (self.random_words(range(1)) % np.uint64(T)).astype(np.int64)

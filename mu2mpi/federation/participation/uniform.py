@@ -3,6 +3,7 @@
 import re
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import Federation, Floats, Integers, Mask, Participation
 
@@ -36,8 +37,6 @@ class Uniform(Participation):
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix with the m smallest random words of each round."""
-        import numpy as np
-
         words = self.random_words(rounds)
         matrix = np.zeros(words.shape, bool)
         smallest = np.argpartition(words, self.number - 1, axis=1)[:, : self.number]
@@ -46,6 +45,4 @@ class Uniform(Participation):
 
     def expected_counts(self, counts: Integers, rounds: int) -> Floats:
         """Return T m / M for every machine."""
-        import numpy as np
-
         return np.full(self.machines, rounds * self.number / self.machines)

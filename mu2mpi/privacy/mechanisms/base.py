@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import find, names
 from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Grouped, Guarantee
@@ -16,7 +17,6 @@ from mu2mpi.privacy.noise.sampler import EXACT, FINEST, Deviation, deviation, su
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mu2mpi.privacy.noise.correlation import Correlation
@@ -268,8 +268,6 @@ def per_machine_noise_source(
     size: int,
 ) -> "NoiseSource":
     """Return the noise source of consecutive machines, each with its own mechanism; None never draws."""
-    import numpy as np
-
     from mu2mpi.privacy.noise.source import CorrelatedDraws, MemberDraws
     from mu2mpi.privacy.noise.stream import MACHINE
 

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Self
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
 from mu2mpi.privacy.mechanisms.base import LARGEST, SMALLEST, Concern, Mechanism, agree
@@ -19,7 +20,6 @@ from mu2mpi.privacy.noise.grid import choose_resolution, clipping_bound
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -42,8 +42,6 @@ def halving_steps(steps: int) -> "Array":
     2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step, too: Jain, Nagaraj and
     Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
     """
-    import numpy as np
-
     # After the last halving ceil(N / 2^i) stays 1, which is the last step.
     left = -(-steps >> np.arange((steps - 1).bit_length() + 1))
     lengths = np.append(left[:-1] - left[1:], 1)
@@ -54,8 +52,6 @@ def halving_steps(steps: int) -> "Array":
 
 def growing_batches(steps: int, growth: float) -> "Counts":
     """Return each step's batch: growth * eta_t / sqrt(sum of eta_s^2 over s >= t), rounded up, at least 1."""
-    import numpy as np
-
     eta = halving_steps(steps)
     wanted = np.ceil(growth * last_iterate_rho(eta, eta))
     return np.clip(wanted, 1.0, _LARGEST_BATCH).astype(np.int64)
@@ -68,7 +64,6 @@ def last_iterate_rho(moves: "Array", deviations: "Array", slacks: "Array | float
     a step takes two iterates by at most `slacks` farther apart than exact steps do. They are brought together
     by the noise of this step and all that follow.
     """
-    import numpy as np
 
     def from_here_on(squares: "Array") -> "Array":
         return np.sqrt(np.cumsum(squares[::-1])[::-1])
@@ -80,8 +75,6 @@ def last_iterate_rho(moves: "Array", deviations: "Array", slacks: "Array | float
 
 def rounding_slack(scales: "Array", samples: "Counts", resolution: float, d: int) -> "Array":
     """Return how much farther apart than exact steps the grid lets each step of a run take two iterates."""
-    import numpy as np
-
     slack: Array = scales * samples + np.append(0.0, scales[:-1])
     slack[-1] += LANDING * scales[-1]
     return resolution * math.sqrt(d) * slack
