@@ -75,9 +75,10 @@ def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str,
             target.attrs[name] = value
 
 
-def attributes_of(target: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-    """Attributes by name, with texts of fixed or variable length as str."""
-    return {k: v.decode() if isinstance(v, bytes) else v for k, v in target.attrs.items()}
+def attributes_of(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
+    """Attributes by name, all or those of some names, with texts of fixed or variable length as str."""
+    found = ((name, target.attrs[name]) for name in names or target.attrs)
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in found}
 
 
 def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:

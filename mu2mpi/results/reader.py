@@ -143,7 +143,8 @@ def read_result(path: Path | str) -> Result:
             columns=model.get("columns"),
             scale=float(model["scale"]),
             facts=_facts(file),
-            unit=attributes_of(file["history/test_loss"]).get("units", "1"),
+            # Its list of dimensions, which no checksum guards, can make HDF5 loop for ever.
+            unit=attributes_of(file["history/test_loss"], "units")["units"],
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
