@@ -13,7 +13,7 @@ from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.schema import checkpoint_path
 
-LONG = 'data = "synthetic"\nsamples = 100_000\nserver = "trusted"\nmachines = 2\nseed = 3\n'
+LONG = 'data = "synthetic"\nsamples = 400_000\nserver = "trusted"\nmachines = 2\nseed = 3\n'
 
 
 def start_long_job(cluster, *words: str, command: str = "mu2mpi launch") -> str:
