@@ -77,7 +77,7 @@ def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str,
 
 def attributes_of(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
     """Attributes by name, all or those of some names, with texts of fixed or variable length as str."""
-    found = ((name, target.attrs[name]) for name in names or target.attrs)
+    found = ((name, target.attrs[name]) for name in names or target.attrs if name in target.attrs)
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in found}
 
 

@@ -144,7 +144,7 @@ def read_result(path: Path | str) -> Result:
             scale=float(model["scale"]),
             facts=_facts(file),
             # Its list of dimensions, which no checksum guards, can make HDF5 loop for ever.
-            unit=attributes_of(file["history/test_loss"], "units")["units"],
+            unit=attributes_of(file["history/test_loss"], "units").get("units", "1"),
             timing=_timing(file),
             # Python's own integers rather than numpy's.
             environment={k: v if isinstance(v, str) else v.item() for k, v in others.items()},
