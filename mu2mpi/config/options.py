@@ -98,8 +98,10 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(settings[name], bool) and not takes_boolean(fields[name]):
             raise InputError(f"{name} = {settings[name]} should be a number or a name, not a boolean")
     given = {name for name, value in settings.items() if value is not None}
-    # Which method is best where machines differ is another question.
-    if settings.get("preset") not in names("presets") or given & {"method", "mechanism", *OF_MACHINES}:
+    if settings.get("preset") not in names("presets"):
+        return {}
+    # Which method is best with another mechanism, or where machines differ, is another question.
+    if given & {"method", "mechanism", *OF_MACHINES} or implied_mechanism(settings):
         return {}
     of_methods, best = own_options("method"), find("presets", settings["preset"]).method
     takes_all = all(best in of_methods[name] for name in given & of_methods.keys())

@@ -50,3 +50,17 @@ def test_an_extension_cannot_give_an_option_a_second_meaning(monkeypatch, name):
     )
     with pytest.raises(InputError, match=f"gives {name} a second meaning"):
         option_fields()
+
+
+@pytest.mark.parametrize(
+    ("settings", "method"),
+    [
+        ({}, "dp-gd"),
+        ({"momentum": 0.5}, "dp-gd"),
+        ({"estimator": "gradient"}, "mu2-sgd"),
+        ({"noise_correlation": 0.5}, "mu2-sgd"),
+        ({"mechanism": "correlated"}, "mu2-sgd"),
+    ],
+)
+def test_the_practical_preset_prefers_a_method_only_where_it_takes_what_is_given(settings, method):
+    assert Experiment(preset="practical", **settings).method == method
