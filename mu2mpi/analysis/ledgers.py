@@ -235,7 +235,8 @@ def together(found: Iterable[Result]) -> list[str]:
     for result in found:
         # A file of the user's may be a copy, a later version, a part or another format of another.
         asked = result.experiment
-        by_people.setdefault("files" if asked.on_file else (asked.data, asked.data_seed), []).append(result)
+        people = "files" if asked.source.is_user_data else (asked.data, asked.data_seed)
+        by_people.setdefault(people, []).append(result)
     sentences = []
     for group in by_people.values():
         # Models that agree to the bit had the same messages, unless nothing that was sent is in the model, as
@@ -246,7 +247,7 @@ def together(found: Iterable[Result]) -> list[str]:
         if len(runs) == 1 or len(silent) == len(runs):
             continue
         which = f"these {len(runs)} runs on {names_of(list(dict.fromkeys(r.experiment.data for r in runs)))}"
-        if first.data_seed is not None and not first.on_file:
+        if first.data_seed is not None and not first.source.is_user_data:
             which += f" data with data_seed = {first.data_seed}"
         if len(runs) < len(group):
             which += f" (in {len(group)} files; what was sent once counts once)"
@@ -275,7 +276,7 @@ def together(found: Iterable[Result]) -> list[str]:
             at = f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
             learns = f"whoever sees what {which} released learns at most {as_one}{at}{sums}."
         files = " Files of your own count as the same people's data, whatever they are called."
-        sentences.append(learns + files * first.on_file)
+        sentences.append(learns + files * first.source.is_user_data)
     return sentences
 
 

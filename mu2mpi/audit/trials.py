@@ -13,7 +13,7 @@ from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.judge import Report, judge
 from mu2mpi.audit.runs import Runs, View, all_attacks, hides_parts, noiseless, see, tells_sums
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.fields import OF_MACHINES
+from mu2mpi.config.options import OF_MACHINES
 from mu2mpi.config.task import input_files, task_of, unequal_machines_of
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from mu2mpi.config.fields import ExperimentOptions, check_together
 from mu2mpi.config.options import (
+    OF_MACHINES,
+    ExperimentOptions,
     explained,
     implied_mechanism,
     option_fields,
@@ -17,7 +18,7 @@ from mu2mpi.config.options import (
     preset_method,
 )
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import find, names
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.source import Source, find_source
 from mu2mpi.federation.trust import TrustMode, trust_mode
@@ -213,14 +214,9 @@ class Experiment(ExperimentOptions):
         return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
 
     @property
-    def on_file(self) -> bool:
-        """Whether the data are the user's own."""
-        return self.source.is_user_data
-
-    @property
     def tests_on_a_share(self) -> bool:
         """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
-        return self.on_file and not isinstance(self.test, str)
+        return self.source.is_user_data and not isinstance(self.test, str)
 
     def settings(self) -> dict[str, Any]:
         """Return every option that has a value, but for what a preset is still to choose, by name."""
@@ -231,6 +227,59 @@ class Experiment(ExperimentOptions):
         """Return every option that has a value, by name, in the order of all options."""
         values = {name: value for part in (self, *self._parts.values()) for name, value in part}
         return {name: values[name] for name in option_fields() if values.get(name) is not None}
+
+
+def check_together(asked: Experiment) -> None:
+    """Raise InputError for settings that do not go together; the message says what would."""
+    asked.source.check(asked, asked.source_options)
+    if asked.norm_bound is not None and asked.normalize == "unit":
+        raise InputError("norm_bound bounds samples of which normalize = unit makes the norm 1; give one")
+    if asked.noise == "aggregate" and asked.trust.hides_sums:
+        raise InputError("noise = aggregate is for server = untrusted: others have noise for sums already")
+    if asked.trust.mechanism not in (None, asked.chosen_mechanism):
+        raise InputError(
+            f"mechanism = {asked.chosen_mechanism} is not for server = {asked.server}, which has "
+            f"{asked.trust.mechanism} noise; leave --mechanism out, or choose another server"
+        )
+    if find("mechanisms", asked.chosen_mechanism).belongs and asked.trust.mechanism is None:
+        having = [name for name in names("servers") if find("servers", name).mechanism == asked.mechanism]
+        raise InputError(
+            f"mechanism = {asked.mechanism} belongs to server = {' or '.join(having)}, and the server is "
+            f"{asked.server}; leave it out, or choose another server"
+        )
+    if given := [name for name in OF_MACHINES if getattr(asked, name) is not None]:
+        _check_machines(asked, given[0])
+    elif asked.participation_seed is not None:
+        raise InputError("participation_seed decides which machines are away; give it with --participation")
+
+
+def _check_machines(asked: Experiment, name: str) -> None:
+    """Refuse what machines that differ, by one of the options, cannot have."""
+    what = f"{name} = {getattr(asked, name)}"
+    method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)
+    preset: Any = asked.preset
+    if not asked.trust.takes_absence:
+        raise InputError(
+            f"{what}: server = {asked.server} is for machines that are alike and all there, since noise of "
+            "each is a part of that which hides the others; leave it out, or choose another server"
+        )
+    if not method.takes_absence:
+        raise InputError(
+            f"{what}: method = {method.name} does not say what becomes of machines that are away or "
+            "differ; choose another method (docs/guides/federations.md), or leave it out"
+        )
+    if asked.noise == "aggregate":
+        raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")
+    if preset is not None and not method.preset_knows_absence:
+        raise InputError(
+            f"{what} and preset = {preset}: the steps of method = {method.name} would be for machines that "
+            "are all there; take method = mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
+        )
+    if asked.budgets is not None and (kind.spends != "rho" or not kind.shows_messages):
+        raise InputError(
+            f"{what}: mechanism = {kind.name} has one account for all machines; leave budgets out, or choose "
+            "a method with gaussian or correlated noise"
+        )
 
 
 def sent(experiment: Experiment) -> Experiment:

@@ -102,7 +102,7 @@ class Source(ABC):
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:
         """Raise InputError if other settings do not go with this source; the message says what would."""
-        if asked.has_feature_bound:
+        if asked.normalize == "box":
             raise InputError("normalize = box needs feature_bound, which files have; leave it out")
 
     @classmethod

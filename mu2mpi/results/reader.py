@@ -94,7 +94,7 @@ def canonical(experiment: Experiment) -> dict[str, Any]:
     """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
     settings = dict.fromkeys(option_fields()) | experiment.values()
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
-    if settings["partition"] is None and not experiment.on_file:
+    if settings["partition"] is None and not experiment.source.is_user_data:
         settings["partition"] = "iid"
     return settings
 

@@ -18,7 +18,6 @@ ELSEWHERE = {
     "analysis/sweep.py": "a sweep from Python: test_observer.py of tests/results, and test_report.py",
     "audit/judge.py": "verdicts of audits: test_trials.py and test_unequal.py break the code and read them",
     "audit/runs.py": "the runs of an audit, likewise",
-    "config/fields.py": "fields of an experiment: test_experiment.py, and test_options.py of both folders",
     "cli/shared.py": "arguments that several commands have: test_program.py",
     "data/cells.py": "cells are encoded as the columns of a schema say: test_schema.py",
     "data/formats": "the same table in every format: test_user_file.py and test_schema.py",

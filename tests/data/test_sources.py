@@ -20,7 +20,7 @@ def test_what_is_declared_is_what_is_opened(name):
 @pytest.mark.parametrize("data", ["a.csv", "folder/b.H5", "c.libsvm.gz"])
 def test_a_file_is_the_users_own(data):
     experiment = Experiment(data=data)
-    assert experiment.on_file
+    assert experiment.source.is_user_data
     assert experiment.source.name == "user-file"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet, colours, handle
-from mu2mpi.config.fields import OF_MACHINES
+from mu2mpi.config.options import OF_MACHINES
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result

@@ -13,15 +13,10 @@ from typing import Any
 
 # Settings that mean something else to an audit, or that it offers less of
 SETTINGS: dict[str, dict[str, Any]] = {
-    "server": {
-        "help": "[default: the paper's two, untrusted and trusted, as far as the method allows "
-        "them; others have to be named]"
-    },
+    "server": {"help": "[default: untrusted and trusted, as far as the method allows them]"},
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
-    "participation": {},
     "participation_seed": {},
-    "objective": {},
     "budgets": {"help": "file with the rho or epsilon of some machines, which are called 0, 1, ..."},
     "normalize": {"help": "[default: none]", "choices": ("none", "unit")},
     "rho": {"help": "the claim that is audited [default: 1]"},
@@ -33,10 +28,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.options import add_field
-    from mu2mpi.config.options import method_options, own_options
+    from mu2mpi.config.options import OF_MACHINES, method_options, own_options
 
     of_method, of_server = method_options(), own_options("server")
-    names = "loss", "method", *of_method, "mechanism", "server", *of_server, *SETTINGS
+    names = "loss", "method", *of_method, "mechanism", "server", *of_server, *OF_MACHINES, *SETTINGS
     for name in dict.fromkeys(names):
         add_field(parser, name, **SETTINGS.get(name, {}))
     runs = "runs with each sample of a kind [default: 2000]"

@@ -143,9 +143,9 @@ class UserFile(Source):
 
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:
-        if options.schema is not None and asked.has_feature_bound:
+        if options.schema is not None and asked.normalize == "box":
             raise InputError("schema declares the range of each column; leave out normalize = box")
-        if asked.has_feature_bound != (options.feature_bound is not None):
+        if (asked.normalize == "box") != (options.feature_bound is not None):
             raise InputError("normalize = box and feature_bound need each other: features are divided by it")
 
     @classmethod
