@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from mu2mpi.cli.shared import add_flag, add_shared, warn
+from mu2mpi.cli.shared import add_flag, add_shared
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields, takes_boolean
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.core.registry import find, names
+from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 

@@ -1,9 +1,10 @@
 """Options that several commands have, and what these commands do alike."""
 
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mu2mpi.core.text import warn
 
 if TYPE_CHECKING:
     from mu2mpi.results.reader import Summary
@@ -60,9 +61,3 @@ def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
     warn(*(f"skipped: {warning}" for warning in warnings))
     check_some(found, arguments.paths)
     return chosen(found, arguments.where), warnings
-
-
-def warn(*notes: str) -> None:
-    """Print warnings."""
-    for note in notes:
-        print(f"mu2mpi: warning: {note}", file=sys.stderr, flush=True)

@@ -114,15 +114,12 @@ class Outputs:
     """Results and checkpoints of a command; with `overwrite` only a new result counts."""
 
     def __init__(self, paths: Sequence[Path], overwrite: bool = False) -> None:
-        self._results, self._overwrite = {*paths}, overwrite
+        self.results, self._overwrite = {*paths}, overwrite
         self._before = self._now()
-
-    def __bool__(self) -> bool:
-        return bool(self._results)
 
     def folder(self) -> Path:
         """Return the nearest existing folder of those in which the results will lie."""
-        lowest = min(self._results, default=Path("result")).parent
+        lowest = min(self.results, default=Path("result")).parent
         return next(folder for folder in (lowest, *lowest.absolute().parents) if folder.is_dir())
 
     def have_moved_on(self) -> bool:
@@ -133,12 +130,12 @@ class Outputs:
         """Return whether all results are there, and no checkpoint of one is left."""
         now = self._now()
         old = {path for path, found in self._before.items() if self._overwrite and now.get(path) == found}
-        return bool(self._results) and now.keys() - old == self._results
+        return bool(self.results) and now.keys() - old == self.results
 
     def _now(self) -> dict[Path, Identity | None]:
-        wanted, there = self._results | {checkpoint_path(path) for path in self._results}, set()
+        wanted, there = self.results | {checkpoint_path(path) for path in self.results}, set()
         # A look into the folder instead of one for each of what may be thousands of files.
-        for folder in {path.parent for path in self._results}:
+        for folder in {path.parent for path in self.results}:
             with suppress(OSError):
                 there |= wanted & {*folder.iterdir()}
         return {path: identity(path) for path in there}
@@ -246,16 +243,16 @@ def _is_requeued(left: int | None, outputs: Outputs, seen: set[int], limit: int)
     by = "a person" if signal.SIGINT in seen else "the scheduler" if seen else "nobody"
     if signal.SIGTERM in seen and by != "a person":
         by = slurm.who_ends()
-    if by == "a requeue":
-        say("this job is in the queue again")
-        return False
-    if by == "a person":
-        say("this job is not put back into the queue: it was cancelled")
-        return False
+    why_not = {
+        "a requeue": "this job is in the queue again",
+        "a person": "this job is not put back into the queue: it was cancelled",
+    }.get(by)
     if by == "nobody" and left is None and not outputs.have_moved_on():
         # Ranks that were lost without word and without progress
-        may_start_again = outputs and slurm.restarts() < FRESH_STARTS
+        may_start_again = outputs.results and slurm.restarts() < FRESH_STARTS
         if not may_start_again and slurm.nodes_answer():
-            say("this job is not put back into the queue: the run has got no further in this start")
-            return False
+            why_not = "this job is not put back into the queue: the run has got no further in this start"
+    if why_not is not None:
+        say(why_not)
+        return False
     return slurm.requeue(limit)

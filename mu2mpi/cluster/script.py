@@ -84,11 +84,6 @@ class Request(BaseModel):
     )
     after_table: bool = _field(False, "", "once all tasks are over, a job prints the table", "slurm")
 
-    @property
-    def can_be_submitted(self) -> bool:
-        """Whether `mu2mpi job` talks to the scheduler itself."""
-        return self.scheduler == "slurm"
-
     @pydantic.model_validator(mode="after")
     def _suits_its_scheduler(self) -> Self:
         given = {name.replace("_", "-") for name in self.model_fields_set}

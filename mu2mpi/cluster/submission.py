@@ -3,7 +3,6 @@
 import math
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +20,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_whole
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import import_options
+from mu2mpi.core.text import say, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.measurements import planned_measurements, run_cost
 from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
@@ -41,8 +41,8 @@ class Load(NamedTuple):
 
 def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
     """Return what each part of a sweep is expected to take: every rank is busy, or one run is the longest."""
-    tasks, seconds = (loads[k::parts] for k in range(parts)), []
-    for task in tasks:
+    seconds = []
+    for task in (loads[k::parts] for k in range(parts)):
         each = [load.seconds / min(ranks, load.machines) for load in task]
         seconds.append(START_SECONDS + max([sum(load.seconds for load in task) / ranks, *each]))
     return seconds
@@ -117,15 +117,15 @@ class SweepJob:
     def script(self) -> str:
         """Return the script, having warned if a task of it will hardly end in time, or who knows when."""
         if self.why_unknown is not None:
-            _say(
-                f"mu2mpi: warning: {self.why_unknown}\nSo it is not known how long runs take, and each has "
+            warn(
+                f"{self.why_unknown}\nSo it is not known how long runs take, and each has "
                 "a task of its own, as far as the site allows; print the script anew where the data are"
             )
         else:
             longest = max(task_seconds(self.loads, self.parts, self.request.ranks))
             if longest > limit_seconds(self.request.time):
-                _say(
-                    f"mu2mpi: warning: a task may take {_minutes(longest)}, and its time limit is "
+                warn(
+                    f"a task may take {_minutes(longest)}, and its time limit is "
                     f"{self.request.time}; it then goes on after a requeue, or give more --time or --ntasks"
                 )
         words = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
@@ -138,7 +138,7 @@ class SweepJob:
         todo = set(unfinished(self.runs, overwrite=False))
         script = self.script()
         if not todo:
-            _say(f"all {len(self.runs):,} runs are in {self.output}; nothing is submitted")
+            say(f"all {len(self.runs):,} runs are in {self.output}; nothing is submitted")
             return
         job = submit(script)
         print(f"Submitted batch job {job}", flush=True)
@@ -149,7 +149,7 @@ class SweepJob:
         self._tell(job, todo)
         if self.request.after_table:
             after = submit(render_table(str(self.output), self.request, job))
-            _say(f"then job {after} prints the table into table-{job}.txt")
+            say(f"then job {after} prints the table into table-{job}.txt")
 
     def _tell(self, job: str, todo: set[int]) -> None:
         """Say what was submitted, what it will take, and where to look."""
@@ -162,7 +162,7 @@ class SweepJob:
         log = re.sub("%[xAja]", lambda sign: str(signs[sign[0]]), str(directives["output"]))
         words = [*import_options(), str(self.config), "-o", str(self.output), "--status"]
         again = shlex.join(["mu2mpi", "job", *words])
-        _say(
+        say(
             f"job {job}: tasks: {self.parts:,}; runs in each: {each:,}; ranks: {ranks:,}; "
             f"runs to go: {len(todo):,} of {len(self.runs):,}\n"
             f"expected, roughly: {hours:.2g} core-hours, at most {_minutes(max(seconds))} a task\n"
@@ -211,7 +211,3 @@ def _is_done(experiment: Experiment, path: Path) -> bool:
 
 def _minutes(seconds: float) -> str:
     return f"{max(1, round(seconds / 60)):,} min"
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

@@ -1,10 +1,22 @@
-"""Text for a terminal: tables, paragraphs and lists."""
+"""Text for a terminal: messages, tables, paragraphs and lists."""
 
+import sys
 import textwrap
 from collections.abc import Sequence
 
 Row = Sequence[str]
 Block = Sequence[Row]
+
+
+def say(message: str) -> None:
+    """Print a message on standard error."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def warn(*warnings: str) -> None:
+    """Print warnings on standard error."""
+    for warning in warnings:
+        say(f"mu2mpi: warning: {warning}")
 
 
 def as_text(header: Row, blocks: Sequence[Block]) -> str:

@@ -1,6 +1,5 @@
 """Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from mu2mpi.config.task import input_files
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import Identity, identity
 from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.text import warn
 from mu2mpi.data.source import Source
 from mu2mpi.execution import environment
 from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings, resolve, shared_source
@@ -208,7 +208,7 @@ class FileKeeper(Watch):
             if verdict is Verdict.STOP:
                 raise
             if state is not None:
-                print(f"mu2mpi: warning: {error}; the run goes on", file=sys.stderr, flush=True)
+                warn(f"{error}; the run goes on")
         else:
             if state is not None:
                 self._audience.tell("on_checkpoint", state.rounds_done)

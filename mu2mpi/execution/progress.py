@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any, TextIO
 
 from mu2mpi.core.registry import default
+from mu2mpi.core.text import warn
 from mu2mpi.results.observer import Evaluation, Observer, Start
 from mu2mpi.results.result import Result
 
@@ -139,8 +140,7 @@ class LogFile(Observer):
                 file.write(f"{line}\n")
         except OSError as error:
             if not self._has_warned:
-                words = f"cannot write the log {self._path}: {error}; the run goes on without"
-                print(f"mu2mpi: warning: {words}", file=sys.stderr, flush=True)
+                warn(f"cannot write the log {self._path}: {error}; the run goes on without")
             self._has_warned = True
 
     def on_start(self, start: Start) -> None:

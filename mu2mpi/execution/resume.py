@@ -1,7 +1,6 @@
 """Whether a run may go on from the checkpoint that it finds: rounds may be repeated only to the bit."""
 
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment, difference, filled
 from mu2mpi.config.options import method_options
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import warn
 from mu2mpi.data.source import Source
 from mu2mpi.execution.measurements import planned_measurements
 from mu2mpi.execution.plan import Plan, digest_with
@@ -57,7 +57,7 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
             f"{where}; rounds would be sent again with the same noise but slightly other content, which "
             "costs privacy: go on where it was written"
         )
-    print(f"mu2mpi: warning: {where}; the result will differ in its last bits", file=sys.stderr, flush=True)
+    warn(f"{where}; the result will differ in its last bits")
     return checkpoint
 
 

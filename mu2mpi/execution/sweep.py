@@ -14,6 +14,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.text import say, warn
 from mu2mpi.data.source import Source
 from mu2mpi.execution.job import Job, holds
 from mu2mpi.execution.measurements import run_cost
@@ -43,15 +44,15 @@ def run_sweep(
     Returns the files of all but the methods that were left out; raises like `mu2mpi.sweep`.
     """
 
-    def say(group: Communicator, message: str) -> None:
+    def report(group: Communicator, message: str) -> None:
         if progress and group.rank == 0:
-            print(message, file=sys.stderr, flush=True)
+            say(message)
 
     def take(job: Job, run: Run, label: str, side_by_side: bool) -> None:
         # Another job may have been at work in the same folder meanwhile.
         group, experiment, heard = job.communicator, run.plan.experiment, [*observers]
         if group.share(group.rank == 0 and job.has_changed(run.path) and holds(run.path, experiment)):
-            say(group, f"{label} {run.path}: finished by another job")
+            report(group, f"{label} {run.path}: finished by another job")
             return
         if progress:
             # Of several bars on one terminal, each would draw over the others.
@@ -64,7 +65,7 @@ def run_sweep(
         check_settings([experiment for _, experiment in chosen], communicator)
         plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
         for line in sweep.left_out:
-            say(communicator, line)
+            report(communicator, line)
         with communicator.together():
             runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
             paths = [run.path for run in runs]
@@ -76,7 +77,7 @@ def run_sweep(
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
         for source in dict.fromkeys(run.plan.source for run in runs):
             check_data(source, communicator)
-        say(communicator, f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go")
+        report(communicator, f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go")
         constants, place = [run.plan.constants for run in runs], itertools.count(1)
         machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
         for wave in waves(machines, costs, communicator.size):
@@ -85,7 +86,7 @@ def run_sweep(
                 if own is not None:
                     for k in wave.lanes[number]:
                         take(own, runs[k], labels[k], len(wave.lanes) > 1)
-        say(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
+        report(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
         return paths
 
 
@@ -215,11 +216,9 @@ def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
     if todo:
         check_output(runs[todo[0]].path, overwrite)
     if measured_otherwise:
-        print(
-            f"mu2mpi: warning: {len(measured_otherwise)} of the finished runs have another number of "
-            f"evaluations, such as {measured_otherwise[0]}; that changes no model, so they stay as they are. "
-            "--overwrite runs them again, which without a seed spends as much privacy once more",
-            file=sys.stderr,
-            flush=True,
+        warn(
+            f"{len(measured_otherwise)} of the finished runs have another number of evaluations, such as "
+            f"{measured_otherwise[0]}; that changes no model, so they stay as they are. --overwrite runs "
+            "them again, which without a seed spends as much privacy once more"
         )
     return todo

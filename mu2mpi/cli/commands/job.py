@@ -39,7 +39,7 @@ def execute(arguments: Namespace) -> None:
     sweep = Sweep(read_toml(config), str(config))
     suffix = "" if sweep.swept else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
-    if not request.can_be_submitted and (arguments.submit or arguments.status):
+    if request.scheduler != "slurm" and (arguments.submit or arguments.status):
         arguments.parser.error("--submit and --status are for SLURM; print the script, and hand it to qsub")
     job = SweepJob(config, sweep, output, request)
     if arguments.status:

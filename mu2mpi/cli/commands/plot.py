@@ -4,9 +4,10 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.shared import add_flag, add_output, add_paths, add_shared, read_runs, warn
+from mu2mpi.cli.shared import add_flag, add_output, add_paths, add_shared, read_runs
 from mu2mpi.core.registry import names, summary
 from mu2mpi.core.suggestions import or_else
+from mu2mpi.core.text import warn
 
 
 def add_arguments(parser: ArgumentParser) -> None:

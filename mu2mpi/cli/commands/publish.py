@@ -11,8 +11,7 @@ from mu2mpi.cli.shared import add_flag, add_output, add_paths
 FLAGS = {
     "overwrite": "replace files that exist",
     "even_if_unprotected": "publish also runs whose noise follows from their seed, or that added none",
-    "with_test_results": "keep loss and accuracy on a share of the data file: no noise protects the people "
-    "in it",
+    "with_test_results": "keep loss and accuracy on a share of the data file, which no noise protects",
 }
 
 

@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     words = "settings, of which any may be a list; --methods needs none"
     parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=words)
     compared = (
-        "compare methods, each with its own preset: all, or names between commas (docs/guides/practical.md)"
+        "methods to compare, each with its preset: all, or names with commas (docs/guides/practical.md)"
     )
     parser.add_argument("--methods", metavar="NAMES", help=compared)
     add_output(parser, "[default: runs/]", "FOLDER", default=Path("runs"))

@@ -6,7 +6,8 @@ differ make several tables.
 
 from argparse import ArgumentParser, Namespace
 
-from mu2mpi.cli.shared import add_flag, add_paths, add_shared, read_runs, split, warn
+from mu2mpi.cli.shared import add_flag, add_paths, add_shared, read_runs, split
+from mu2mpi.core.text import warn
 
 
 def add_arguments(parser: ArgumentParser) -> None:
