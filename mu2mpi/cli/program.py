@@ -104,12 +104,14 @@ def _execute(arguments: argparse.Namespace) -> int:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of the command that these words name; no other command adds its own."""
     # Files to import come first, since the commands and options that they add are parsed, too.
-    files, words = split_imports(words)
-    if files:
+    early = Parser("mu2mpi", add_help=False, allow_abbrev=False)
+    early.add_argument("--import", dest="files", action="append")
+    imports, words = early.parse_known_args(words)
+    if imports.files:
         from mu2mpi.core import parallel
 
         with parallel.world_if_parallel().together():
-            import_files(files)
+            import_files(imports.files)
     names = command_names()
     given = next((word for word in words if word in names), None)
     # The list of commands is not shown if the first word is one.
@@ -118,18 +120,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if unknown:
         arguments.parser.refuse(unknown)
     return arguments
-
-
-def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the values of all options --import among some words, and the other words."""
-    files, others, rest = [], [], iter(words)
-    for text in rest:
-        option, equals, value = text.partition("=")
-        if option == "--import":
-            files.append(value if equals else next(rest, text))
-        else:
-            others.append(text)
-    return files, others
 
 
 def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:

@@ -21,12 +21,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     if not os.path.exists(path) and (example := _way_to(path)):
         raise InputError(f"there is no {path}{example}")
     check_readable(path)
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is no configuration or schema: it has more than {MOST_BYTES} bytes")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path} is no configuration or schema: it has more than {MOST_BYTES} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except InputError:
-        raise
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from mu2mpi._version import __version__
+from mu2mpi.core.files import cache_folder
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import describe_imports
 
@@ -90,8 +91,6 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
 
 def folders() -> dict[str, str]:
     """Return the folders that hold data sets and compiled kernels."""
-    from mu2mpi.core.files import cache_folder
-
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
         "data_cache": str(cache_folder()),

@@ -28,6 +28,7 @@ MOST_PARAMETERS = 2_000_000  # Of models whose loss is compared with the smalles
 MOST_OUTPUTS = 10_000_000  # Margins of test samples that rank 0 may gather in the end
 Array = NDArray[np.float64]
 Answer = TypeVar("Answer")
+Predictions = ClassPredictions | NumberPredictions
 
 # Measures of an output by name, and its confusion matrix
 Measures = tuple[dict[str, float], NDArray[np.int64] | None]
@@ -139,8 +140,7 @@ class Evaluator:
             confusion = confusion_of(self._problem, self._source.classes, margins, labels)
             predictions = of_samples(self._problem, self._source, margins, labels)
             shared = measured(self._problem.labels, predictions), confusion
-        shared = self._communicator.share(shared)
-        return shared
+        return self._communicator.share(shared)  # type: ignore[no-any-return]
 
     def gradient(self, x: Array) -> tuple[float, Array]:
         """Return the mean loss of x and its gradient, shape (rows, F), the same bits on every rank."""
@@ -150,12 +150,9 @@ class Evaluator:
             loss, gradient = self._problem.loss_and_gradient(x, z, labels)
             losses.append(loss)
             total += np.rint(gradient / self._grid).astype(np.int64)
-        summed = self._communicator.reduce(total, np.empty_like(total))
-        gathered, found = self._communicator.gather(losses), None
-        if summed is not None and gathered is not None:
-            found = math.fsum(itertools.chain(*gathered)) / self._size, summed * (self._grid / self._size)
-        loss, gradient = self._communicator.share(found)
-        return loss, gradient
+        summed = self._communicator.allreduce(total, np.empty_like(total)).astype(np.float64)
+        everyones = itertools.chain(*self._communicator.allgather(losses))
+        return math.fsum(everyones) / self._size, summed * (self._grid / self._size)
 
 
 class ExactEvaluator:
@@ -190,7 +187,7 @@ class ExactEvaluator:
     def _expected(self, x: Array) -> tuple[float, Array]:
         return self._problem.expected(x, self._z, self._weights, self._population.values)
 
-    def _predictions(self, x: Array) -> ClassPredictions | NumberPredictions:
+    def _predictions(self, x: Array) -> Predictions:
         return of_population(self._problem, self._population, all_margins(x, self._z), self._weights)
 
     def _on_first(self, compute: Callable[[], Answer]) -> Answer:
@@ -207,9 +204,7 @@ def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels)
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
-def of_samples(
-    problem: Problem, source: Source, margins: Array, labels: Labels
-) -> ClassPredictions | NumberPredictions:
+def of_samples(problem: Problem, source: Source, margins: Array, labels: Labels) -> Predictions:
     """Return the predictions of samples with equal weights, by their margins of shape (n, rows)."""
     if problem.labels == "numbers":
         known = labels[:, np.newaxis].astype(np.float64)
@@ -221,7 +216,7 @@ def of_samples(
 
 def of_population(
     problem: Problem, source: Source, margins: Array, weights: Array, labels: Array | None = None
-) -> ClassPredictions | NumberPredictions:
+) -> Predictions:
     """Return the predictions of samples with weights, shape (n, K), of K labels: by default the source's."""
     if problem.labels == "classes":
         return ClassPredictions(problem.best(margins), problem.scores(margins), weights)
