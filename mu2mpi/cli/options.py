@@ -38,9 +38,8 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
         type=float,
         default=CHECKPOINT_SECONDS,
         metavar="SECONDS",
-        help="time between two checkpoints, from which the same command goes on after a kill "
-        f"[default: {CHECKPOINT_SECONDS:g}]; Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 makes one at once and ends "
-        f"the run with code {EXIT_INTERRUPTED}",
+        help=f"time between checkpoints [default: {CHECKPOINT_SECONDS:g}]; Ctrl-C, SIGTERM, SIGUSR1 or "
+        f"SIGUSR2 makes one at once and ends the run with code {EXIT_INTERRUPTED}",
     )
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
     for name in option_fields():
@@ -79,10 +78,7 @@ def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequ
 
     start_compiler_without_scipy()
     if communicator.rank == 0 and kernel_cache() is None:
-        warn(
-            "no folder for compiled kernels can be written, so every rank compiles them each time; set "
-            "NUMBA_CACHE_DIR to one that can"
-        )
+        warn("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a folder that can be written")
     kept = [checkpoint_path(output) for output in outputs]
     taken = {os.path.realpath(path) for path in (*outputs, *kept, *map(previous_path, kept))}
     wanted = ((arguments.log, False), (arguments.log_json, True))

@@ -19,10 +19,9 @@ WHERE = "use only runs with this setting, as rho=4, or one of several, as rho=4,
 VALUES = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
 LABELS = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
 DATA_DIR = "holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
-STRICT = "make a file that cannot be used an error, not a warning"
 SHARED: dict[str, dict[str, Any]] = {
     "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": WHERE},
-    "--strict": {"action": "store_true", "help": STRICT},
+    "--strict": {"action": "store_true", "help": "make a file that cannot be used an error, not a warning"},
     "--overwrite": {"action": "store_true", "help": "replace the output if it exists"},
     "--values": {"type": split, "default": (), "metavar": "NAMES", "help": VALUES},
     "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS},

@@ -192,10 +192,7 @@ class Signals:
 
 
 def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int, signals: Signals) -> int:
-    """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return the code that rank 0 left.
-
-    A SLURM job whose run is not finished is requeued, at most `requeues` times, unless a person ended it.
-    """
+    """Run ``mu2mpi ARGUMENTS`` on ranks, requeue a SLURM job that is not finished, return rank 0's code."""
     if slurm.restarts() > 0 and outputs.are_complete():
         say("the results are there, from an earlier start of this job")
         return 0

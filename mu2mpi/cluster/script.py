@@ -79,9 +79,7 @@ class Request(BaseModel):
     checkpoint_every: float | None = _field(None, "SECONDS", "time between two checkpoints", gt=0)
     data_dir: str | None = _field(None, "FOLDER", "holds one folder for each data set", pattern=LINE)
     setup: tuple[Line, ...] = _field((), "COMMAND", "line to run first: 'module load gcc'; repeatable")
-    environment: str | None = _field(
-        None, "FOLDER", "virtual environment, or none [default: the active one]", pattern=LINE
-    )
+    environment: str | None = _field(None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE)
     after_table: bool = _field(False, "", "once all tasks are over, a job prints the table", "slurm")
 
     @pydantic.model_validator(mode="after")

@@ -23,7 +23,8 @@ from mu2mpi.core.registry import import_options
 from mu2mpi.core.text import say, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.measurements import planned_measurements, run_cost
-from mu2mpi.execution.sweep import Run, open_all, resolve_sweep, unfinished
+from mu2mpi.execution.plan import Plan
+from mu2mpi.execution.sweep import open_all, resolve_sweep, unfinished
 from mu2mpi.results.collection import names_of
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.schema import checkpoint_path
@@ -76,12 +77,12 @@ class SweepJob:
         return [self.output / self.sweep.file_name(experiment) for experiment in self.sweep.experiments]
 
     @cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> dict[Path, Plan]:
         """All runs, with nothing open; InputError if the data are not here, or do not suit one of them."""
         experiments, ranks = self.sweep.experiments, self.request.ranks
         plans = resolve_sweep(self.sweep, experiments, self._data, Communicator(), ranks)
         paths = dict(zip(experiments, self.paths, strict=True))
-        return [Run(plan, paths[experiment]) for experiment, plan in plans.items()]
+        return {paths[experiment]: plan for experiment, plan in plans.items()}
 
     @cached_property
     def why_unknown(self) -> str | None:
@@ -100,10 +101,9 @@ class SweepJob:
     def loads(self) -> list[Load]:
         """What each run costs, from its size alone."""
         loads = []
-        for run in self.runs:
-            constants = run.plan.constants
-            nanoseconds = run_cost(constants) + planned_measurements(run.plan).cost(constants)
-            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, constants.task.machines))
+        for plan in self.runs.values():
+            nanoseconds = run_cost(plan.constants) + planned_measurements(plan).cost(plan.constants)
+            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, plan.constants.task.machines))
         return loads
 
     @cached_property
@@ -151,10 +151,11 @@ class SweepJob:
             after = submit(render_table(str(self.output), self.request, job))
             say(f"then job {after} prints the table into table-{job}.txt")
 
-    def _tell(self, job: str, todo: set[int]) -> None:
+    def _tell(self, job: str, todo: set[Path]) -> None:
         """Say what was submitted, what it will take, and where to look."""
         ranks, each = self.request.ranks, math.ceil(len(self.runs) / self.parts)
-        loads = [load if n in todo else Load(0.0, load.machines) for n, load in enumerate(self.loads)]
+        costs = zip(self.runs, self.loads, strict=True)
+        loads = [load if path in todo else Load(0.0, load.machines) for path, load in costs]
         seconds = task_seconds(loads, self.parts, ranks)
         hours = sum(seconds) * ranks * self.request.cpus_per_task / 3600
         directives = slurm_directives(self.config.stem, self.request, self.parts)

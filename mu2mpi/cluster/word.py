@@ -12,10 +12,8 @@ VARIABLE = "MU2MPI_WORD"  # names the file
 
 @contextmanager
 def place_for_word(folder: Path, job: str, start: int) -> Iterator[Path]:
-    """Make an empty file, in this folder if possible, and remove it and those of earlier starts.
-
-    Ranks write to a file that is there, so that those of an earlier start write none.
-    """
+    """Make an empty file, in this folder if possible, and remove it and those of earlier starts."""
+    # Ranks write to a file that is there, so that those of an earlier start write none.
     before, after = f".mu2mpi-launch-{job}-", f"-{start}.word"
     tried = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
     found = next((each for each in tried if os.access(each, os.W_OK)), folder)

@@ -257,23 +257,18 @@ def _check_machines(asked: Experiment, name: str) -> None:
     """Refuse what machines that differ, by one of the options, cannot have."""
     what = f"{name} = {getattr(asked, name)}"
     method, kind = asked.chosen_method, find("mechanisms", asked.chosen_mechanism)
-    preset: Any = asked.preset
-    if not asked.trust.takes_absence:
-        raise InputError(
-            f"{what}: server = {asked.server} is for machines that are alike and all there, since noise of "
-            "each is a part of that which hides the others; leave it out, or choose another server"
-        )
-    if not method.takes_absence:
-        raise InputError(
-            f"{what}: method = {method.name} does not say what becomes of machines that are away or "
-            "differ; choose another method (docs/guides/federations.md), or leave it out"
-        )
+    for chooser, chosen in {"server": asked.trust, "method": method}.items():
+        if not chosen.takes_absence:
+            raise InputError(
+                f"{what}: {chooser} = {chosen.name} is for machines that are alike and all there; choose "
+                f"another {chooser} (docs/guides/federations.md), or leave it out"
+            )
     if asked.noise == "aggregate":
         raise InputError(f"{what} and noise = aggregate: one draw for all is for machines that are the same")
-    if preset is not None and not method.preset_knows_absence:
+    if asked.preset is not None and not method.preset_knows_absence:
         raise InputError(
-            f"{what} and preset = {preset}: the steps of method = {method.name} would be for machines that "
-            "are all there; take method = mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
+            f"{what} and preset = {asked.preset}: the steps of method = {method.name} would be for machines "
+            "that are all there; take method = mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
         )
     if asked.budgets is not None and (kind.spends != "rho" or not kind.shows_messages):
         raise InputError(

@@ -23,7 +23,8 @@ from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 from mu2mpi.privacy.accounting.guarantee import affordable_rho
 
 OF_MACHINES = ("participation", "objective", "budgets")  # by which machines differ, or are away
-_CHOOSERS = ("data", "method", "mechanism", "server")  # options whose values have options of their own
+# Options whose values have options of their own, and the kinds of these values
+_CHOOSERS = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
 
 
 def _choice(kind: str, value: str | None, description: str, key: str = "kind") -> Any:
@@ -64,9 +65,7 @@ class ExperimentOptions(BaseModel):
     )
     budgets: str | None = Field(None, description="file of each machine's rho or epsilon [default: the same]")
     rounds: int | None = _whole("number of rounds T [default: by the samples, or the method's theory]")
-    epsilon: float | None = Field(
-        None, gt=0, description="privacy, instead of rho: the largest rho that is (epsilon, delta)-private"
-    )
+    epsilon: float | None = Field(None, gt=0, description="epsilon at this delta, to be given instead of rho")
     delta: float = Field(
         1e-5, ge=SMALLEST_DELTA, lt=1, description="delta of epsilon, given or stated; well below 1 / samples"
     )
@@ -77,26 +76,19 @@ class ExperimentOptions(BaseModel):
         description="privacy: every order a has Renyi divergence a*rho^2/2; inf for no noise",
     )
     noise: Literal["aggregate"] | None = Field(
-        None,
-        description="untrusted server only: aggregate draws one N(0, M sigma^2) a round for all machines, "
-        "which protects no single message [default: every machine draws its own]",
+        None, description="aggregate: one draw for all machines, protects no message [default: each its own]"
     )
     diameter: float = _size("diameter D of the ball K around the starting point 0", 0.1)
     normalize: Literal["none", "unit", "box"] = Field(
-        "none",
-        description="scale of each sample: none; unit for norm 1, with a bias feature of 0.1; or box, files "
-        "only, for features divided by their public bound --feature-bound",
+        "none", description="scale of samples: none, unit norm with a bias of 0.1, or box (--feature-bound)"
     )
     norm_bound: float | None = _size("scale samples with a longer row of features to this public norm")
     l2: float | None = _size("lambda of a regulariser lambda ||x||^2 / 2, which gets no noise")
     clip_norm: float | None = _size("clip increments to this norm instead of to S = G + 2LD")
     eta_scale: float | None = _size(
-        "learning rate eta in units of 1/(4LT), or of the largest that smoothness allows another method "
-        "[default: that of the theorem, at most 1]"
+        "eta in units of 1/(4LT), or of another method's largest step [default: that of theory, at most 1]"
     )
-    seed: int | None = _whole(
-        "makes the run, and its noise, reproducible by all who know it [default: a secret key]", 0, 63
-    )
+    seed: int | None = _whole("makes run and noise reproducible by all who know it [default: secret]", 0, 63)
     evaluations: int | None = _whole(
         "rounds, logarithmically spaced, at which loss and accuracy are measured "
         "[default: 12 to 20, and on a share of the test set where all of it takes over a tenth of the time]"
@@ -164,8 +156,7 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 
 def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the names that an option such as ``method`` may have, with the options of each."""
-    kinds = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
-    kind = kinds.get(chooser)
+    kind = _CHOOSERS.get(chooser)
     things = [(name, find(kind, name)) for name in names(kind)] if kind else []
     return tuple((thing.form if chooser == "data" else name, thing.options) for name, thing in things)
 

@@ -135,9 +135,8 @@ def _combinations(settings: Mapping[str, Any], at: str) -> Iterator[dict[str, An
             raise InputError(f"{at}the list of {name} is empty or repeats a value: {values}")
         if any(isinstance(value, list | dict) for value in values):
             raise InputError(
-                f"{at}{name} holds a list in a list, or a table; a sweep takes one list of values, "
-                f"such as {name} = [a, b], and [[part]] tables for combinations that differ in several "
-                "settings"
+                f"{at}{name} holds a list in a list, or a table; a sweep takes one list, as {name} = [a, b], "
+                "and [[part]] tables for combinations"
             )
     if (count := math.prod(map(len, lists.values()))) > MOST_RUNS:
         raise InputError(f"{at}its lists have {count:,} combinations, and {MOST_RUNS:,} are the most")

@@ -7,10 +7,7 @@ EXIT_INTERRUPTED = 75  # Exit code of a run that stopped with a checkpoint; the 
 
 
 class InputError(ValueError):
-    """Something in the user's input cannot be used: the message says what, where, and the way out.
-
-    It is shown without a traceback, and the program ends with code 2.
-    """
+    """Something in the user's input cannot be used; the program shows the message and ends with code 2."""
 
 
 class SharedInputError(InputError):

@@ -32,9 +32,7 @@ def check_readable(path: Path | str) -> None:
         # A name with a zero byte is no OSError.
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     if not is_ordinary:
-        raise InputError(
-            f"cannot read {path}: it is no ordinary file but a pipe, a socket or a device; copy it to one"
-        )
+        raise InputError(f"cannot read {path}: it is a pipe, a socket or a device; copy it to a file")
 
 
 def write_whole(

@@ -19,8 +19,7 @@ VARIABLE = "HDF5_USE_FILE_LOCKING"
 def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
     """Open a file to read it, by default with a lock if one is to be had.
 
-    Raises OSError if HDF5 cannot open it, and InputError if another program has locked it, or the variable,
-    which HDF5 prefers to what a program asks for, wants a lock where there are none.
+    Raises OSError if HDF5 cannot open it, and InputError if another program or the variable is in the way.
     """
     try:
         return h5py.File(path, "r", locking=locking)

@@ -2,9 +2,6 @@
 
 Kernels divide as numpy does and may fuse a product with a sum. Only functions marked `reduction` may add up
 in another order than written; it is fixed when they are compiled, and so depends on the processor alone.
-
-numba's cache on disk knows the file of a kernel alone, and not those of functions that it uses: kernels older
-than any file of the package are removed first.
 """
 
 import contextlib
@@ -38,7 +35,7 @@ def _use_widest_vectors() -> None:
 
 
 def _discard_stale_kernels() -> None:
-    """Remove compiled kernels that are older than the newest source file of the package."""
+    """Remove compiled kernels older than any source file: numba checks that of the kernel alone."""
     package = Path(__file__).parent.parent
     newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
     # numba writes an index before the code that it names: after a kill in between, it would load older code.
@@ -66,10 +63,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 @cache
 def specialised(template: Callable[..., Any], tag: str, **own: Any) -> Any:
-    """Compile a copy of a function in which some of its module's names mean what `own` says.
-
-    The tag tells this copy from others, also in the cache on disk.
-    """
+    """Compile a copy of a function, told from others by its tag, with other values of its global names."""
     name = f"{template.__name__}[{tag}]"
     copy = FunctionType(template.__code__, {**template.__globals__, **own}, name)
     copy.__qualname__, copy.__module__ = name, template.__module__

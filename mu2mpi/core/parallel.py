@@ -72,10 +72,8 @@ class Communicator:
         """Return when all ranks have called this, leaving the processor to others."""
 
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
-        """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks.
-
-        numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
-        """
+        """Run actions of which each fills an entry of a shared cache, so that none is filled by two ranks."""
+        # numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         # The ranks of rank 0's node share the actions out. Then every rank runs all in its turn.
         with self.together():
             for action in actions[self.place :: self.neighbours] if self.place is not None else ():
@@ -193,9 +191,8 @@ class MpiCommunicator(Communicator):
 def world() -> Communicator:
     """Return the communicator of all ranks, starting MPI at the first call.
 
-    With several ranks, an exception that nobody catches then ends the whole job: the other ranks would
-    wait for this one in a collective for ever. Raises InputError if a launcher says that it started several
-    ranks but each is alone: without an MPI library, or with one that does not belong to the launcher.
+    With several ranks, an exception that nobody catches then ends the whole job. Raises InputError if a
+    launcher started several ranks but each is alone, without its MPI library.
     """
     try:
         from mpi4py import MPI

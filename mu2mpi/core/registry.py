@@ -143,10 +143,7 @@ def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
 
 
 def import_files(paths: Iterable[Path | str]) -> None:
-    """Import Python files of the user's, each once as a module of its file's name.
-
-    What they register is known from then on. Raises InputError if one cannot be imported by its name.
-    """
+    """Import Python files of the user's, each once as a module of its name; InputError if one cannot be."""
     for path in map(Path, paths):
         file = path.expanduser().resolve()
         spec = spec_from_file_location(file.stem, file)

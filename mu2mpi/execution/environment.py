@@ -36,10 +36,7 @@ def processor() -> str:
 
 @cache
 def _values_digest() -> str:
-    """Digest of values of the functions of NumPy and the C library, as kernels call them, in messages.
-
-    Their implementations, which processor and environment variables choose, differ in last bits.
-    """
+    """Digest of values of NumPy's and the C library's functions, whose variants differ in their last bits."""
     import numpy as np
 
     # Variants of a C library, whose functions take longer to call, differ at about one argument in 2,000.

@@ -49,10 +49,7 @@ def affordable_passes(constants: RunConstants, test_samples: int) -> int:
 
 
 def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:
-    """Return the rows at some places of a fixed share of a test set: one is drawn of each place's part.
-
-    Nothing but the two sizes decides, and a share that is the whole has every row in its order.
-    """
+    """Return the rows at some places of a share of a test set, by the two sizes alone: one a place."""
     edges = np.arange(places.start, places.stop + 1) * whole // share
     # The bits of this generator are the same in every version of numpy.
     chance = np.random.PCG64(0)
@@ -235,9 +232,8 @@ def assess(
 ) -> Theory:
     """Compare a finished run, of which all ranks hold the output x and its loss, with theory.
 
-    The smallest loss over K, with the regulariser, depends on data, scale and K alone, so it is found once
-    for all runs of a sweep, in at most `affordable_passes`. A model of more than `MOST_PARAMETERS` has only
-    the bound. All ranks must call this, and each gets the same.
+    The smallest loss over K, with the regulariser, is found once for all runs of a sweep. A model of more
+    than `MOST_PARAMETERS` has only the bound. All ranks must call this, and each gets the same.
     """
     bound, task = constants.loss_bound, constants.task
     if task.d > MOST_PARAMETERS:

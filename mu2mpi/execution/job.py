@@ -170,8 +170,7 @@ class Job:
             if not (holds(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
                 way_out = "it is lost, and to repeat the command would send everything once more"
                 if checkpoint.exists():
-                    way_out = f"the checkpoint {checkpoint} stays: move {path} away and repeat the command"
-                    way_out += " to go on from it"
+                    way_out = f"move {path} away and repeat the command to go on from it: {checkpoint} stays"
                 raise InputError(
                     f"another job has written {path} in the meantime, and what this one found is in no file; "
                     f"what both have sent is spent, and their rho add up as squares; {way_out}"

@@ -134,10 +134,7 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
 
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
-    """Open the data of an experiment, with labels as its loss takes them, and compare checksums if asked.
-
-    Raises InputError if data are missing or damaged, or their labels are not for the loss.
-    """
+    """Open an experiment's data; InputError if they are missing, damaged, or have labels not for its loss."""
     asked = experiment.data, experiment.source_options, experiment.scaling
     source = experiment.source.open(DataRequest(*asked, data_dir, verify))
     labels = find("losses", experiment.loss).labels
@@ -165,8 +162,8 @@ def shared_source(experiment: Experiment, data_dir: Path | None, communicator: C
 def check_data(source: Source, communicator: Communicator) -> None:
     """Check all samples, and raise SharedInputError unless the training data are the same on all ranks.
 
-    The first rank of each node reads them, and so does every rank that opened other files than that one;
-    once, however often this is called for a source. Afterwards every rank has their digest.
+    The first rank of each node reads them once, and so does every rank that opened other files than that
+    one. Afterwards every rank has their digest.
     """
     opened = communicator.host, tuple(map(identity, source.files))
     is_first = communicator.turn < TURNS - 1
@@ -202,10 +199,7 @@ class Keys:
     def draw(
         cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None, context: str = ""
     ) -> "Keys":
-        """Make the keys of a completed experiment on rank 0, and give the other ranks those that they need.
-
-        The root is that of a run that goes on, of the seed, or of the operating system's secure generator.
-        """
+        """Make the keys on rank 0, from a root, the seed or os.urandom; share those that other ranks need."""
         noise = choices = None
         if communicator.rank == 0:
             if root is None:

@@ -121,10 +121,7 @@ class BarProgress(LogProgress):
 
 
 class LogFile(Observer):
-    """Appends a line for each event of a run to a file, as text or as JSON objects.
-
-    A line that cannot be written is lost, and the run goes on. In JSON, numbers that are not finite are null.
-    """
+    """Appends a line for each event of a run, as text or JSON, to a file; lost where it cannot be written."""
 
     def __init__(self, path: Path | str, as_json: bool = False) -> None:
         self._path, self._as_json, self._has_warned = Path(path).absolute(), as_json, False

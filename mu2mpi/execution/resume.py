@@ -21,10 +21,7 @@ from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
-    """Return the checkpoint beside an output, if any, from which the experiment can resume here.
-
-    Raises InputError if it is damaged or of another experiment, or has no seed and other last bits.
-    """
+    """Return the checkpoint beside an output, if any; InputError if the experiment cannot resume from it."""
     place = checkpoint_path(output)
     if not place.exists():
         return None
@@ -64,17 +61,13 @@ def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...
 def check_same_data(
     checkpoint: Checkpoint, source: Source, input_files: Mapping[str, str], output: Path
 ) -> None:
-    """Raise InputError, with what was spent, unless a run resumes with the data with which it began.
-
-    Rounds since the checkpoint are repeated under the same noise: other data would show without any.
-    """
+    """Raise InputError unless a run resumes with its own data: others would show under the same noise."""
     if digest_with(source, input_files) == checkpoint.data:
         return
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
         f"the training data of {source.name}, a file about machines or an extension are not those with which "
-        f"the run of {output} began. To go on would send rounds again under the same noise with other "
-        "content, which tells what was changed.\n"
+        f"the run of {output} began. To resume would reveal what was changed.\n"
         f"Put them back as they were and repeat the command. Or remove {checkpoint_path(output)} to start "
         f"afresh{another_seed}; what that spends is added to what was spent already. {_spent(checkpoint)}"
     )

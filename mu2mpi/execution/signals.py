@@ -53,10 +53,8 @@ def stop_requests() -> Iterator[StopRequests]:
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the program inside the block, unless a program around it does otherwise.
-
-    Python's own KeyboardInterrupt is lost where it falls into the callback of a weak reference.
-    """
+    """Let Ctrl-C and SIGTERM end the program inside the block, unless a program around it does otherwise."""
+    # Python's own KeyboardInterrupt is lost where it falls into the callback of a weak reference.
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     mine = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
     with handling(dict.fromkeys(mine, end_at_once)):

@@ -80,10 +80,7 @@ class Watch(Keeper):
 
 
 class Simulation:
-    """A run on some ranks, ready for its first round or for that after rank 0's checkpoint.
-
-    Every rank raises InputError if the noise cannot be drawn well enough, or samples cannot be used.
-    """
+    """A run on all ranks, ready for its next round; InputError if it cannot draw its noise or use samples."""
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
         self.plan, self.communicator, task = plan, communicator, plan.constants.task

@@ -3,7 +3,7 @@
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,26 +39,23 @@ def run_sweep(
     observers: Sequence[Observer] = (),
     progress: bool = True,
 ) -> list[Path]:
-    """Run experiments of a sweep on all ranks, side by side (`waves`), and write a file for each to a folder.
-
-    Returns the files of all but the methods that were left out; raises like `mu2mpi.sweep`.
-    """
+    """Run experiments of a sweep on all ranks, side by side (`waves`), and return their result files."""
 
     def report(group: Communicator, message: str) -> None:
         if progress and group.rank == 0:
             say(message)
 
-    def take(job: Job, run: Run, label: str, side_by_side: bool) -> None:
+    def take(job: Job, path: Path, plan: Plan, label: str, side_by_side: bool) -> None:
         # Another job may have been at work in the same folder meanwhile.
-        group, experiment, heard = job.communicator, run.plan.experiment, [*observers]
-        if group.share(group.rank == 0 and job.has_changed(run.path) and holds(run.path, experiment)):
-            report(group, f"{label} {run.path}: finished by another job")
+        group, heard = job.communicator, [*observers]
+        if group.share(group.rank == 0 and job.has_changed(path) and holds(path, plan.experiment)):
+            report(group, f"{label} {path}: finished by another job")
             return
         if progress:
             # Of several bars on one terminal, each would draw over the others.
             log = LogProgress(sys.stderr, label, LOG_SECONDS) if side_by_side else None
             heard.append(log or for_standard_error(label, LOG_SECONDS))
-        job.run_to_file(experiment, run.plan.source, run.path, heard, run.plan)
+        job.run_to_file(plan.experiment, plan.source, path, heard, plan)
 
     with stop_requests() as requests:
         communicator = world()
@@ -67,27 +64,25 @@ def run_sweep(
         for line in sweep.left_out:
             report(communicator, line)
         with communicator.together():
-            runs = [Run(plan, folder / sweep.file_name(e)) for e, plan in plans.items()]
-            paths = [run.path for run in runs]
+            runs = {folder / sweep.file_name(e): plan for e, plan in plans.items()}
             # First what is there, so that what another job writes from here on is seen as another's.
-            before = {path: identity(path) for path in paths} if communicator.rank == 0 else {}
+            before = {path: identity(path) for path in runs} if communicator.rank == 0 else {}
             todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
         todo, before = communicator.share((todo, before))
-        runs = [runs[number] for number in todo]
         job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
-        for source in dict.fromkeys(run.plan.source for run in runs):
+        for source in dict.fromkeys(runs[path].source for path in todo):
             check_data(source, communicator)
-        report(communicator, f"{len(plans) - len(runs)} of {len(plans)} runs are finished; {len(runs)} to go")
-        constants, place = [run.plan.constants for run in runs], itertools.count(1)
+        report(communicator, f"{len(runs) - len(todo)} of {len(runs)} runs are finished; {len(todo)} to go")
+        constants, place = [runs[path].constants for path in todo], itertools.count(1)
         machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
         for wave in waves(machines, costs, communicator.size):
-            labels = {number: f"[{next(place)}/{len(runs)}]" for number in wave.runs()}
+            labels = {number: f"[{next(place)}/{len(todo)}]" for number in wave.runs()}
             with _lane(job, wave) as (own, number):
                 if own is not None:
                     for k in wave.lanes[number]:
-                        take(own, runs[k], labels[k], len(wave.lanes) > 1)
-        report(communicator, f"all {len(plans)} runs are in {folder}; next: mu2mpi table {folder}")
-        return paths
+                        take(own, todo[k], runs[todo[k]], labels[k], len(wave.lanes) > 1)
+        report(communicator, f"all {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
+        return list(runs)
 
 
 def resolve_sweep(
@@ -117,13 +112,6 @@ def open_all(
     """Open each data set of some experiments once, by the key that they have for it."""
     examples = {experiment.data_key: experiment for experiment in experiments}
     return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
-
-
-class Run(NamedTuple):
-    """One run of the sweep: what, on which data, and where its result goes."""
-
-    plan: Plan
-    path: Path
 
 
 class Wave(NamedTuple):
@@ -197,28 +185,28 @@ def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
         raise Interrupted(max(stops))
 
 
-def unfinished(runs: list[Run], overwrite: bool) -> list[int]:
-    """Return the indices of runs without a result that can be written; other evaluations change no model."""
+def unfinished(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
+    """Return the results that are still to be written; other evaluations change no model."""
     todo, measured_otherwise = [], []
-    for number, run in enumerate(runs):
-        if overwrite or not run.path.exists():
-            todo.append(number)
+    for path, plan in runs.items():
+        if overwrite or not path.exists():
+            todo.append(path)
             continue
-        experiment, there = run.plan.experiment, read_experiment(run.path)
+        experiment, there = plan.experiment, read_experiment(path)
         different = difference(experiment, there, but=("evaluations",))
         if different is not None:
             raise InputError(
-                f"{run.path} holds another experiment: {different}; "
+                f"{path} holds another experiment: {different}; "
                 "use another --output, or --overwrite to replace it"
             )
         if experiment.evaluations != there.evaluations:
-            measured_otherwise.append(run.path)
+            measured_otherwise.append(path)
     if todo:
-        check_output(runs[todo[0]].path, overwrite)
+        check_output(todo[0], overwrite)
     if measured_otherwise:
         warn(
             f"{len(measured_otherwise)} of the finished runs have another number of evaluations, such as "
-            f"{measured_otherwise[0]}; that changes no model, so they stay as they are. --overwrite runs "
-            "them again, which without a seed spends as much privacy once more"
+            f"{measured_otherwise[0]}. They have the same model, so they stay; --overwrite runs them again, "
+            "which without a seed spends as much privacy once more"
         )
     return todo

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from mu2mpi import __version__, cli
-from mu2mpi.cli.commands.info import BIBTEX
 
 PROJECT = Path(__file__).parents[2]
 
@@ -19,7 +18,8 @@ def cff():
 
 def test_both_are_printed(capsys):
     assert cli.main(["info", "--cite"]) == 0
-    assert capsys.readouterr().out == f"{BIBTEX}\n"
+    entries = (PROJECT / "mu2mpi" / "cli" / "citation.bib").read_text()
+    assert capsys.readouterr().out == entries.replace("VERSION", __version__)
 
 
 def test_the_version_is_the_same_everywhere(cff):

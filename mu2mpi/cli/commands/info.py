@@ -4,30 +4,10 @@ Under mpirun it tells whether the ranks find each other. Put its output into a b
 """
 
 from argparse import ArgumentParser, Namespace
+from importlib.resources import files
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.shared import add_flag
-
-# What CITATION.cff says
-BIBTEX = f"""\
-@inproceedings{{reshef2024private,
-  author        = {{Reshef, Roie and Levy, Kfir Yehuda}},
-  title         = {{{{Private and Federated Stochastic Convex Optimization: Efficient Strategies for Centralized Systems}}}},
-  booktitle     = {{Proceedings of the 41st International Conference on Machine Learning}},
-  series        = {{Proceedings of Machine Learning Research}},
-  volume        = {{235}},
-  publisher     = {{PMLR}},
-  year          = {{2024}},
-  eprint        = {{2407.12396}},
-  archiveprefix = {{arXiv}},
-  url           = {{https://arxiv.org/abs/2407.12396}},
-}}
-
-@misc{{mu2mpi,
-  author        = {{{{The mu2mpi developers}}}},
-  title         = {{{{mu2mpi: differentially private federated stochastic convex optimisation over MPI}}}},
-  note          = {{Software, version {__version__}}},
-}}"""  # noqa: E501
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,8 +17,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     from mu2mpi.core.parallel import world
 
-    communicator, lines = world(), [BIBTEX]
-    if not arguments.cite:
+    communicator = world()
+    if arguments.cite:
+        text = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")
+        lines = text.replace("VERSION", __version__).splitlines()
+    else:
         from mu2mpi.execution.environment import describe, folders
 
         facts = {**describe(communicator), **folders()}

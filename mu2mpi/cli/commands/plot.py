@@ -19,10 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, metavar="[FIGURE] PATH")
     add_shared(parser, "--where", "--strict")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
-    across = (
-        "horizontal axis: round, samples or gradient_evaluations for history [default: round]; any setting, "
-        "such as machines, for tradeoff [default: rho or epsilon, as it was set]"
-    )
+    across = "horizontal axis: round, samples or gradient_evaluations for history; any setting for tradeoff"
     parser.add_argument("--against", metavar="NAME", help=across)
     width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
@@ -57,8 +54,7 @@ def execute(arguments: Namespace) -> None:
     if arguments.output is not None:
         suffix_of(arguments.output)
         check_output(arguments.output, arguments.overwrite)
-    said = (arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style)
-    page = page_of(*said)
+    page = page_of(arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style)
     runs, _ = read_runs(arguments)
     kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")

@@ -30,7 +30,6 @@ def execute(arguments: Namespace) -> None:
     communicator = world()
     with communicator.together():
         experiment = experiment_of(arguments)
-    # What takes long to import waits until there is something to run.
     from mu2mpi.analysis.show import KEY_GONE, in_brief
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import advice_on_ranks

@@ -17,9 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     words = "settings, of which any may be a list; --methods needs none"
     parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=words)
-    compared = (
-        "methods to compare, each with its preset: all, or names with commas (docs/guides/practical.md)"
-    )
+    compared = "methods to compare by their presets: all, or names with commas (docs/guides/practical.md)"
     parser.add_argument("--methods", metavar="NAMES", help=compared)
     add_output(parser, "[default: runs/]", "FOLDER", default=Path("runs"))
     which = parser.add_mutually_exclusive_group()
@@ -60,7 +58,6 @@ def execute(arguments: Namespace) -> None:
             for index, experiment in chosen:
                 print(index, sweep.file_name(experiment))
         return
-    # What takes long to import waits until there is something to run.
     from mu2mpi.execution.sweep import run_sweep
 
     told = how_to_run(arguments, communicator, outputs(arguments, communicator.size))
