@@ -28,10 +28,8 @@ METAVARS = {int: "N", float: "REAL", str: "NAME"}
 def add_running_options(parser: ArgumentParser, overwrite: str = "replace the output if it exists") -> None:
     """Add what `run` and `sweep` share: above all one option for each of an experiment."""
     add_flag(parser, "--overwrite", overwrite)
-    what = "append a line for each evaluation and checkpoint to this file"
-    parser.add_argument("--log", type=Path, metavar="FILE", help=what)
-    what = "append the same as one JSON object a line"
-    parser.add_argument("--log-json", type=Path, metavar="FILE", help=what)
+    parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
+    parser.add_argument("--log-json", type=Path, metavar="FILE", help="the same as a JSON object a line")
     add_shared(parser, "--data-dir")
     parser.add_argument(
         "--checkpoint-every",

@@ -192,7 +192,10 @@ class Signals:
 
 
 def launch(arguments: Sequence[str], outputs: Outputs, ranks: int, requeues: int, signals: Signals) -> int:
-    """Run ``mu2mpi ARGUMENTS`` on ranks, requeue a SLURM job that is not finished, return rank 0's code."""
+    """Start ``mu2mpi ARGUMENTS`` on this many ranks, see them through, and return the code that rank 0 left.
+
+    A SLURM job whose run is not finished is requeued, at most `requeues` times, unless a person ended it.
+    """
     if slurm.restarts() > 0 and outputs.are_complete():
         say("the results are there, from an earlier start of this job")
         return 0

@@ -118,8 +118,8 @@ class SweepJob:
         """Return the script, having warned if a task of it will hardly end in time, or who knows when."""
         if self.why_unknown is not None:
             warn(
-                f"{self.why_unknown}\nSo it is not known how long runs take, and each has "
-                "a task of its own, as far as the site allows; print the script anew where the data are"
+                f"{self.why_unknown}\nSo it is not known how long runs take, and each has a task of its own, "
+                "as far as the site allows; print the script anew where the data are"
             )
         else:
             longest = max(task_seconds(self.loads, self.parts, self.request.ranks))

@@ -49,7 +49,7 @@ def affordable_passes(constants: RunConstants, test_samples: int) -> int:
 
 
 def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:
-    """Return the rows at some places of a share of a test set, by the two sizes alone: one a place."""
+    """Return the rows at some places of a share of a test set, which its size and the whole's decide."""
     edges = np.arange(places.start, places.stop + 1) * whole // share
     # The bits of this generator are the same in every version of numpy.
     chance = np.random.PCG64(0)

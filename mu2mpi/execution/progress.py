@@ -121,7 +121,7 @@ class BarProgress(LogProgress):
 
 
 class LogFile(Observer):
-    """Appends a line for each event of a run, as text or JSON, to a file; lost where it cannot be written."""
+    """Appends each event of a run to a file, as text or JSON; what cannot be written is lost."""
 
     def __init__(self, path: Path | str, as_json: bool = False) -> None:
         self._path, self._as_json, self._has_warned = Path(path).absolute(), as_json, False

@@ -14,8 +14,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     for option in ("--strict", "--data-is-public"):
         parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
-    template = "print a schema of a file's columns, with blanks to fill in, and end"
-    add_flag(parser, "--schema-template", template)
+    add_flag(parser, "--schema-template", "print a schema of a file's columns, with blanks to fill, and end")
     add_shared(parser, "--data-dir")
 
 

@@ -19,12 +19,12 @@ def execute(arguments: Namespace) -> None:
 
     communicator = world()
     if arguments.cite:
-        text = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")
-        lines = text.replace("VERSION", __version__).splitlines()
+        entries = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")
+        text = entries.replace("VERSION", __version__).rstrip()
     else:
         from mu2mpi.execution.environment import describe, folders
 
         facts = {**describe(communicator), **folders()}
-        lines = [f"{name:22} {value}" for name, value in facts.items()]
+        text = "\n".join(f"{name:22} {value}" for name, value in facts.items())
     if communicator.rank == 0:
-        print("\n".join(lines))
+        print(text)

@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, metavar="[FIGURE] PATH")
     add_shared(parser, "--where", "--strict")
     add_output(parser, "PNG, SVG or PDF by its suffix [default: FIGURE.png]")
-    across = "horizontal axis: round, samples or gradient_evaluations for history; any setting for tradeoff"
+    across = "horizontal axis of history or tradeoff, as samples or machines [default: round; rho or epsilon]"
     parser.add_argument("--against", metavar="NAME", help=across)
     width = "inches, or a paper's column (3.3) or page (7), at which all text has 8 points [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
