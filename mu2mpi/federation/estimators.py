@@ -1,9 +1,8 @@
 """What a machine sends in a round, and where it takes gradients: at averages of iterates, or at the last."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mu2mpi.losses.base import Problem
@@ -28,21 +27,27 @@ class Query:
 AVERAGE, ITERATE = Query("average", averages=True), Query("iterate", averages=False)
 
 
-class Estimator(ABC):
+@dataclass(frozen=True)
+class Estimator:
     """What a machine sends in round t, which estimates k_t f'(x_t)."""
 
-    name: ClassVar[str]
-    template: ClassVar[str]  # the function of `mu2mpi.federation.increments` that adds samples to a message
-    gradients: ClassVar[int]  # of each sample
-    lasts: ClassVar[bool]  # whether a sample is in all messages from its round on
+    name: str
+    template: str  # the function of `mu2mpi.federation.increments` that adds samples to a message
+    gradients: int  # of each sample
+    lasts: bool  # whether a sample is in all messages from its round on
 
     def weight(self, t: int) -> int:
         """Return k_t: t for q_t = alpha_t d_t, the sum of increments, and 1 for a gradient."""
         return t if self.lasts else 1
 
-    @abstractmethod
     def bound(self, G: float, L: float, D: float, query: Query) -> float:
-        """Return the norm that what one sample adds to a message never passes; infinite if there is none."""
+        """Return the norm that what one sample adds to a message never passes; infinite if there is none.
+
+        For increments S = G + 2 L D at averages (Lemma 4.2); iterates may lie D apart in any round.
+        """
+        if not self.lasts:
+            return G
+        return G + 2 * L * D if query.averages else math.inf
 
     def kernel(self, problem: "Problem", rows: int) -> Any:
         """Return the template, or that for a model of one row, compiled for a problem."""
@@ -51,24 +56,7 @@ class Estimator(ABC):
         return problem.kernel(getattr(increments, self.template + ("_to_row" if rows == 1 else "")))
 
 
-class CorrectedMomentum(Estimator):
-    """q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)."""
-
-    name, gradients, lasts, template = "corrected-momentum", 2, True, "add_increments"
-
-    def bound(self, G: float, L: float, D: float, query: Query) -> float:
-        """Return S = G + 2 L D at averages (Lemma 4.2); iterates may lie D apart in any round."""
-        return G + 2 * L * D if query.averages else math.inf
-
-
-class Gradient(Estimator):
-    """The gradient of fresh samples alone."""
-
-    name, gradients, lasts, template = "gradient", 1, False, "add_gradients"
-
-    def bound(self, G: float, L: float, D: float, query: Query) -> float:
-        """Return G."""
-        return G
-
-
-CORRECTED_MOMENTUM, GRADIENT = CorrectedMomentum(), Gradient()
+# q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)
+CORRECTED_MOMENTUM = Estimator("corrected-momentum", "add_increments", gradients=2, lasts=True)
+# The gradient of fresh samples alone
+GRADIENT = Estimator("gradient", "add_gradients", gradients=1, lasts=False)
