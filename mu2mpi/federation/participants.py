@@ -4,26 +4,16 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.federation.participation.base import Participation
+from mu2mpi.federation.participation.base import Integers, Mask, Participation
 
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
-CHUNK_CELLS = 1 << 20
-"""Machine-rounds generated per chunk."""
-MAX_CHUNK_ROUNDS = 1 << 12
-"""Largest number of rounds per chunk."""
-MAX_CELLS = 1 << 32
-"""Largest machines × rounds accepted (minutes of set-up)."""
-MIN_CELLS_PER_ROUND = 64
-"""Cells that a round counts for at least: its cost does not vanish with few machines."""
-MAX_MACHINES = 10**6
-"""Largest number of machines accepted: some lists have an entry per machine."""
-MAX_STORED_COUNTS = 1 << 24
-"""Cumulative counts kept in memory; those between them are computed again."""
+CHUNK_CELLS = 1 << 20  # machine-rounds generated per chunk
+MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk
+MAX_CELLS = 1 << 32  # largest machines x rounds accepted (minutes of set-up)
+MIN_CELLS_PER_ROUND = 64  # that a round counts for at least: its cost does not vanish with few machines
+MAX_MACHINES = 10**6  # largest number of machines accepted: some lists have an entry per machine
+MAX_STORED_COUNTS = 1 << 24  # cumulative counts kept in memory; those between them are computed again
 
 
 def rounds_per_chunk(machines: int) -> int:
@@ -42,15 +32,7 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
 
 
 def longest_run(participation: Participation, samples: Integers) -> int:
-    """Largest number of rounds in which no machine takes part more often than it has samples.
-
-    Parameters
-    ----------
-    participation : Participation
-        The schedule.
-    samples : ndarray of int64, shape (machines,)
-        Number of samples of each machine.
-    """
+    """Largest number of rounds in which no machine takes part more often than it has `samples`."""
     done, counts = 0, np.zeros(participation.machines, np.int64)
     chunk, max_rounds = rounds_per_chunk(participation.machines), participation.max_rounds
     while done < max_rounds:
@@ -65,14 +47,7 @@ def longest_run(participation: Participation, samples: Integers) -> int:
 
 
 class RunParticipation:
-    """Participation of M machines in a run of T rounds.
-
-    Parameters
-    ----------
-    participation : Participation
-        The schedule.
-    rounds : int
-        Number of rounds T.
+    """Participation of M machines in a run of T rounds, as a schedule says.
 
     Attributes
     ----------
@@ -104,11 +79,6 @@ class RunParticipation:
         self.squared_gaps += np.where(last > 0, rounds + 1 - last, 0) ** 2
         self.counts = counts
         self._latest = rounds, counts
-
-    @property
-    def all_rounds(self) -> range:
-        """The rounds 1 to T."""
-        return range(1, self.rounds + 1)
 
     @cached_property
     def max_count(self) -> int:

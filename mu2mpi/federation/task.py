@@ -8,8 +8,7 @@ from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.per_machine import PerMachinePlan
-    from mu2mpi.federation.unequal import UnequalMachines
+    from mu2mpi.federation.unequal import PerMachinePlan, UnequalMachines
     from mu2mpi.losses.base import Problem
     from mu2mpi.losses.model.scaling import Scaling
 

@@ -234,7 +234,7 @@ class Method(ABC):
         if task.unequal is None:
             mechanism = calibrated(kind, task.budget, release)
         else:
-            from mu2mpi.federation.per_machine import plan_machines
+            from mu2mpi.federation.unequal import plan_machines
 
             plan = plan_machines(
                 task.unequal,

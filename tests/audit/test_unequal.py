@@ -13,7 +13,7 @@ from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.audit.runs import view
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participants import RoundParticipants
-from mu2mpi.federation.per_machine import PerMachinePlan
+from mu2mpi.federation.unequal import PerMachinePlan
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 from mu2mpi.privacy.noise.source import MemberDraws

@@ -138,9 +138,8 @@ def expected_of(kind, present):
 
 def reference_of(experiment, source, constants, rho, kind, by_samples):
     """Return what the reference needs: samples in the order of their use, and normals."""
-    present = constants.task.per_machine.participation.participates(
-        constants.task.per_machine.participation.all_rounds, range(M)
-    )
+    participation = constants.task.per_machine.participation
+    present = participation.participates(range(1, participation.rounds + 1), range(M))
     root = root_key(experiment.seed)
     plan = resolve(experiment, source, 1)
     owned, key = constants.sampling.owned, derive_key(root, "dealing")

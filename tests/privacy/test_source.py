@@ -141,7 +141,7 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
     """The strategy times the noise of a machine's own messages gives its fresh draws, and none is skipped."""
     participation, rounds, units = Bernoulli("0.4", federation_of(7, 11)), 9, np.array(units)
     attendance, hosted = RunParticipation(participation, rounds), range(FIRST, FIRST + 3)
-    present = attendance.participates(attendance.all_rounds, hosted)
+    present = attendance.participates(range(1, attendance.rounds + 1), hosted)
     assert not present.all()
 
     def draws(machines=hosted):
@@ -149,7 +149,7 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
         whose = KEY, MACHINE, machines.start, of, np.full(len(of), FINEST), SIZE
         return CorrelatedDraws(correlation, *whose, RoundParticipants(attendance, machines))
 
-    noise = sent(draws(), attendance.all_rounds)
+    noise = sent(draws(), range(1, attendance.rounds + 1))
     for start in (4, 9):
         np.testing.assert_array_equal(sent(draws(), range(start, rounds + 1)), noise[start - 1 :])
     # Of one machine alone, whose noise the others do not change.
@@ -157,7 +157,7 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
     total = np.zeros_like(noise)
     for i in range(3):
         own = draws(range(FIRST + i, FIRST + i + 1))
-        alone = sent(own, attendance.all_rounds)
+        alone = sent(own, range(1, attendance.rounds + 1))
         total += alone
         there = np.flatnonzero(present[:, i])
         parts = np.diff(alone, axis=0, prepend=0) if correlation.lasts else alone
