@@ -36,7 +36,7 @@ class AnytimeDpMf(Method):
         """Return 3: on their way iterates have several times the noise of the last."""
         return 3.0
 
-    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return what gives w_T the noise that weights may gather, or without noise the path of mu^2-SGD."""
         from mu2mpi.privacy.noise.correlation import Correlation
 

@@ -6,7 +6,6 @@ from typing import Any
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
-from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import Choices, gathered, longest_at_averages, rounds_of_one_pass
 
@@ -18,10 +17,10 @@ class AnytimeSgd(Method):
     name, title, summary = "anytime-sgd", "Anytime-SGD", "gradients at averages"
     options = PresetOptions
     estimator, query = GRADIENT, AVERAGE
-    is_switched = takes_absence = True
+    takes_absence = True
 
-    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise, of which w has eta t of round t, and x_T in all sqrt(8 T^3 / 105) eta."""
         T = rounds_of_one_pass(asked, facts)
-        by_noise = 4 * T * gathered(asked, chosen, shared_by(asked)) / math.sqrt(8 / 105 * T**3)
+        by_noise = 4 * T * gathered(asked, chosen) / math.sqrt(8 / 105 * T**3)
         return chosen.L * min(by_noise, longest_at_averages(asked, facts) / chosen.nearby)

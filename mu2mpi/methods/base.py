@@ -72,7 +72,6 @@ class Method(ABC):
     mechanism: ClassVar[str] = "gaussian"  # what hides what they send, unless the user names another
     takes_mean: ClassVar[bool] = False  # whether the output is the mean of all query points, or the last
     is_default: ClassVar[bool] = False  # whether who names none gets it
-    is_switched: ClassVar[bool] = False  # whether mu2-sgd's switches of estimator and query make it
     takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets,
     preset_knows_absence: ClassVar[bool] = False  # also with a preset
 
@@ -96,14 +95,14 @@ class Method(ABC):
     def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
         """Return the settings of the practical preset: beyond the theorems, from public facts alone."""
         chosen = preset.choices(asked, facts, self.widening(asked))
-        eta_scale = rounded(self.practical_scale(asked, asked.options, facts, chosen))
+        eta_scale = rounded(self.practical_scale(asked, facts, chosen))
         return {"clip_norm": chosen.clip_norm, "diameter": chosen.diameter, "eta_scale": eta_scale}
 
     def widening(self, asked: Any) -> float:
         """Return how many times wider than those of others the ball of the practical mode is."""
         return 1.0
 
-    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return the learning rate of the practical mode, in units of `largest_rate`."""
         raise NotImplementedError
 

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names, register
+from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.sampling import Sampling
@@ -74,6 +73,14 @@ def algorithm_2(
 # - Who adds noise, and which collective carries what, is one `round` of each trust mode: `servers`.
 
 
+# Methods with another estimator or query point
+SWITCHED = {
+    ("corrected-momentum", "iterate"): "storm",
+    ("gradient", "average"): "anytime-sgd",
+    ("gradient", "iterate"): "parallel-sgd",
+}
+
+
 class Mu2Options(PresetOptions):
     """Switches that take the method apart, and settings that learn more than those of the theorems."""
 
@@ -99,16 +106,12 @@ class Mu2Sgd(Method):
 
     def chosen(self, options: Any) -> Method:
         """Return the method that consists of the estimator and the query point that were asked for."""
-        wanted = options.estimator, options.query
-        if wanted == (self.estimator.name, self.query.name):
+        if (name := SWITCHED.get((options.estimator, options.query))) is None:
             return self
-        for name in names("methods"):
-            method: Method = find("methods", name)
-            if method.is_switched and (method.estimator.name, method.query.name) == wanted:
-                return method
-        raise InputError(f"no method has the estimator {wanted[0]} and the query point {wanted[1]}")
+        method: Method = find("methods", name)
+        return method
 
-    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise: that of w_T, eta sigma sqrt(T), is the same in all runs with a loss.
 
         It is the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with that noise for D / sqrt(d).

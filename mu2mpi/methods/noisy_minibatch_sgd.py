@@ -12,6 +12,7 @@ from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
 
 
 class MinibatchOptions(PresetOptions):
@@ -45,8 +46,6 @@ class NoisyMinibatchSgd(Method):
 
     def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return the rounds of Theorem D.2, and the fewest samples for which its noise suffices."""
-        from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
-
         budget, wanted = task.budget, 1
         is_noisy = math.isfinite(budget.rho)
         if is_noisy and task.mechanism == self.mechanism:

@@ -6,7 +6,6 @@ from typing import Any
 from mu2mpi.core.registry import register
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
 
@@ -18,11 +17,10 @@ class ParallelSgd(Method):
     name, title, summary = "parallel-sgd", "noisy parallel SGD", "gradients at iterates"
     options = PresetOptions
     estimator, query = GRADIENT, ITERATE
-    is_switched = takes_absence = True
-    takes_mean = True
+    takes_absence = takes_mean = True
 
-    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise: eta sigma sqrt(T), of which the mean of all has a third in the square."""
         spread = math.sqrt(rounds_of_one_pass(asked, facts) / 3)
-        eta = gathered(asked, chosen, shared_by(asked)) / spread
+        eta = gathered(asked, chosen) / spread
         return chosen.L * min(eta, STEP / chosen.nearby)

@@ -6,25 +6,25 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.lazy import np
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.partition import check_rounds
+from mu2mpi.data.source import FEATURE_SLACK
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.sampling import Batches, Sampling
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PracticalPreset
+from mu2mpi.privacy.mechanisms import last_iterate
 from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.noise.grid import MAX_NORMAL
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.losses.base import Constants
-
-    Floats = NDArray[np.float64]
 
 # By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being
 # clipped. A clipped gradient may be no gradient of a convex function, and its step no contraction.
@@ -75,12 +75,9 @@ class SnowballSgd(Method):
 
     def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return as many steps as the samples allow, and one more round that shows the last iterate."""
-        from mu2mpi.data.partition import check_rounds
-        from mu2mpi.privacy.mechanisms.last_iterate import check_steps, growing_batches, growth_of, most_steps
-
-        growth = growth_of(task.machines, task.d, task.budget.rho)
+        growth = last_iterate.growth_of(task.machines, task.d, task.budget.rho)
         if rounds is None:
-            rounds = most_steps(task.samples, growth) + 1
+            rounds = last_iterate.most_steps(task.samples, growth) + 1
             if rounds == 1:
                 raise InputError(
                     f"snowball-sgd with rho = {task.budget.rho:g} needs a last batch of "
@@ -90,27 +87,23 @@ class SnowballSgd(Method):
         if task.most is not None:
             # Each step takes a sample at least, and it takes memory to say how many more.
             check_rounds(task.most, task.machines, rounds, rounds - 1)
-        check_steps(rounds)
-        batches = [*growing_batches(rounds - 1, growth).tolist(), 0]
+        last_iterate.check_steps(rounds)
+        batches = [*last_iterate.growing_batches(rounds - 1, growth).tolist(), 0]
         return Batches(tuple(accumulate(batches)))
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""
-        if task.clip_norm is not None:
-            return task.clip_norm
-        return max(task.G * LOOSENESS, _longer(task, task.diameter / 2).G * (1 + 2.0**-12))
+        return max(task.G * LOOSENESS, _longer(task).G * (1 + 2.0**-12))
 
     def release(self, task: Task, sampling: Sampling, present: int | None = None) -> Release:
         """Return what is to be hidden; its gradient norm covers features above their bound."""
-        from mu2mpi.privacy.mechanisms.last_iterate import ABOVE
-
         # The mechanism itself adds this share, which is enough for losses that grow slowly.
-        longest = max(task.G, _longer(task, task.diameter / 2).G / (1 + ABOVE))
+        longest = max(task.G, _longer(task).G / (1 + last_iterate.ABOVE))
         return replace(super().release(task, sampling, present), gradient_norm=longest, is_hidden=True)
 
     def largest_rate(self, task: Task, sampling: Sampling) -> float:
         """Return about 2 / L, up to which steps contract, also of features above their bound."""
-        smoothness = _longer(task, task.diameter / 2).L + task.l2
+        smoothness = _longer(task).L + task.l2
         return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
     def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
@@ -129,24 +122,20 @@ class SnowballSgd(Method):
         """Return the constants of a run, of which rounding errors and the last grid are checked."""
         constants = super().constants(task, sampling)
         if constants.mechanism.is_noisy:
-            check_landing(constants, task.budget.rho)
+            check_landing(constants)
         return constants
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return a rate that is halved again and again: the last iterate has to be good by itself."""
-        from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
-
-        return eta * float(halving_steps(rounds - 1)[t - 1])
+        return eta * float(last_iterate.halving_steps(rounds - 1)[t - 1])
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Step, and make the last a function of the noised sum on a grid, as if w_t were a multiple of it."""
-        from mu2mpi.privacy.mechanisms.last_iterate import LANDING
-
         if iterates.l2:
             iterates.regularise(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            scale *= LANDING
-            total = total // LANDING - np.rint(iterates.w / scale).astype(np.int64)
+            scale *= last_iterate.LANDING
+            total = total // last_iterate.LANDING - np.rint(iterates.w / scale).astype(np.int64)
             iterates.w.fill(0.0)
         iterates.descend(t, total, scale)
 
@@ -155,11 +144,9 @@ class SnowballSgd(Method):
 # Computed ones may, by what is bounded here; docs/background/methods.md has the derivation.
 
 
-def _longer(task: Task, radius: float) -> "Constants":
+def _longer(task: Task) -> "Constants":
     """Return G and L of samples whose features exceed their bound by what sources accept."""
-    from mu2mpi.data.source import FEATURE_SLACK
-
-    return task.problem.constants(task.square * (1 + FEATURE_SLACK) ** 2, radius, task.classes)
+    return task.problem.constants(task.square * (1 + FEATURE_SLACK) ** 2, task.radius, task.classes)
 
 
 def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
@@ -167,7 +154,7 @@ def gradient_error(features: int, radius: float, G: float, L: float, roundings: 
     return _ROUNDING * (features * radius * L + roundings * G)
 
 
-def iterate_error(d: int, radius: float, move: "Floats") -> "Floats":
+def iterate_error(d: int, radius: float, move: "NDArray[np.float64]") -> "NDArray[np.float64]":
     """Return how far steps of these norms, projected on the ball, are from exact ones: norms."""
     from mu2mpi.losses.model.ball import BLOCK
 
@@ -175,19 +162,16 @@ def iterate_error(d: int, radius: float, move: "Floats") -> "Floats":
     return _ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
 
 
-def arithmetic_slack(constants: RunConstants) -> "Floats":
+def arithmetic_slack(constants: RunConstants) -> "NDArray[np.float64]":
     """Return how much farther apart than exact steps computed ones may take two iterates: shape (T - 1,).
 
     Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
     the iterate is divided by the spacing of a grid, too. InputError if that is not known of the loss.
     """
-    from mu2mpi.privacy.mechanisms.last_iterate import halving_steps
-    from mu2mpi.privacy.noise.grid import MAX_NORMAL
-
     d, radius = constants.task.d, constants.task.radius
-    rates = constants.eta * halving_steps(constants.rounds - 1)
+    rates = constants.eta * last_iterate.halving_steps(constants.rounds - 1)
     noise = constants.mechanism.sigma / constants.task.machines
-    longer = _longer(constants.task, radius)
+    longer = _longer(constants.task)
     if longer.roundings is None:
         raise InputError(
             f"it is not known how exactly gradients of loss = {constants.task.problem.name} are computed, "
@@ -199,25 +183,25 @@ def arithmetic_slack(constants: RunConstants) -> "Floats":
     of_iterates = iterate_error(d, radius, move) + (3 * _ROUNDING * radius if constants.task.l2 else 0.0)
     before = np.append(0.0, of_iterates[:-1])
     before[-1] += _ROUNDING * radius
-    slack: Floats = 2 * (rates * of_gradients + before)
+    slack: NDArray[np.float64] = 2 * (rates * of_gradients + before)
     return slack
 
 
-def check_landing(constants: RunConstants, rho: float) -> None:
+def check_landing(constants: RunConstants) -> None:
     """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
-    from mu2mpi.privacy.mechanisms.last_iterate import ARITHMETIC, LANDING, halving_steps, last_iterate_rho
-
-    T, diameter = constants.rounds, 2 * constants.task.radius
+    T, diameter, rho = constants.rounds, constants.task.diameter, constants.task.budget.rho
     last = constants.step_size(T - 1) / (constants.task.machines * constants.sampling.size(T - 1))
-    if constants.task.radius > 2.0**62 * LANDING * constants.mechanism.resolution * last:
+    if constants.task.radius > 2.0**62 * last_iterate.LANDING * constants.mechanism.resolution * last:
         raise InputError(
             f"the last of {T} rounds has too little noise beside diameter = {diameter:g} for integers of 64 "
             "bits; give fewer rounds or a smaller diameter"
         )
     noise = constants.mechanism.sigma / constants.task.machines
-    deviations = constants.eta * halving_steps(T - 1) * noise
-    cost = last_iterate_rho(np.zeros(len(deviations)), deviations, arithmetic_slack(constants)).max()
-    if not cost <= rho * ARITHMETIC / (1 + ARITHMETIC):
+    deviations = constants.eta * last_iterate.halving_steps(T - 1) * noise
+    cost = last_iterate.last_iterate_rho(
+        np.zeros(len(deviations)), deviations, arithmetic_slack(constants)
+    ).max()
+    if not cost <= rho * last_iterate.ARITHMETIC / (1 + last_iterate.ARITHMETIC):
         raise InputError(
             f"rounding errors of floating-point numbers could be seen beside the noise: {T} rounds with "
             f"diameter = {diameter:g}, rho = {rho:g} and a first step of {constants.eta:g}; give fewer "

@@ -8,7 +8,6 @@ from mu2mpi.data.facts import PublicFacts
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
 from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.base import Method, PresetOptions
 from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
 from mu2mpi.privacy.mechanisms.base import Mechanism
@@ -21,7 +20,7 @@ class Storm(Method):
     name, title, summary = "storm", "STORM", "corrected momentum at iterates"
     options = PresetOptions
     estimator, query = CORRECTED_MOMENTUM, ITERATE
-    is_switched = takes_absence = True
+    takes_absence = True
 
     def check(self, asked: Any, options: Any) -> None:
         """Ask for a clipping norm."""
@@ -37,10 +36,10 @@ class Storm(Method):
         own = find("losses", asked.loss).practical
         return float(min(1 / 8, 8.0 * own.noise / own.reach))
 
-    def practical_scale(self, asked: Any, options: Any, facts: PublicFacts, chosen: Choices) -> float:
+    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
         """Return it by noise: of sqrt(3/2) / T from T / 2 on, weights gather 1/20 of what they may."""
         T = rounds_of_one_pass(asked, facts)
-        by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen, shared_by(asked))
+        by_noise = 0.05 * math.sqrt(T / 1.5) * gathered(asked, chosen)
         return 9 * chosen.L * min(by_noise, STEP * math.sqrt(T) / chosen.nearby)
 
     def largest_rate(self, task: Task, sampling: Sampling) -> float:

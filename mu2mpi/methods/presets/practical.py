@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.facts import PublicFacts
+from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.presets.base import Preset
 
-STEP = 1.8
-"""Step size of many passes in units of 1/L, where 2 is the largest that decreases the loss."""
+STEP = 1.8  # of many passes in units of 1/L, where 2 is the largest that decreases the loss
 
 
 class Choices(NamedTuple):
@@ -126,9 +126,9 @@ def rounds_of_one_pass(asked: Any, facts: PublicFacts) -> int:
     return asked.rounds or facts.samples // (asked.machines or 1)
 
 
-def gathered(asked: Any, chosen: Choices, shared: float) -> float:
+def gathered(asked: Any, chosen: Choices) -> float:
     """Return the sum of step sizes that accumulates the noise of weights, 2 C / (rho shared) each."""
-    return float(chosen.noise * asked.rho * shared / (2 * min(chosen.clip, chosen.G)))
+    return float(chosen.noise * asked.rho * shared_by(asked) / (2 * min(chosen.clip, chosen.G)))
 
 
 def rounded(value: float) -> float:
