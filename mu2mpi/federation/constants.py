@@ -72,16 +72,12 @@ class RunConstants:
 
         None if all have the same.
         """
-        plan, resolution = self.task.per_machine, self.mechanism.resolution
+        plan, d, resolution = self.task.per_machine, self.task.d, self.mechanism.resolution
         if plan is None or plan.weights.min() == 1:
             return None
         weights, norms = plan.weights, plan.clip_norms()
         return [
-            (
-                k,
-                clipping_bound(float(norms[i]), resolution, self.task.d) / weights[i],
-                resolution / weights[i],
-            )
+            (k, clipping_bound(float(norms[i]), resolution, d) / weights[i], resolution / weights[i])
             for k, i in enumerate(hosted)
             if norms[i] > 0
         ]

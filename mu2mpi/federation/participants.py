@@ -13,7 +13,6 @@ MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk
 MAX_CELLS = 1 << 32  # largest machines x rounds accepted (minutes of set-up)
 MIN_CELLS_PER_ROUND = 64  # that a round counts for at least: its cost does not vanish with few machines
 MAX_MACHINES = 10**6  # largest number of machines accepted: some lists have an entry per machine
-MAX_STORED_COUNTS = 1 << 24  # cumulative counts kept in memory; those between them are computed again
 
 
 def rounds_per_chunk(machines: int) -> int:
@@ -60,13 +59,8 @@ class RunParticipation:
     def __init__(self, participation: Participation, rounds: int) -> None:
         check_machine_rounds(participation.machines, rounds)
         self.participation, self.rounds, self.machines = participation, rounds, participation.machines
-        chunk = rounds_per_chunk(self.machines)
-        self._stored_every = chunk * -(-rounds * self.machines // (chunk * MAX_STORED_COUNTS))
-        self._stored: list[Integers] = []
         counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
         for block, matrix in self._chunks(1, rounds):
-            if (block.start - 1) % self._stored_every == 0:
-                self._stored.append(counts)
             counts = counts + matrix.sum(axis=0)
             # Participations sorted by machine, and by round for each machine.
             machine, row = np.nonzero(matrix.T)
@@ -98,9 +92,9 @@ class RunParticipation:
 
     def counts_until(self, t: int) -> Integers:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
-        k = min(t // self._stored_every, len(self._stored) - 1)
-        known = [(k * self._stored_every, self._stored[k]), self._latest]
-        done, counts = max((entry for entry in known if entry[0] <= t), key=lambda entry: entry[0])
+        done, counts = self._latest
+        if done > t:
+            done, counts = 0, np.zeros(self.machines, np.int64)
         for _, matrix in self._chunks(done + 1, t):
             counts = counts + matrix.sum(axis=0)
         self._latest = t, counts

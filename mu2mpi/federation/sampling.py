@@ -192,10 +192,6 @@ class Poisson(Sampling):
         """Return q n."""
         return self.probability * self.owned
 
-    def used(self, t: int) -> int:
-        """Return n, once there was a round."""
-        return self.owned if t else 0
-
     def take(self, key: bytes, machines: range, rounds: range) -> Taken:
         """Return those samples of each machine and round of which the random word is small enough."""
         from mu2mpi.federation.draws import draw_independently

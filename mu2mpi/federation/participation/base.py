@@ -28,11 +28,6 @@ class Federation(NamedTuple):
     seed: int  # public seed of random schedules
     recorded: "Mask | None" = None  # participation matrix of a result file, in place of input files
 
-    @property
-    def machines(self) -> int:
-        """Number of machines M."""
-        return len(self.sizes)
-
 
 class Participation(ABC):
     """Participation schedule of M machines.
@@ -56,7 +51,7 @@ class Participation(ABC):
     @property
     def machines(self) -> int:
         """Number of machines M."""
-        return self.federation.machines
+        return len(self.federation.sizes)
 
     @classmethod
     def check_value(cls, value: str) -> None:

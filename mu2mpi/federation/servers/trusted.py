@@ -39,12 +39,10 @@ class TrustedServer(Server):
         if self._communicator.rank == 0:
             self._flat_total, self._total = padded_zeros(self._shape)
             self._flat_message, self._message = padded_zeros(self._shape)
-            constants, who, size = self._constants, (SERVER, 0, 1), self._flat_total.size
-            if self._key is not None and constants.mechanism.is_noisy:
-                variances = constants.task.variances
-                self._draw = constants.mechanism.noise_source(
-                    self._key, who, variances, size, constants.finest
-                )
+            mechanism, task = self._constants.mechanism, self._constants.task
+            if self._key is not None and mechanism.is_noisy:
+                sizes = task.variances, self._flat_total.size, self._constants.finest
+                self._draw = mechanism.noise_source(self._key, (SERVER, 0, 1), *sizes)
 
     @classmethod
     def variances(cls, machines: int, parts: int) -> float:

@@ -17,20 +17,7 @@ class Preset(ABC):
 
     @abstractmethod
     def settings(self, method: Any, asked: Any, facts: PublicFacts | None) -> dict[str, Any]:
-        """Return the settings that the preset chooses.
+        """Return settings of a `Method` by name of the option; what the `Experiment` asks for overrides them.
 
-        Parameters
-        ----------
-        method : Method
-            The method of the experiment.
-        asked : Experiment
-            What the user gave, which overrides the settings.
-        facts : PublicFacts or None
-            What is public of the data; None before the data are read.
-
-        Returns
-        -------
-        dict of str to object
-            Values by name of the option. Without facts, the names are the same, and values that depend on
-            facts are None.
+        Before the data are read, facts are None, and so are the values that depend on them.
         """

@@ -82,20 +82,9 @@ class PracticalPreset(Preset):
     ) -> dict[str, Any]:
         """Return the settings of methods with many passes and steps of up to 1.8 / L.
 
-        Parameters
-        ----------
-        asked : Experiment
-            What the user gave.
-        facts : PublicFacts
-            What is public of the data.
-        hidden : float
-            Number of samples in whose sum the noise is that of the average gradient over all rounds.
-        rounds : tuple of int
-            Smallest and largest number of rounds.
-        tail : float
-            Share of the rounds whose mean is the output.
-        times : float, optional
-            Factor by which momentum lengthens steps in the end.
+        The noise of the average gradient over all rounds is that of a sum over `hidden` samples. `rounds` are
+        the fewest and the most, `tail` is the share of them whose mean is the output, and momentum lengthens
+        steps `times` as much in the end.
         """
         chosen, (fewest, most) = self.choices(asked, facts), rounds
         step = STEP / chosen.nearby
