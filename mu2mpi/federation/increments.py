@@ -130,8 +130,7 @@ def add_gradients(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
 ):
     """Make q the sum of the clipped, rounded gradients at x_t of some samples; else as `add_increments`."""
-    for row in range(q.shape[0]):
-        q[row] = 0
+    q[:] = 0
     classes, width = x.shape
     z = empty_batch(batch, width)
     margins, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))

@@ -31,7 +31,7 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
 
 
 def longest_run(participation: Participation, samples: Integers) -> int:
-    """Largest number of rounds in which no machine takes part more often than it has `samples`."""
+    """Largest number of rounds in which no machine uses more than its `samples`, shape (machines,)."""
     done, counts = 0, np.zeros(participation.machines, np.int64)
     chunk, max_rounds = rounds_per_chunk(participation.machines), participation.max_rounds
     while done < max_rounds:

@@ -4,12 +4,9 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from mu2mpi.core.lazy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from mu2mpi.core.lazy import NDArray, np
 
 
 class Taken(NamedTuple):

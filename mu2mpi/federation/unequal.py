@@ -28,6 +28,7 @@ class UnequalMachines:
     # Of machines with a budget of their own; its epsilon is infinite if rho was stated
     budgets: dict[int, Budget] = field(default_factory=dict)
     owners: tuple[str, ...] | None = None  # what machines are called, if by anything but their numbers
+    _participations: dict[int, RunParticipation] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def longest(self) -> int:
@@ -35,10 +36,6 @@ class UnequalMachines:
         if rounds := longest_run(self.participation, self.samples):
             return rounds
         raise InputError("a machine without samples is there in the first round; give other --participation")
-
-    @cached_property
-    def _participations(self) -> dict[int, RunParticipation]:
-        return {}
 
     def in_rounds(self, rounds: int) -> RunParticipation:
         """Return who takes part in each of so many rounds; InputError if nobody ever does."""

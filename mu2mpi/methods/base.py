@@ -7,9 +7,9 @@ import math
 from abc import ABC
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options, registered
@@ -30,16 +30,11 @@ if TYPE_CHECKING:
 class PresetOptions(Options):
     """Preset of an experiment."""
 
-    preset: str | None = Field(
+    preset: Annotated[str | None, AfterValidator(partial(registered, "presets"))] = Field(
         None,
         description="settings chosen from public facts where none are given [default: those of theory]",
         json_schema_extra={"kind": "presets"},
     )
-
-    @field_validator("preset")
-    @classmethod
-    def _check_preset(cls, value: str | None) -> str | None:
-        return registered("presets", value)
 
 
 def batch_field(description: str) -> Any:

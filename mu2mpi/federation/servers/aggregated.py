@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import register
+from mu2mpi.federation.servers.base import Integers
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.trust import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers
 
 
 class MaskOptions(ColludersOptions):
@@ -65,7 +65,7 @@ class AggregatedServer(WithColluders, UntrustedServer):
             root = derive_key(self._key.astype("<u4").tobytes(), "masks")
             self.masks = Masks(task.machines, task.colluders, root, self._hosted, masks == "all") or None
 
-    def _sent(self, t: int, machines: "Machines") -> "Integers":
+    def _sent(self, t: int, machines: "Machines") -> Integers:
         """Return the sum of the messages of the rank's machines, masked."""
         self.unmasked = message = machines.noised(t)
         if not self.masks:

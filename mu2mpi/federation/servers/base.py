@@ -1,22 +1,20 @@
 """Base class of servers: how a round is taken in a trust mode, and which collectives carry what."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.federation.trust import TrustMode
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mu2mpi.core.parallel import Communicator
     from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines, Supply
     from mu2mpi.federation.stopwatch import Stopwatch
     from mu2mpi.privacy.noise.masks import Masks
 
-    Key = NDArray[np.uint32] | None
-    Integers = NDArray[np.int64]
+Integers: TypeAlias = "NDArray[np.int64]"
+Key: TypeAlias = "NDArray[np.uint32] | None"
 
 
 class Server(TrustMode):
@@ -26,7 +24,7 @@ class Server(TrustMode):
     unmasked: "Integers | None" = None  # what these sent last, without masks
 
     def __init__(
-        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: "Key"
+        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: Key
     ) -> None:
         from mu2mpi.federation.iterates import Iterates
 
@@ -45,7 +43,7 @@ class Server(TrustMode):
 
 
 def machines_and_server(
-    constants: "RunConstants", hosted: range, supply: "Supply", communicator: "Communicator", key: "Key"
+    constants: "RunConstants", hosted: range, supply: "Supply", communicator: "Communicator", key: Key
 ) -> "tuple[Machines, Server]":
     """Return a rank's machines, which have no key if the server is central, and its server."""
     from mu2mpi.federation.machine import Machines

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import register
+from mu2mpi.federation.servers.base import Integers
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.trust import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers
 
 
 class ShuffleOptions(ColludersOptions):
@@ -87,6 +87,6 @@ class ShuffledServer(WithColluders, TrustedServer):
             return None
         return count(mechanism, mixed(everyones, self._coins_key, t)).reshape(machines.q.shape)
 
-    def _hidden(self, t: int, total: "Integers", machines: "Machines") -> "Integers":
+    def _hidden(self, t: int, total: Integers, machines: "Machines") -> Integers:
         """Return the sum with noise."""
         return super()._hidden(t, total, machines) if self._coins_key is None else total

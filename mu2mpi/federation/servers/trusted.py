@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import Server
+from mu2mpi.federation.servers.base import Integers, Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers
     from mu2mpi.federation.stopwatch import Stopwatch
     from mu2mpi.privacy.noise.source import NoiseSource
 
@@ -73,12 +72,12 @@ class TrustedServer(Server):
         """Return the sum over all ranks on rank 0, and None elsewhere."""
         return self._communicator.reduce(machines.q, self._total)
 
-    def _hidden(self, t: int, total: "Integers", machines: "Machines") -> "Integers":
+    def _hidden(self, t: int, total: Integers, machines: "Machines") -> Integers:
         """Return the sum with noise."""
         # A lone rank gets its own array back.
         return self._noised(t, self._flat_total if total is self._total else machines.flat_q)
 
-    def _noised(self, t: int, flat_total: "Integers") -> "Integers":
+    def _noised(self, t: int, flat_total: Integers) -> Integers:
         if self._draw is None:
             raise RuntimeError("the server holds no noise key")
         self._draw(self._flat_message, flat_total, t)

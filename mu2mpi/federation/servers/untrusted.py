@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import Server
+from mu2mpi.federation.servers.base import Integers, Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.servers.base import Integers
     from mu2mpi.federation.stopwatch import Stopwatch
 
 
@@ -48,7 +47,7 @@ class UntrustedServer(Server):
             iterates.step(t, total)
             clock.lap("step")
 
-    def _sent(self, t: int, machines: "Machines") -> "Integers":
+    def _sent(self, t: int, machines: "Machines") -> Integers:
         """Return what leaves the rank in round t, which the next call overwrites."""
         self.unmasked = machines.noised(t)
         return self.unmasked
