@@ -2,9 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from mu2mpi.core.lazy import NDArray, np
 
@@ -19,19 +19,20 @@ class Taken(NamedTuple):
     sizes: "NDArray[np.int64]"
 
 
+@dataclass(frozen=True)
 class Sampling(ABC):
-    """How the samples of a machine are spread over T `rounds`; the same for every machine.
+    """How the samples of a machine are spread over T rounds; the same for every machine."""
 
-    It needs `owned` samples, n, and uses `most` of them in one round. `chance` says how they are drawn at
-    random, if they are, and `is_same` whether all rounds use the same.
-    """
-
-    rounds: int
-    owned: int
-    most: int
-    chance: ClassVar[str] = ""
+    owned: int  # n, how many it needs
+    rounds: int  # T
+    most: int = 1  # how many it uses in one round
+    chance: ClassVar[str] = ""  # how they are drawn at random, if they are
     is_fresh: ClassVar[bool] = False  # whether machines with more samples may take part in more rounds
-    is_same: bool = False
+
+    @property
+    def is_same(self) -> bool:
+        """Whether each round uses all of them."""
+        return False
 
     @property
     def words(self) -> str:
@@ -59,13 +60,9 @@ class Sampling(ABC):
         """Return what some machines, from 0, use in consecutive rounds, from 1, given a key of 32 bytes."""
 
 
-@dataclass(frozen=True)
 class Fresh(Sampling):
     """One sample in each round, each used once; `owned` is that of the machine with most rounds."""
 
-    owned: int
-    rounds: int
-    most = 1
     is_fresh = True
 
     def used(self, t: int) -> int:
@@ -82,22 +79,13 @@ class Fresh(Sampling):
 class Batches(Sampling):
     """A batch in each round, each sample used once; `ends` are how many are used by the end of each."""
 
-    ends: tuple[int, ...]
+    ends: tuple[int, ...] = field(kw_only=True)
 
-    @property
-    def rounds(self) -> int:  # type: ignore[override]
-        """One a batch."""
-        return len(self.ends)
-
-    @property
-    def owned(self) -> int:  # type: ignore[override]
-        """All batches together."""
-        return self.ends[-1]
-
-    @property
-    def most(self) -> int:  # type: ignore[override]
-        """The largest batch."""
-        return max(last - first for first, last in pairwise((0, *self.ends)))
+    @classmethod
+    def until(cls, ends: tuple[int, ...]) -> Self:
+        """Return the batches after which so many samples are used."""
+        most = max(last - first for first, last in pairwise((0, *ends)))
+        return cls(ends[-1], len(ends), most, ends=ends)
 
     def size(self, t: int) -> float:
         """Return the size of the batch of round t."""
@@ -115,16 +103,11 @@ class Batches(Sampling):
         return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
 
 
-@dataclass(frozen=True)
 class Cyclic(Sampling):
     """K samples in each round (`most`), pass after pass over all n that the machine has (`owned`)."""
 
-    owned: int
-    most: int
-    rounds: int
-
     @property
-    def is_same(self) -> bool:  # type: ignore[override]
+    def is_same(self) -> bool:
         """Whether each round uses all of them."""
         return self.most == self.owned
 
@@ -144,13 +127,9 @@ class Cyclic(Sampling):
         return Taken(np.tile(of_rounds, (1, len(machines), 1)).ravel(), sizes)
 
 
-@dataclass(frozen=True)
 class WithReplacement(Sampling):
     """K samples in each round (`most`), each drawn uniformly from all n that the machine has (`owned`)."""
 
-    owned: int
-    most: int
-    rounds: int
     chance = "replacement"
 
     @property
@@ -170,15 +149,8 @@ class WithReplacement(Sampling):
 class Poisson(Sampling):
     """Each of n samples in each round with the same probability q, whatever becomes of all others."""
 
-    owned: int
-    probability: float
-    rounds: int
+    probability: float = field(kw_only=True)
     chance = "poisson"
-
-    @property
-    def most(self) -> int:  # type: ignore[override]
-        """All samples."""
-        return self.owned
 
     @property
     def words(self) -> str:

@@ -62,7 +62,7 @@ class AcceleratedSrgd(Method):
         rounds = rounds or max(1, n // batch)
         if rounds > (most := 2**22):  # to list the batches of more would take gigabytes
             raise InputError(f"rounds = {rounds} are too many batches; give at most --rounds {most}")
-        return Batches(tuple(range(batch, rounds * batch + 1, batch)))
+        return Batches.until(tuple(range(batch, rounds * batch + 1, batch)))
 
     def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return a small batch a round, in which all samples but one are known."""

@@ -76,7 +76,7 @@ class DpGd(Method):
             # With 10,000 passes the error of optimisation is far below the others.
             steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
-        return Cyclic(min(n, K * rounds), K, rounds)
+        return Cyclic(min(n, K * rounds), rounds, K)
 
     def error(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
         """Return the error of a gradient, with what it costs others to use the same samples again."""

@@ -65,7 +65,7 @@ class DpSgd(Method):
                 f"{rounds} rounds are too many: with batch = {batch}, the privacy of dp-sgd is accounted for "
                 f"in no more than {most}; give at most --rounds {most}"
             )
-        return Poisson(task.samples, batch / everything, rounds)
+        return Poisson(task.samples, rounds, task.samples, probability=batch / everything)
 
     def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
         """Return the expected size of batches."""

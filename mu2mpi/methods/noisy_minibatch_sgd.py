@@ -56,7 +56,7 @@ class NoisyMinibatchSgd(Method):
             wanted = fewest_drawn(task.samples, attended, budget.epsilon, budget.delta)
         batch = task.options.batch or wanted
         check_batch(batch, max(task.samples, wanted), "a machine")
-        return WithReplacement(task.samples, batch, rounds)
+        return WithReplacement(task.samples, rounds, batch)
 
     def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
         """Return the size of the batches."""

@@ -89,7 +89,7 @@ class SnowballSgd(Method):
             check_rounds(task.most, task.machines, rounds, rounds - 1)
         last_iterate.check_steps(rounds)
         batches = [*last_iterate.growing_batches(rounds - 1, growth).tolist(), 0]
-        return Batches(tuple(accumulate(batches)))
+        return Batches.until(tuple(accumulate(batches)))
 
     def clip_norm(self, task: Task) -> float:
         """Return a norm that rounded gradients keep to without being clipped."""

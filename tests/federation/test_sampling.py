@@ -9,8 +9,8 @@ from mu2mpi.federation.sampling import Batches, Cyclic, Fresh, Poisson, WithRepl
 
 KEY = bytes(range(32))
 SAMPLINGS = [
-    Fresh(12, 12), Batches((1, 1, 4, 9)), WithReplacement(7, 5, 4), Poisson(40, 0.3, 4), Poisson(5, 1.0, 4),
-    Cyclic(7, 3, 4), Cyclic(4, 4, 4),
+    Fresh(12, 12), Batches.until((1, 1, 4, 9)), WithReplacement(7, 4, 5), Cyclic(7, 4, 3), Cyclic(4, 4, 4),
+    Poisson(40, 4, 40, probability=0.3), Poisson(5, 4, 5, probability=1.0),
 ]  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def test_what_a_machine_uses_depends_on_its_number_and_the_round_alone(sampling)
 def test_samples_are_drawn_with_their_probabilities():
     """Five standard deviations of a binomial count each, and of the covariance of two."""
     n, rounds = 8, 20_000
-    for sampling, expected in ((WithReplacement(n, 3, 1), 3 / n), (Poisson(n, 0.3, 1), 0.3)):
+    for sampling, expected in ((WithReplacement(n, 1, 3), 3 / n), (Poisson(n, 1, n, probability=0.3), 0.3)):
         places, sizes = sampling.take(KEY, range(3, 5), range(1, rounds + 1))
         of_round = np.repeat(np.arange(2 * rounds), sizes.ravel())
         counts = np.zeros((2 * rounds, n))

@@ -85,7 +85,7 @@ def test_runs_are_those_of_plain_numpy(
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30), max_examples=50)
 def test_no_sample_is_in_more_messages_than_is_said(n, K, T):
     K = min(n, K)
-    sampling = Cyclic(n, K, 1)
+    sampling = Cyclic(n, 1, K)
     counts = np.zeros(n, int)
     for t in range(1, T + 1):
         taken = sampling.take(bytes(32), range(3, 5), range(t, t + 1))

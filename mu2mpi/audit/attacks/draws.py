@@ -20,7 +20,7 @@ RUNS, MIN_RUNS = 1000, 32  # each with a key of its own: fewer where counts need
 MAX_CELLS, MAX_COUNTS = 48, 1 << 23  # machine-rounds, and samples times these times runs
 # Sampling with so much entropy that no two batches are the same, for each kind of random sampling.
 STREAMS: dict[str, Sampling] = {
-    "poisson": Poisson(owned=256, probability=0.5, rounds=1),
+    "poisson": Poisson(owned=256, rounds=1, most=256, probability=0.5),
     "replacement": WithReplacement(owned=2**35, most=4, rounds=1),
 }
 
