@@ -3,6 +3,7 @@
 Unless the server is central, what is transferred is masked: uniform to whoever lacks the noise key.
 """
 
+import math
 import os
 from typing import NamedTuple
 
@@ -45,33 +46,24 @@ def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> Non
 def gather_counts(machines: Machines, rounds: int, communicator: Communicator, key: Key) -> IncrementCounts:
     """Return the statistics after a number of rounds: on rank 0 of all machines, elsewhere of its own."""
     own = IncrementCounts(machines.largest_squared_norm, machines.clipped, machines.class_counts(rounds))
-    if key is None:
-        everyones = communicator.gather(own)
-    else:
-        nonce, (hosted, classes) = communicator.share(os.urandom(16)), own.classes.shape
-        flat, (sent,) = padded_zeros((1, own.classes.size + 2))
-        sent[0], sent[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
-        sent[2:] = own.classes.ravel()
+    flat, (sent,) = padded_zeros((1, own.classes.size + 2))
+    sent[0], sent[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
+    sent[2:] = own.classes.ravel()
+    nonce = b"" if key is None else communicator.share(os.urandom(16))
+    if key is not None:
         add_rank_masks(flat, key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
-        everyones = communicator.gather((flat, hosted))
-        if everyones is not None:
-            everyones = [
-                _unmasked(masked, key, nonce + rank.to_bytes(4, "big"), (count, classes))
-                for rank, (masked, count) in enumerate(everyones)
-            ]
+    everyones = communicator.gather((flat, own.classes.shape))
     if everyones is None:
         return own
-    largest, clipped, counts = zip(*everyones, strict=True)
-    return IncrementCounts(max(largest), sum(clipped), np.concatenate(counts))
-
-
-def _unmasked(
-    masked: Integers, key: NDArray[np.uint32], nonce: bytes, shape: tuple[int, int]
-) -> IncrementCounts:
-    # In a circle of two ranks, the masks of one are minus those of the other.
-    add_rank_masks(masked, key, nonce, 1, 2)
-    counts = masked[2 : 2 + shape[0] * shape[1]].reshape(shape)
-    return IncrementCounts(float(masked[:1].view(np.float64)[0]), int(masked[1]), counts)
+    norms, clipped, classes = [], 0, []
+    for rank, (received, shape) in enumerate(everyones):
+        if key is not None:
+            # In a circle of two ranks, the masks of one are minus those of the other.
+            add_rank_masks(received, key, nonce + rank.to_bytes(4, "big"), 1, 2)
+        norms.append(float(received[:1].view(np.float64)[0]))
+        clipped += int(received[1])
+        classes.append(received[2 : 2 + math.prod(shape)].reshape(shape))
+    return IncrementCounts(max(norms), clipped, np.concatenate(classes))
 
 
 def _mask(flat: Integers, communicator: Communicator, key: NDArray[np.uint32]) -> None:

@@ -85,6 +85,7 @@ class WithColluders(TrustMode):
     """A trust mode in which each machine adds a part of the noise, and some of them may be known."""
 
     options = ColludersOptions
+    hides_sums, takes_absence = True, False
 
     @classmethod
     def complete(cls, options: Any, machines: int) -> dict[str, Any]:

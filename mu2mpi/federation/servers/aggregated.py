@@ -45,8 +45,6 @@ class AggregatedServer(WithColluders, UntrustedServer):
         "all machines but those that may work together with the server, to add their noise and to keep the "
         "keys of their masks"
     )
-    hides_sums = True
-    takes_absence = False
 
     @classmethod
     def simulates(cls, options: Any) -> str:

@@ -47,7 +47,6 @@ class ShuffledServer(WithColluders, TrustedServer):
         "together with the server, to throw their coins"
     )
     shows_sums = True
-    takes_absence = False
 
     def prepare(self) -> None:
         """Make the arrays and the noise sources of this rank."""
