@@ -67,9 +67,8 @@ class Iterates:
         # Every round needs them.
         self._step_size, self._resolution = constants.step_size, constants.mechanism.resolution
         self._total_weight, self._batch = constants.total_weight, constants.sampling.size
-        self.l2, self._importance = task.l2, constants.estimator.weight
         self._weight, self._radius = constants.query.averaging_weight, task.radius
-        self._step = constants.step
+        self.l2 = task.l2
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if constants.mean_from else None
         self.state = {name: aligned_zeros(shape, np.float64) for name in constants.state}
@@ -95,19 +94,16 @@ class Iterates:
             self.mean += (self.x - self.mean) / max(1, t - (self.constants.mean_from or 1) + 1)
         return self.output
 
-    def scale(self, t: int) -> float:
-        """Factor that makes a step of the integers of the sum of round t."""
-        return self._step_size(t) * self._resolution / (self._total_weight * self._batch(t))
-
     def step(self, t: int, total: Integers) -> None:
         """Step from round t to round t + 1 with the noised sum of the machines' messages."""
         self.direction = total
-        self._step(self, t, total, self.scale(t))
+        scale = self._step_size(t) * self._resolution / (self._total_weight * self._batch(t))
+        self.constants.step(self, t, total, scale)
 
     def regularise(self, t: int, w: Floats | None = None, factor: float = 1.0) -> None:
         """Subtract the regulariser's part of the step, l2 x_t, from w_t or another array, in place."""
         w = self.w if w is None else w
-        w -= factor * self._step_size(t) * self._importance(t) * self.l2 * self.x
+        w -= factor * self._step_size(t) * self.constants.estimator.weight(t) * self.l2 * self.x
 
     def descend(self, t: int, total: Integers, scale: float, w: Floats | None = None) -> None:
         """Project w_t - scale total, in place, and average it with x_t into x_{t+1}; of w_t or another w."""

@@ -30,19 +30,25 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
         )
 
 
+def _chunks(participation: Participation, rounds: range, total_rounds: int) -> Iterator[tuple[range, Mask]]:
+    """Yield some rounds of a run in chunks, with their participation matrices; InputError for too many."""
+    chunk = rounds_per_chunk(participation.machines)
+    for start in range(0, len(rounds), chunk):
+        some = rounds[start : start + chunk]
+        check_machine_rounds(participation.machines, some.start - 1)
+        yield some, participation.participates(some, total_rounds)
+
+
 def longest_run(participation: Participation, samples: Integers) -> int:
     """Largest number of rounds in which no machine uses more than its `samples`, shape (machines,)."""
-    done, counts = 0, np.zeros(participation.machines, np.int64)
-    chunk, max_rounds = rounds_per_chunk(participation.machines), participation.max_rounds
-    while done < max_rounds:
-        check_machine_rounds(participation.machines, done)
-        rounds = range(done + 1, min(done + chunk, max_rounds) + 1)
-        cumulative = counts + np.cumsum(participation.participates(rounds, max_rounds), axis=0)
+    counts, max_rounds = np.zeros(participation.machines, np.int64), participation.max_rounds
+    for rounds, matrix in _chunks(participation, range(1, max_rounds + 1), max_rounds):
+        cumulative = counts + np.cumsum(matrix, axis=0)
         suffices = np.all(cumulative <= samples, axis=1)
         if not suffices.all():
-            return done + int(np.argmin(suffices))
-        done, counts = rounds[-1], cumulative[-1]
-    return done
+            return rounds.start - 1 + int(np.argmin(suffices))
+        counts = cumulative[-1]
+    return max_rounds
 
 
 class RunParticipation:
@@ -60,7 +66,7 @@ class RunParticipation:
         check_machine_rounds(participation.machines, rounds)
         self.participation, self.rounds, self.machines = participation, rounds, participation.machines
         counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
-        for block, matrix in self._chunks(1, rounds):
+        for block, matrix in _chunks(participation, range(1, rounds + 1), rounds):
             counts = counts + matrix.sum(axis=0)
             # Participations sorted by machine, and by round for each machine.
             machine, row = np.nonzero(matrix.T)
@@ -79,13 +85,6 @@ class RunParticipation:
         """Number of rounds of the machine that takes part most often."""
         return int(self.counts.max())
 
-    def _chunks(self, first: int, last: int) -> Iterator[tuple[range, Mask]]:
-        """Yield the rounds from first to last in chunks, with their participation matrices."""
-        chunk = rounds_per_chunk(self.machines)
-        for start in range(first, last + 1, chunk):
-            rounds = range(start, min(start + chunk, last + 1))
-            yield rounds, self.participation.participates(rounds, self.rounds)
-
     def participates(self, rounds: range, machines: range) -> Mask:
         """Participation matrix of some rounds and machines: shape (rounds, machines)."""
         return self.participation.participates(rounds, self.rounds)[:, machines.start : machines.stop]
@@ -95,7 +94,7 @@ class RunParticipation:
         done, counts = self._latest
         if done > t:
             done, counts = 0, np.zeros(self.machines, np.int64)
-        for _, matrix in self._chunks(done + 1, t):
+        for _, matrix in _chunks(self.participation, range(done + 1, t + 1), self.rounds):
             counts = counts + matrix.sum(axis=0)
         self._latest = t, counts
         return counts
