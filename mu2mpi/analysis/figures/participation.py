@@ -43,7 +43,7 @@ def _share(run: Summary) -> float:
         raise InputError(
             f"{run.path} has participation = {schedule.name}, which has no share; choose with --where"
         )
-    return share
+    return float(share)
 
 
 def _line_name(run: Summary) -> str:

@@ -4,14 +4,12 @@ Schedules are imported to list and validate options: numpy waits until a run nee
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from fractions import Fraction
+from typing import ClassVar, NamedTuple, TypeAlias
 
+from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import default, find, names
 from mu2mpi.core.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Integers: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -46,7 +44,7 @@ class Participation(ABC):
     needs_fresh_samples: ClassVar[bool] = False  # whether methods that take no fresh samples refuse it
 
     def __init__(self, value: str, federation: Federation) -> None:
-        self.federation = federation
+        self.value, self.federation = value, federation
 
     @property
     def machines(self) -> int:
@@ -65,7 +63,7 @@ class Participation(ABC):
         return ()
 
     @classmethod
-    def expected_share(cls, value: str, machines: int) -> float | None:
+    def expected_share(cls, value: str, machines: int) -> Fraction | float | None:
         """Return the expected share of the machines in every round, or None if rounds differ."""
         return None
 
@@ -93,8 +91,9 @@ class Participation(ABC):
         return 2**32 - 1
 
     def expected_counts(self, counts: Integers, rounds: int) -> Floats:
-        """Return the expected number of rounds of each machine; `counts` if nothing is drawn."""
-        return counts.astype("float64")
+        """Return the expected number of rounds of each machine; `counts` if rounds differ."""
+        share = self.expected_share(self.value, self.machines)
+        return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
 
 
 def schedule_of(text: str | None) -> tuple[type[Participation], str]:

@@ -2,12 +2,10 @@
 
 import re
 
-from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Floats, Integers, Mask, Participation
+from mu2mpi.federation.participation.base import Federation, Mask, Participation
 
-MIN_PROBABILITY = 1e-4
-"""Smallest probability accepted: with less, too many rounds have no participant."""
+MIN_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
 
 
 @register
@@ -40,7 +38,3 @@ class Bernoulli(Participation):
 
         matrix: Mask = unit_uniforms(self.random_words(rounds)) < self.probability
         return matrix
-
-    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
-        """Return T p for every machine."""
-        return np.full(self.machines, rounds * self.probability)

@@ -1,11 +1,12 @@
 """Uniform sampling of a fixed number of machines per round."""
 
 import re
+from fractions import Fraction
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Floats, Integers, Mask, Participation
+from mu2mpi.federation.participation.base import Federation, Mask, Participation
 
 
 @register
@@ -31,9 +32,9 @@ class Uniform(Participation):
             raise ValueError("should be uniform:m with a number of machines, such as uniform:20")
 
     @classmethod
-    def expected_share(cls, value: str, machines: int) -> float:
+    def expected_share(cls, value: str, machines: int) -> Fraction:
         """Return m / M."""
-        return float(value) / machines
+        return Fraction(int(value), machines)
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix with the m smallest random words of each round."""
@@ -42,7 +43,3 @@ class Uniform(Participation):
         smallest = np.argpartition(words, self.number - 1, axis=1)[:, : self.number]
         np.put_along_axis(matrix, smallest, True, axis=1)
         return matrix
-
-    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
-        """Return T m / M for every machine."""
-        return np.full(self.machines, rounds * self.number / self.machines)
