@@ -21,7 +21,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.source import Source, find_source
-from mu2mpi.federation.trust import TrustMode, trust_mode
+from mu2mpi.federation.trust import TrustMode
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 
 
@@ -166,7 +166,8 @@ class Experiment(ExperimentOptions):
     @property
     def trust(self) -> type[TrustMode]:
         """The trust mode."""
-        return trust_mode(self.server)
+        trust: type[TrustMode] = find("servers", self.server)
+        return trust
 
     @property
     def data_key(self) -> tuple[object, ...]:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.federation.trust import TrustMode, trust_mode
+from mu2mpi.core.registry import find
+from mu2mpi.federation.trust import TrustMode
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.base import Mechanism
 
@@ -61,7 +62,8 @@ class Task:
     @property
     def trust(self) -> type[TrustMode]:
         """The trust mode."""
-        return trust_mode(self.server)
+        trust: type[TrustMode] = find("servers", self.server)
+        return trust
 
     @property
     def variances(self) -> float:

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options
-from mu2mpi.core.registry import find
 
 TENTH = 10  # one machine in so many, rounded up, is taken to collude if the user does not say
 
@@ -109,12 +108,6 @@ class WithColluders(TrustMode):
     def variances(cls, machines: int, parts: int) -> float:
         """Return M / (M - c): all machines add noise, and the least that may be unknown has sigma^2."""
         return machines / parts
-
-
-def trust_mode(name: str) -> type[TrustMode]:
-    """Return the trust mode of a name; InputError if there is none."""
-    trust: type[TrustMode] = find("servers", name)
-    return trust
 
 
 def shared_by(asked: Any) -> float:
