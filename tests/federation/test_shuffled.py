@@ -15,7 +15,7 @@ from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.samples import make_supply
 from mu2mpi.federation.servers.base import machines_and_server
-from mu2mpi.federation.shuffler import count, make_messages, mixed, throw_coins
+from mu2mpi.federation.servers.shuffled import count, make_messages, mixed, throw_coins
 from mu2mpi.federation.stopwatch import Stopwatch
 from mu2mpi.privacy.noise.stream import key_words, root_key
 
