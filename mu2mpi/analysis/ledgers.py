@@ -14,8 +14,8 @@ from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, l
 from mu2mpi.analysis.words import rounded_up
 from mu2mpi.config.experiment import sent, simulated
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import LEAST
 from mu2mpi.core.text import as_bullets, as_paragraph, as_text
-from mu2mpi.data.options import LEAST
 from mu2mpi.privacy.accounting.groups import Held, of_person
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.base import Mechanism, agree

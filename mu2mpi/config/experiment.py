@@ -19,8 +19,7 @@ from mu2mpi.config.options import (
 )
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
-from mu2mpi.data.facts import PublicFacts
-from mu2mpi.data.source import Source, find_source
+from mu2mpi.data.source import PublicFacts, Source, find_source
 from mu2mpi.federation.trust import TrustMode
 from mu2mpi.privacy.accounting.gaussian import epsilon_exact
 

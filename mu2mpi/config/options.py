@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.fields import FieldInfo
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import registered
+from mu2mpi.core.options import LEAST, MOST, check_file_name, registered
 from mu2mpi.core.registry import default, find, names
 from mu2mpi.core.suggestions import did_you_mean, or_else
-from mu2mpi.data.options import LEAST, MOST, check_file_name
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import find_source
 from mu2mpi.federation.participation.base import check_participation

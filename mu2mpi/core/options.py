@@ -1,4 +1,4 @@
-"""What methods and trust modes derive their own options from."""
+"""Base class of options, and the limits and names that several of them share."""
 
 from typing import Any
 
@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 from mu2mpi.core.registry import names
 from mu2mpi.core.suggestions import did_you_mean
+
+# Of what is multiplied and squared later on, which must not leave the range of floating-point numbers
+LEAST, MOST = 1e-100, 1e100
 
 
 class Options(BaseModel):
@@ -26,4 +29,13 @@ def registered(kind: str, name: str | None) -> str | None:
     if name is not None and name not in known:
         meant = did_you_mean(name, known) or "; what is not among these is not installed here"
         raise ValueError(f"should be {', '.join(known)}{meant}")
+    return name
+
+
+def check_file_name(name: str) -> str:
+    """Return the name of a file; ValueError if no result could hold it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("should be text in UTF-8; rename the file, or link to it") from None
     return name

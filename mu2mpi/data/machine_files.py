@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
+from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.base import OWNERS, Kind, is_file, open_file
-from mu2mpi.data.options import LEAST, MOST
 from mu2mpi.data.telling import shown
 
 KINDS = ("rho", "epsilon")  # what a budget may be stated as

@@ -12,11 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, fi
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
 from mu2mpi.data.formats.base import MOST_FEATURES, Columns, Kind, Role, Table, file_form, is_file
-from mu2mpi.data.options import LEAST, MOST
 from mu2mpi.data.telling import listed, shown
 
 MOST_CLASSES = 1_000_000

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
@@ -36,6 +36,18 @@ class Samples:
 
     features: NDArray[np.generic]  # C-contiguous uint8, float32 or float64, shape (n, dimension)
     labels: Labels  # classes in 0 .. classes - 1, int32, or numbers in [-1, 1], float64; shape (n,)
+
+
+class PublicFacts(NamedTuple):
+    """What presets may know of the data: nothing that depends on a sample."""
+
+    classes: int
+    square: float  # bound on squared norms of features in [-1, 1], without the bias
+    samples: int  # number of samples that all machines can use together
+    # Of unequal machines: ratio of the noise of one to that of their average, and the number of equal
+    # machines whose average of samples has the same variance
+    shared: float | None = None
+    effective: float | None = None
 
 
 @dataclass(frozen=True)

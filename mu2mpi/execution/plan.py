@@ -19,10 +19,9 @@ from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
 from mu2mpi.core.registry import find
-from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.partition import check_rounds, default_partition, parse_partition
-from mu2mpi.data.source import DataRequest, Source
+from mu2mpi.data.source import DataRequest, PublicFacts, Source
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.privacy.noise.stream import derive_key, key_words, root_key

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import register
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
 from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options, registered
 from mu2mpi.core.registry import find
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import Estimator, Query
 from mu2mpi.federation.sampling import Fresh, Sampling

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from mu2mpi.core.registry import find, register
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.sampling import Cyclic, Sampling
 from mu2mpi.federation.task import Task

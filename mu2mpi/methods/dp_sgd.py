@@ -5,7 +5,7 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.sampling import Poisson, Sampling
 from mu2mpi.federation.task import Task

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import find, register
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
 from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task

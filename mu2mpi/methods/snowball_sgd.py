@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import find, register
-from mu2mpi.data.facts import PublicFacts
 from mu2mpi.data.partition import check_rounds
-from mu2mpi.data.source import FEATURE_SLACK
+from mu2mpi.data.source import FEATURE_SLACK, PublicFacts
 from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
 from mu2mpi.federation.sampling import Batches, Sampling

@@ -19,7 +19,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import array_in, attributes_of, number_in, open_group, open_to_read, text_in
 from mu2mpi.core.registry import find
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.result import Result

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.hdf5 import plain
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCORES, Diagnostics, History, Theory, score_text

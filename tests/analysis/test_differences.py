@@ -10,7 +10,7 @@ import mu2mpi
 from mu2mpi.analysis.differences import compare, p_value
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment, filled
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 
 stats = pytest.importorskip("scipy.stats")
 

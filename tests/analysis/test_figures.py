@@ -19,7 +19,7 @@ from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import names
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.stopwatch import PHASES
 from mu2mpi.results.reader import Summary, read_result, read_summary
 from mu2mpi.results.schema import History

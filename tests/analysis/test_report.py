@@ -18,7 +18,7 @@ import mu2mpi
 from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_all
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import Summary, read_result
 

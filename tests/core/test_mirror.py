@@ -22,7 +22,6 @@ ELSEWHERE = {
     "data/cells.py": "cells are encoded as the columns of a schema say: test_schema.py",
     "data/formats": "the same table in every format: test_user_file.py and test_schema.py",
     "data/hdf5_rows.py": "rows of HDF5 files, likewise",
-    "data/options.py": "options of sources: test_synthetic.py, test_user_file.py and so on refuse bad ones",
     "data/table.py": "tables in any format, likewise",
     "federation/constants.py": "constants of a run, with which every test of federation and methods begins",
     "federation/task.py": "the task of a run, likewise",

@@ -17,8 +17,8 @@ from mu2mpi.config.experiment import Experiment, simulated
 from mu2mpi.config.options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.core.registry import find, names
-from mu2mpi.data.options import LEAST, MOST
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.federation.participants import MAX_MACHINES

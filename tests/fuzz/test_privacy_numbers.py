@@ -8,7 +8,7 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.analysis.conversion import convert
-from mu2mpi.data.options import LEAST, MOST
+from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 
 DIGITS, FAR = 200, 60

@@ -66,7 +66,7 @@ def test_steps_of_storm_by_hand():
 
 
 def _diameter(method, loss):
-    from mu2mpi.data.facts import PublicFacts
+    from mu2mpi.data.source import PublicFacts
 
     asked = Experiment(method=method, preset="practical", loss=loss, normalize="unit", **ASKED)
     return asked.by_preset(PublicFacts(2, 5.0, 400))["diameter"]

@@ -6,8 +6,8 @@ import re
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
+from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.core.registry import register
-from mu2mpi.data.options import LEAST, MOST
 from mu2mpi.data.partition import Integers, LabelPartition
 
 

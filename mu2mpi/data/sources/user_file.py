@@ -8,18 +8,17 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import Options
+from mu2mpi.core.options import LEAST, MOST, Options, check_file_name
 from mu2mpi.core.registry import register
 from mu2mpi.data.cells import MISSING, UNFIT
 from mu2mpi.data.formats.base import Table, file_form, is_file, open_file
-from mu2mpi.data.options import LEAST, MOST, FileName, Switch, check_file_name
 from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
 from mu2mpi.data.source import (
     COLUMN_AT_ONCE,
@@ -37,6 +36,9 @@ LARGEST = 1e150  # squares of larger features, and sums of them, may leave the r
 READ_BYTES = 4 << 20  # features that are read at once
 MOST_LISTED = 1_000_000  # test rows that a result lists
 SURELY_MANY = 100  # beyond so many classes, there should be at least three samples of each, on average
+
+FileName = Annotated[str | None, AfterValidator(lambda name: name and check_file_name(name))]
+Switch = Annotated[bool | None, AfterValidator(lambda value: value or None)]
 
 # `schema` is also an old name of pydantic's for what is model_json_schema by now.
 warnings.filterwarnings("ignore", 'Field name "schema"')
@@ -67,10 +69,7 @@ class FileOptions(Options):
         description="keep takes texts such as NA for names of classes and owners [default: they are refused]",
     )
     feature_bound: float | None = Field(
-        None,
-        ge=1e-100,
-        le=1e100,
-        description="with normalize = box: public bound on every feature, by which they are divided",
+        None, ge=LEAST, le=MOST, description="with normalize = box: public bound by which features are divided"
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
     label_range: str | None = Field(
@@ -318,13 +317,8 @@ class Split:
 
     def training(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of some training samples."""
-        # Before the stretch k lie k test rows, so the training sample that is the n-th lies in the last
-        # stretch that starts at row n + k or before. A first guess misses it by a stretch or two.
-        stretch = np.minimum(numbers * self.test_rows // self.training_rows, self.test_rows - 1)
-        while (late := self._start(stretch) - stretch > numbers).any():
-            stretch -= late
-        while (early := self._start(stretch + 1) - (stretch + 1) <= numbers).any():
-            stretch += early
+        # Before the stretch k lie floor(k training_rows / test_rows) training samples.
+        stretch = ((numbers + 1) * self.test_rows - 1) // self.training_rows
         rows = numbers + stretch
         return rows + (rows >= self.test(stretch))
 

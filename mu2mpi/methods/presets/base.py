@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 
 
 class Preset(ABC):

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from mu2mpi.core.registry import find, register
-from mu2mpi.data.facts import PublicFacts
+from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.trust import shared_by
 from mu2mpi.methods.presets.base import Preset
 
