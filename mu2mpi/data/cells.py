@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,9 @@ class Cells:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
             found = [math.nan if _says_missing(text) else number_in(text) for text in self._stripped()]
+        bad = np.array([number is None for number in found], bool)
         self.refuse(
-            np.array([number is None for number in found], bool),
-            "a value that is not a number",
-            "correct it, name other columns with --features, or declare it with --schema as categorical or "
-            "ignored",
+            bad, "a value that is not a number", "correct it, or declare it as categorical or ignored"
         )
         return np.array(found, np.float64)
 
@@ -80,15 +78,13 @@ class Cells:
             self.refuse(whole != self.values, "a value that is neither a whole number nor text", "correct it")
             return whole
         texts = self._texts()
-        for is_bad, what, remedy in (
-            (lambda text: not text or not text.strip(), "a value that is missing", "remove the sample"),
-            (UNFIT.search, "a character that no name may have", "rename it"),
-            (
-                lambda text: text.strip().lower() in missing,
-                "a value that says it is missing",
-                "remove the sample, or give --missing-labels keep if that is a name like any other",
-            ),
-        ):
+        tests: dict[str, Callable[[Any], object]] = {
+            "a value that is missing": lambda text: not text or not text.strip(),
+            "a character that no name may have": UNFIT.search,
+            "a value that says it is missing": lambda text: text.strip().lower() in missing,
+        }
+        remedy = "correct it or remove the sample; names such as NA need --missing-labels keep"
+        for what, is_bad in tests.items():
             bad = {text for text in set(texts) if is_bad(text)}
             self.refuse(np.array([bool(bad) and text in bad for text in texts], bool), what, remedy)
         return objects(texts)

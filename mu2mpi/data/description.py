@@ -11,9 +11,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats.base import is_file, open_file
 from mu2mpi.data.schema import TYPES, parse_schema
 from mu2mpi.data.source import DataRequest, Source
-from mu2mpi.data.telling import shown
-
-SHOWN = 20  # names of classes that a description lists
+from mu2mpi.data.telling import listed, shown
 
 
 def describe_source(source: type[Source], request: DataRequest) -> str:
@@ -30,8 +28,7 @@ def describe_source(source: type[Source], request: DataRequest) -> str:
     if opened.columns is not None:
         lines += [f"  {line}" for line in _told_columns(opened, opened.columns)]
     if opened.class_names is not None:
-        names = ", ".join(opened.class_names[:SHOWN]) + (", ..." if opened.classes > SHOWN else "")
-        lines.append(f"  in the order of the model: {names}")
+        lines.append(f"  in the order of the model: {listed(opened.class_names)}")
     if opened.has_owners:
         sizes, is_told = opened.owner_sizes, opened.columns is None or opened.public
         of = f" of {sizes.min()} to {sizes.max()} training samples" if is_told else ""

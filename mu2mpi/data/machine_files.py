@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.formats.base import OWNERS, Kind, is_file, open_file
+from mu2mpi.data.formats.base import OWNERS, is_file, open_file
 from mu2mpi.data.telling import shown
 
 KINDS = ("rho", "epsilon")  # what a budget may be stated as
@@ -62,8 +61,7 @@ def combined_digest(digests: Iterable[str]) -> str:
 
 def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     """Return who was there when, by columns ``round``, from 1, and ``machine``: shape (rounds, machines)."""
-    _, machines, values = _columns(path, ("round",))
-    rounds = values.astype(np.float64)
+    _, machines, rounds = _columns(path, ("round",))
     most = MOST_ROUNDS // len(names)
     if not np.all((rounds >= 1) & (rounds <= most) & (rounds == np.floor(rounds))):
         raise InputError(f"{path}: round should be whole numbers in 1 .. {most}")
@@ -75,18 +73,13 @@ def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     return seen
 
 
-def _columns(path: Path, numbers: Sequence[str]) -> tuple[str, list[str], NDArray[Any]]:
+def _columns(path: Path, numbers: Sequence[str]) -> tuple[str, list[str], NDArray[np.float64]]:
     """Return the one of some columns of numbers that is there by its name, the owners, and the numbers."""
     file = open_file(path) if is_file(str(path)) else None
     there = [] if file is None else file.names if OWNERS in file.names else file.column_names
     found = [name for name in numbers if name in there]
     if file is None or OWNERS not in there or len(found) != 1:
         raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(numbers)}")
-    wanted: dict[str, Kind] = {OWNERS: "names", found[0]: "numbers"}
-    columns = file.columns(wanted)
-    owners, values = columns.read(list(wanted), np.arange(columns.samples)).values()
-    if owners.dtype.kind == "f" and np.all(owners == np.floor(owners)):
-        # As owners of samples are whole numbers, however they are stored.
-        owners = owners.astype(np.int64)
-    names = [owner.decode() if isinstance(owner, bytes) else str(owner) for owner in owners.tolist()]
-    return found[0], names, values
+    columns = file.columns({OWNERS: "names", found[0]: "numbers"})
+    owners, values = columns.cells([OWNERS, found[0]], np.arange(columns.samples)).values()
+    return found[0], [*map(str, owners.names(frozenset()))], values.numbers()

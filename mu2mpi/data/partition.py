@@ -87,42 +87,34 @@ class LabelPartition(Partition):
 def parse_partition(text: str) -> Partition:
     """Return the partition that a text such as ``dirichlet:0.3`` names; InputError if there is none."""
     name, colon, value = text.partition(":")
-    known = {name: find("partitions", name) for name in names("partitions")}
+    known: dict[str, type[Partition]] = {known: find("partitions", known) for known in names("partitions")}
     if name not in known:
         forms = [one.form for one in known.values()]
         raise InputError(f"should be one of: {', '.join(forms)}{did_you_mean(text, forms)}")
-    parsed: Partition = known[name](value if colon else None)
-    return parsed
+    return known[name](value if colon else None)
 
 
 def default_partition(has_owners: bool) -> str:
     """Return the partition of data where none is given."""
-    by_owner = (name for name in names("partitions") if find("partitions", name).is_by_owner)
-    return next(by_owner) if has_owners else default("partitions")
+    return "owner" if has_owners else default("partitions")
 
 
 def samples_per_machine(samples: int, machines: int) -> int:
     """Return how many samples each machine gets, which is also the largest number of rounds."""
     if machines > samples:
         raise InputError(
-            f"more machines than samples: {machines} machines, but only {samples} training samples; "
-            f"give at most --machines {samples}, or more data"
+            f"{machines} machines, but only {samples} training samples; give at most --machines {samples}"
         )
     return samples // machines
 
 
 def check_rounds(most: int, machines: int, rounds: int, needed: int) -> None:
     """Make sure that each machine has the samples that it needs, such as a fresh one a round."""
-    if rounds == needed > most:
-        raise InputError(
-            f"{rounds} rounds are too many: each machine spends one fresh sample a round, and the samples "
-            f"for {machines} machines allow at most {most} rounds; give at most --rounds {most}, or fewer "
-            "machines"
-        )
     if needed > most:
+        fewer = f"at most --rounds {most}" if rounds == needed else "fewer --rounds, a larger rho"
         raise InputError(
             f"{rounds} rounds are too many: they need {needed} samples of each machine, and {machines} "
-            f"machines have {most} each; give fewer --rounds, fewer machines, or a larger rho"
+            f"machines have {most} each; give {fewer}, or fewer machines"
         )
 
 

@@ -25,22 +25,13 @@ MOST_CLASSES = 1_000_000
 TENTHS = 10
 # The keys that may go with each type of a column, and how templates and messages explain it
 TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
-    "numeric": (
-        ({"low", "high"},),
-        "and low = 18, high = 100; values beyond are clamped, missing ones are the middle",
-    ),
+    "numeric": (({"low", "high"},), "and low = 18, high = 100; others are clamped, missing ones the middle"),
     "categorical": (({"categories"},), 'and categories = ["a", "b"]; what is none of them sets no indicator'),
     "ordinal": (({"categories"},), 'and categories = ["low", "middle", "high"], in their order'),
-    "boolean": (
-        (set(), {"true", "false"}),
-        'and perhaps true = "ja", false = "nein"; usual words and 1, 0 need no more',
-    ),
+    "boolean": ((set(), {"true", "false"}), 'and, but for usual words and 1, 0, true = "ja", false = "nein"'),
     "ignored": ((set(),), "is not read"),
     "owner": ((set(),), "says whose sample it is; one column at most"),
-    "label": (
-        ({"classes"}, {"low", "high"}),
-        'and classes = ["no", "yes"], or low = 0, high = 10; exactly one column',
-    ),
+    "label": (({"classes"}, {"low", "high"}), 'and classes = ["no", "yes"], or low = 0, high = 10; just one'),
 }
 # Numbers of values that are missing, and outside what is declared, by column
 Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"
@@ -241,8 +232,7 @@ class Schema(BaseModel):
             lines.append(f"lacks {listed(gone)}, which the schema declares")
         if lines:
             raise InputError(
-                f"{path} {', and '.join(lines)}; is it the schema of another table, or is a name misspelt? "
-                "Columns that are not to be used are declared as ignored"
+                f"{path} {', and '.join(lines)}; correct the names, and declare unused columns as ignored"
             )
 
 

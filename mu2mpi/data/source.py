@@ -26,7 +26,6 @@ Labels: TypeAlias = "NDArray[Any]"
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 # Share by which stored features may exceed their bound, as numbers that were rounded to it do
 FEATURE_SLACK = 1e-6
-CHECKED_AT_ONCE = 1 << 20  # features whose bound is checked in one go
 COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 
@@ -202,8 +201,7 @@ class Source(ABC):
     def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the owners of these rows of the training set."""
         raise InputError(
-            f"{self.name} does not say which machine owns which sample, as partition = owner needs: give the "
-            "file a column, dataset or group of the name machine, or choose another --partition"
+            f"{self.name} names no owners of samples; add a column machine, or choose another --partition"
         )
 
     @cached_property
@@ -266,26 +264,23 @@ class Source(ABC):
     def _check_bound(
         self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
     ) -> None:
-        at_once, highest = max(1, CHECKED_AT_ONCE // self.dimension), limit * (1 + FEATURE_SLACK)
-        for start in range(0, len(features), at_once):
-            # NaN is the largest, so one pass finds values that are NaN, infinite or too large.
-            sizes = np.abs(features[start : start + at_once])
-            if float(sizes.max(initial=0)) <= highest:
-                continue
-            with np.errstate(invalid="ignore"):  # a signalling NaN cannot be converted without
-                row, column = np.argwhere(~(sizes.astype(np.float64) <= highest))[0]
-            place, value = self._place(which, rows[start + row]), features[start + row, column]
-            names, finite = self.feature_names, np.isfinite(value)
-            where = f"feature {column}" if names is None else f"column {shown(names[column])}"
-            needs = (
-                f"features must be finite and at most {limit:g} in absolute value, so "
-                f"{self.remedy if finite else 'remove the sample'}"
-            )
-            raise DataError(
-                f"{self.name} has a value in {where} that is {'too large' if finite else 'not finite'}; "
-                f"{needs}",
-                f"{place} has the value {value} in {where}; {needs}",
-            )
+        highest = limit * (1 + FEATURE_SLACK)
+        with np.errstate(invalid="ignore"):  # a signalling NaN cannot be converted without
+            # If one is NaN, so are both of these.
+            extremes = np.array([features.min(initial=0), features.max(initial=0)], np.float64)
+            if np.all(np.abs(extremes) <= highest):
+                return
+            row, column = np.argwhere(~(np.abs(features.astype(np.float64)) <= highest))[0]
+        place, value = self._place(which, rows[row]), features[row, column]
+        where = f"column {shown(self.feature_names[column])}" if self.feature_names else f"feature {column}"
+        bad, remedy = (
+            ("too large", self.remedy) if np.isfinite(value) else ("not finite", "remove the sample")
+        )
+        needs = f"features must be finite and at most {limit:g} in absolute value, so {remedy}"
+        raise DataError(
+            f"{self.name} has a value in {where} that is {bad}; {needs}",
+            f"{place} has the value {value} in {where}; {needs}",
+        )
 
     def _place(self, which: Which, number: int) -> str:
         """Say in words where a sample is."""

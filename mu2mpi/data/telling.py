@@ -53,9 +53,8 @@ def check_unchanged(path: Path, state: Identity | None) -> None:
     """Raise InputError if a file is no longer what it was when it had this identity."""
     if identity(path) != state:
         raise InputError(
-            f"{path} has changed while it was in use. Nothing was taken from it since; what a run has sent "
-            "so far came from the file as it was. Put it back and repeat the command to go on; what was "
-            "spent by the last checkpoint, mu2mpi show says of the output"
+            f"{path} has changed while it was in use, and nothing was taken from it since. Put it back and "
+            "repeat the command to go on; mu2mpi show tells what the last checkpoint had spent"
         )
 
 

@@ -36,9 +36,7 @@ class Logistic(Problem):
 
     def rows(self, classes: int) -> int:
         if classes != 2:
-            raise InputError(
-                f"loss = {self.name} tells two classes apart, and there are {classes}; give --loss softmax"
-            )
+            raise InputError(f"loss = {self.name} needs two classes, not {classes}; give --loss softmax")
         return 1
 
     def constants(self, square: float, radius: float, classes: int) -> Constants:

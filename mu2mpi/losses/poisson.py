@@ -39,10 +39,7 @@ class Poisson(Problem):
         """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||), as |m| <= R ||z|| on the ball."""
         length = math.sqrt(square)
         if radius * length > 300:
-            raise InputError(
-                f"loss = poisson grows like exp({radius * length:.3g}) on a ball of diameter {2 * radius:g}; "
-                "give a smaller --diameter"
-            )
+            raise InputError(f"loss = poisson is too large for --diameter {2 * radius:g}; give a smaller one")
         largest = math.exp(radius * length)
         return Constants(length * largest, square * largest, 12.0)
 
@@ -52,8 +49,7 @@ class Poisson(Problem):
     def check_range(self, low: float, high: float) -> None:
         if low != 0:
             raise InputError(
-                f"loss = poisson is for counts from 0 on, and the label is declared to lie in {low:g} .. "
-                f"{high:g}; declare 0 as its low, or give --loss squared"
+                f"loss = poisson is for counts from 0 on, not {low:g}; declare 0 as its low, or take squared"
             )
 
     def predictions(self, margins: Array) -> Array:

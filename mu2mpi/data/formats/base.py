@@ -1,12 +1,8 @@
-"""File formats: their suffixes, and the arrays, columns or samples that a file holds.
-
-Format modules are imported to tell files by their suffixes: what is slow to import waits until one is opened.
-"""
+"""File formats: their suffixes, and the arrays, columns or samples that a file holds."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import math
 import os
 from abc import ABC, abstractmethod
@@ -138,8 +134,7 @@ class File(ABC):
         name, count = Counter([*wanted, *set(others)]).most_common(1)[0]
         if count > 1:
             raise InputError(
-                f"{self.path}: {shown(name)} is named as features twice, or holds labels or owners too; name "
-                "others with --features and --labels"
+                f"{self.path}: {shown(name)} is named twice; name others with --features and --labels"
             )
         kinds: dict[str, Kind] = {**dict.fromkeys(wanted, "numbers"), **dict.fromkeys(others, "names")}
         arrays = self.arrays(kinds)
@@ -195,8 +190,7 @@ class File(ABC):
             kind = array.dtype[name]
             if kind.subdtype or kind.kind not in "biufSUO":
                 raise InputError(
-                    f"{self.path}: the field {shown(name)} has the type {kind}; a column has one number or "
-                    "text a row; declare it as ignored"
+                    f"{self.path}: the field {shown(name)} has the type {kind}; declare it as ignored"
                 )
 
         def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -217,22 +211,15 @@ class TextFile(File):
                 file.seek(-4, os.SEEK_END)
                 unpacked = int.from_bytes(file.read(4), "little")
             if unpacked > max(SURELY_LARGE, MOST_FOLD * size):
-                raise InputError(
-                    f"{path} unpacks to over {MOST_FOLD} times its size; if that is meant, unpack it first"
-                )
+                raise InputError(f"{path} unpacks to over {MOST_FOLD} times its size; unpack it first")
             size = unpacked
         check_room(path, size)
 
     @contextmanager
-    def opened(self) -> Iterator[Any]:
-        """Open the file as bytes, unpacked; whatever goes wrong is an InputError."""
-        with reading(self.path), (gzip.open if self.is_packed else open)(self.path, "rb") as file:
-            yield file
-
-    @contextmanager
     def text(self) -> Iterator[TextIO]:
-        """Open the file as text in UTF-8, with the ends of its lines as they are."""
-        with self.opened() as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
+        """Open the file as text in UTF-8, with the ends of its lines as they are; errors are InputErrors."""
+        opened: Any = gzip.open if self.is_packed else open
+        with reading(self.path), opened(self.path, "rt", encoding="utf-8-sig", newline="") as lines:
             yield lines
 
 

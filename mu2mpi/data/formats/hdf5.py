@@ -34,9 +34,7 @@ class Hdf5(File):
             file: Any = open_to_read(path)
             # HDF5 would open whatever such a link names, be it a pipe.
             if file.id.links.visit(lambda _, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
-                raise InputError(
-                    f"{path} has links to other files, which are not followed: copy what they name"
-                )
+                raise InputError(f"{path} has links to other files: copy what they name into it")
             owners: Any = file.get(OWNERS)
             self._owners = sorted(owners) if isinstance(owners, h5py.Group) else None
             if self._owners is None:

@@ -33,8 +33,7 @@ class Parquet(File):
 
     def table(self, features: str | None, labels: str | None) -> Table:
         raise InputError(
-            f"{self.path} has columns, which --schema declares: fill in what is printed by mu2mpi data "
-            f"{self.path} --schema-template"
+            f"{self.path} needs a --schema; mu2mpi data {self.path} --schema-template prints one with blanks"
         )
 
     def columns(self, wanted: Mapping[str, Kind]) -> Columns:
@@ -49,13 +48,11 @@ class Parquet(File):
                 value = kind.value_type if types.is_dictionary(kind) else kind
                 if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
                     raise InputError(
-                        f"{self.path}: column {shown(name)} has the type {kind}; declare it as ignored, or "
-                        "write it as numbers or text"
+                        f"{self.path}: column {shown(name)} has the type {kind}; declare it as ignored"
                     )
         starts, state = np.cumsum([0, *sizes]), identity(self.path)
-        check_room(
-            self.path, max(sizes, default=0) * sum(8 if kind == "numbers" else 64 for kind in wanted.values())
-        )
+        row_bytes = sum(8 if kind == "numbers" else 64 for kind in wanted.values())
+        check_room(self.path, max(sizes, default=0) * row_bytes)
         held: dict[int, dict[str, NDArray[Any]]] = {}
 
         def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -80,9 +77,7 @@ def _opened(path: Path) -> Any:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise InputError(
-            f'{path} is read by pyarrow, which is missing: pip install "mu2mpi[parquet]"'
-        ) from None
+        raise InputError(f'{path} needs pyarrow: pip install "mu2mpi[parquet]"') from None
     return ParquetFile(path, memory_map=False)
 
 

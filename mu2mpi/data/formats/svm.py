@@ -7,7 +7,7 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.base import MOST_FEATURES, Kind, Table, TextFile
+from mu2mpi.data.formats.base import MOST_FEATURES, Kind, TextFile
 
 
 @register
@@ -23,11 +23,9 @@ class Svm(TextFile):
         try:
             from sklearn.datasets import load_svmlight_file
         except ImportError:
-            raise InputError(
-                f'{path} is read by scikit-learn, which is missing: pip install "mu2mpi[digits]"'
-            ) from None
-        with self.opened() as lines:
-            features, labels = load_svmlight_file(lines)
+            raise InputError(f'{path} needs scikit-learn: pip install "mu2mpi[digits]"') from None
+        with self.text() as lines:
+            features, labels = load_svmlight_file(lines.buffer)
         if features.shape[1] > MOST_FEATURES or (features.nnz and features.indices.min() < 0):
             raise InputError(f"{path} numbers features beyond 1 .. {MOST_FEATURES}")
         if features.shape[1] < dimension:
@@ -38,10 +36,3 @@ class Svm(TextFile):
 
     def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
         return {name: self._arrays[name] for name in wanted}
-
-    def table(self, features: str | None, labels: str | None) -> Table:
-        if features is not None or labels is not None:
-            raise InputError(
-                f"{self.path} has no names of features and labels; leave out --features and --labels"
-            )
-        return super().table(None, None)

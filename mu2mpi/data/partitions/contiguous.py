@@ -1,7 +1,5 @@
 """Samples in the order of the data."""
 
-from __future__ import annotations
-
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.partition import Integers, Partition

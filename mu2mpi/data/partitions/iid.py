@@ -1,7 +1,5 @@
 """Samples dealt at random."""
 
-from __future__ import annotations
-
 from mu2mpi.core.registry import register
 from mu2mpi.data.partition import Integers, Partition, machine_rows
 from mu2mpi.data.source import Source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
@@ -25,15 +26,10 @@ class Labels(LabelPartition):
     def most_rounds(self, source: Source, machines: int) -> int:
         labels = self.labels
         if labels > source.classes:
-            raise InputError(
-                f"partition = labels:{labels} asks for more than the {source.classes} classes that there are"
-            )
+            raise InputError(f"partition = labels:{labels}, and there are only {source.classes} classes")
         each = labels * shard_size(source.class_sizes, machines * labels)
         if each == 0:
-            raise InputError(
-                f"{source.name} has too few samples to give {labels} classes to each of {machines} machines; "
-                "give fewer --machines"
-            )
+            raise InputError(f"{source.name} has too few samples for labels:{labels}; give fewer --machines")
         return each
 
     def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
@@ -52,8 +48,6 @@ class Labels(LabelPartition):
 
 def shard_size(sizes: Integers, shards: int) -> int:
     """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
-    low, high = 0, int(sizes.sum()) // shards
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if (sizes // middle).sum() >= shards else (low, middle - 1)
-    return low
+    # The larger they are, the fewer can be cut.
+    tried = range(1, int(sizes.sum()) // shards + 1)
+    return bisect_right(tried, -shards, key=lambda size: -(sizes // size).sum())

@@ -1,7 +1,5 @@
 """Samples of the owners that the data name."""
 
-from __future__ import annotations
-
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.partition import Integers, Partition, pooled_rows
@@ -17,15 +15,11 @@ class Owner(Partition):
 
     def most_rounds(self, source: Source, machines: int) -> int:
         sizes = source.owner_sizes
-        if len(sizes) != machines:
-            raise InputError(
-                f"{source.name} names {len(sizes)} owners, so --machines must be {len(sizes)}; or deal the "
-                "samples anew with --partition iid"
-            )
+        if (owners := len(sizes)) != machines:
+            raise InputError(f"{source.name} has {owners} owners, so --machines must be {owners}")
         return int(sizes.min())
 
     def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
-        self.most_rounds(source, machines)
         sizes = source.owner_sizes
         starts = sizes.cumsum() - sizes
         return pooled_rows(source.training_owners(), starts[:, None], sizes[:, None], rounds, key, hosted)

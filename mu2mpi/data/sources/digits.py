@@ -25,8 +25,7 @@ class Digits(Source):
         table = _read_table()
         if table.shape != (SAMPLES, PIXELS + 1) or table.min() < 0 or table[:, :-1].max() > LARGEST:
             raise InputError(
-                "the digits that come with the installed scikit-learn are not the known 1797 images of "
-                '8 x 8 pixels; reinstall it: pip install --force-reinstall "mu2mpi[digits]"'
+                'the digits are damaged: reinstall them by pip install --force-reinstall "mu2mpi[digits]"'
             )
         self._features = np.ascontiguousarray(table[:, :-1], np.uint8)
         self._labels = table[:, -1].astype(np.int32)

@@ -196,11 +196,9 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
                 answer.raise_for_status()
                 write_whole(folder / wanted[0].name, [wanted[0].unpacked(answer.content, True, name)])
                 del wanted[0]
-        except requests.Timeout:
+        except (requests.Timeout, requests.ConnectionError):
             # The library's own words on connections fill several lines.
-            failures.append(f"{mirror}: no answer in time")
-        except requests.ConnectionError:
-            failures.append(f"{mirror}: cannot connect")
+            failures.append(f"{mirror}: no connection, or no answer in time")
         except (requests.RequestException, InputError) as error:
             failures.append(f"{mirror}: {error}")
         except OSError as error:

@@ -1,7 +1,4 @@
-"""Populations of which everything is known: the loss of any model, its gradient, and so the answer.
-
-Each machine has a distribution D_i of its own on the same finite set, over which expectations are sums.
-"""
+"""Populations of which everything is known: expectations are sums over a finite set."""
 
 from __future__ import annotations
 
@@ -26,9 +23,7 @@ class PopulationOptions(GeneratedOptions):
 
     margin: float = Field(0.5, ge=0, le=1, description="how far apart classes are, 1 for a point each")
     label_noise: float = Field(0.1, ge=0, le=1, description="share of labels that are drawn at random")
-    heterogeneity: float = Field(
-        0.0, ge=0, le=1, description="how far random labels lean to a model of each machine's own"
-    )
+    heterogeneity: float = Field(0.0, ge=0, le=1, description="how far random labels differ by machine")
 
 
 @register
@@ -39,13 +34,11 @@ class Population(Source):
     of the next class, and u is uniform in the cube. Points are equally probable for every machine. A label
     is that of the point's class, or with probability `label_noise` a random one.
 
-    Machines differ in their random labels. Machines 2k and 2k + 1 are twins with a random plane of their own:
-    by the side on which a point lies, one class of each pair (0 and 1, 2 and 3, ...) has the probability
-    (1 + heterogeneity) / K among the random labels, and its partner the rest. The twins lean to opposite
-    sides, and a machine without a twin not at all, so that the average over machines is always the same.
+    Machines 2k and 2k + 1 are twins with a random plane of their own: by the side on which a point lies, one
+    class of each pair (0 and 1, 2 and 3, ...) has the probability (1 + heterogeneity) / K among the random
+    labels, and its partner the rest. Twins lean to opposite sides, and a machine without a twin not at all.
 
-    `samples` counts those of a run that asks for no number of rounds. `points`, shape (POINTS, features), are
-    multiples of 2^-12, so that sums of them are exact in any order; `point_classes` are their classes.
+    `points`, shape (POINTS, features), are multiples of 2^-12: sums of them are exact in any order.
     """
 
     name, summary = "population", "a distribution of each machine, of which the smallest loss is known"
@@ -65,8 +58,7 @@ class Population(Source):
     ) -> None:
         if max(features, classes) > MOST:
             raise InputError(
-                f"a population has at most {MOST} --features and --classes, got {features} and {classes}; "
-                "--data synthetic may have more"
+                f"a population has at most {MOST} --features and --classes; --data synthetic may have more"
             )
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity

@@ -13,23 +13,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import check_readable
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import LEAST, MOST, Options, check_file_name
 from mu2mpi.core.registry import register
 from mu2mpi.data.cells import MISSING, UNFIT
 from mu2mpi.data.formats.base import Table, file_form, is_file, open_file
 from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
-from mu2mpi.data.source import (
-    COLUMN_AT_ONCE,
-    DataRequest,
-    Labels,
-    Samples,
-    Source,
-    Which,
-    classes_of,
-    row_blocks,
-)
+from mu2mpi.data.source import COLUMN_AT_ONCE, DataRequest, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
 
 LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
@@ -55,8 +45,7 @@ class FileOptions(Options):
         None, description="file that declares the columns of a table in public terms (docs/guides/data.md)"
     )
     features: str | None = _text(
-        "name of the dataset, or names of the columns, that hold them [default: features, X, x, images or "
-        "data; in CSV all other columns]"
+        "dataset or columns that hold them [default: features, X, x, images or data; in CSV all others]"
     )
     labels: str | None = _text(
         "name of the dataset or column that holds the labels [default: labels, label, y, target or class]"
@@ -65,22 +54,20 @@ class FileOptions(Options):
         None, description="share of it, chosen at random, that is for testing, or another file [default: 0.2]"
     )
     missing_labels: Literal["keep"] | None = Field(
-        None,
-        description="keep takes texts such as NA for names of classes and owners [default: they are refused]",
+        None, description="keep takes texts such as NA for names of classes [default: they are refused]"
     )
     feature_bound: float | None = Field(
-        None, ge=LEAST, le=MOST, description="with normalize = box: public bound by which features are divided"
+        None,
+        ge=LEAST,
+        le=MOST,
+        description="with normalize = box: public bound by which features are divided",
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
     label_range: str | None = Field(
         None, description="public range LOW:HIGH of numbers as labels, such as 0:100; others are clamped"
     )
-    strict: Switch = Field(
-        None, description="refuse values that are missing or outside what is declared: for public data"
-    )
-    data_is_public: Switch = Field(
-        None, description="let messages name rows and values of the data, and say how many are clamped"
-    )
+    strict: Switch = Field(None, description="refuse missing and undeclared values: for public data")
+    data_is_public: Switch = Field(None, description="let messages name rows and values, and count flaws")
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -199,13 +186,11 @@ class UserFile(Source):
             self.files = (training.path,)
             return
         path = Path(test).expanduser()
-        check_readable(path)
+        other = self._open_table(schema, path, training.dimension)
         if os.path.samefile(path, training.path):
             raise InputError(
-                f"the test file {path} is the training file itself, and what is measured on it has no noise; "
-                "give --test another file, or a share of this one, such as 0.2"
+                f"the test file {path} is the training file; give --test another, or a share such as 0.2"
             )
-        other = self._open_table(schema, path, training.dimension)
         if (count := other.dimension) != self.dimension:
             raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
         self.training_samples, self.test_samples = training.samples, other.samples
@@ -218,7 +203,7 @@ class UserFile(Source):
         rows = rows_of(rows)
         order = np.argsort(rows, kind="stable")
         features = np.empty((len(rows), self.dimension), table.feature_type)
-        labels: Labels = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
+        labels: NDArray[Any] = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
         for start in range(0, len(rows), self._at_once):
             part = order[start : start + self._at_once]
             features[part] = table.features(rows[part])
@@ -249,7 +234,7 @@ class UserFile(Source):
         with telling(self.public):
             return table.cells("owner", rows_of(rows)).names(self._missing)
 
-    def _labels_of(self, table: Table, rows: NDArray[np.int64]) -> Labels:
+    def _labels_of(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Return the class of each of some rows, ascending, or its label in [-1, 1]."""
         cells = table.cells("label", rows)
         if self._label is not None:
@@ -277,19 +262,15 @@ def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
         found = np.union1d(found, table.cells("label", rows).names(missing))
         if len(found) > MOST_CLASSES or (SURELY_MANY < len(found) > table.samples / 3):
-            no = (
-                "these are no classes: if they are numbers, give --label-range LOW:HIGH and a loss of "
-                "numbers such as squared; if another column has the classes, name it with --labels"
-            )
+            fix = "give numbers a --label-range LOW:HIGH and a loss such as squared, or name other --labels"
             raise DataError(
-                f"{table.path} has too many different labels; {no}",
-                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {no}",
+                f"{table.path} has too many different labels for classes; {fix}",
+                f"{table.path} has {len(found)} different labels in its first {rows[-1] + 1} rows; {fix}",
             )
     if len(found) < 2:
-        two = "classification needs at least two classes"
         raise DataError(
-            f"{table.path}: every label is the same; {two}",
-            f"{table.path}: every label is {shown(found[0])}; {two}",
+            f"{table.path}: every label is the same; classification needs two",
+            f"{table.path}: every label is {shown(found[0])}; classification needs two",
         )
     return found
 
