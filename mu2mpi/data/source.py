@@ -16,6 +16,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.data.formats.base import file_form, is_file
 from mu2mpi.data.telling import DataError, shown, telling
 
 Which = Literal["training", "test"]
@@ -26,6 +27,7 @@ Labels: TypeAlias = "NDArray[Any]"
 WHOLE_BYTES, PART_BYTES = 48 << 20, 8 << 20
 # Share by which stored features may exceed their bound, as numbers that were rounded to it do
 FEATURE_SLACK = 1e-6
+USER_FILE = "user-file"  # source of every --data that is a file by its suffix
 COLUMN_AT_ONCE = 1 << 18  # labels or owners that are read in one go
 
 
@@ -88,6 +90,7 @@ class Source(ABC):
     feature_names: tuple[str, ...] | None = None  # where features are not called by their numbers
     columns: str | None = None  # the TOML that says what the columns of a table are
     files: tuple[Path, ...] = ()  # that hold the samples
+    test_rows: NDArray[np.int64] | None = None  # of a file of which a share is the test set, unless too many
     has_owners: bool = False  # whether the data say which machine owns each training sample
     made_up: bool = False  # whether settings determine all samples
     # Whether machines draw samples as they need them, from distributions over `points` that are known
@@ -99,16 +102,6 @@ class Source(ABC):
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls) and "form" not in vars(cls):
             cls.form = cls.name
-
-    @classmethod
-    def accepted(cls) -> str:
-        """Return in words which values of ``--data`` name this source."""
-        return cls.form
-
-    @classmethod
-    def claims(cls, data: str) -> bool:
-        """Return whether a value of ``--data`` names this source."""
-        return data == cls.name
 
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:
@@ -153,11 +146,6 @@ class Source(ABC):
     def probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each point with each label, averaged over machines: shape (n, K)."""
         raise TypeError(f"{self.name} holds samples of distributions that are not known")
-
-    @property
-    def test_rows(self) -> NDArray[np.int64] | None:
-        """Which rows of a file of the user's are the test set, where it is a share of it."""
-        return None
 
     def take_numbers(self) -> None:
         """Have labels be numbers from now on: where they are classes, class c is the number c."""
@@ -289,12 +277,11 @@ class Source(ABC):
 
 def find_source(data: str) -> type[Source]:
     """Return the source that a value of ``--data`` names; InputError if there is none."""
-    known: list[type[Source]] = [find("sources", name) for name in names("sources")]
-    for source in known:
-        if source.claims(data):
-            return source
-    accepted = ", ".join(source.accepted() for source in known)
-    raise InputError(f"should be one of: {accepted}{did_you_mean(data, names('sources'))}")
+    known = [name for name in names("sources") if name != USER_FILE]
+    if data not in known and not is_file(data):
+        raise InputError(f"should be one of: {', '.join(known)}, {file_form()}{did_you_mean(data, known)}")
+    source: type[Source] = find("sources", data if data in known else USER_FILE)
+    return source
 
 
 def classes_of(labels: Labels, classes: int) -> NDArray[np.int32]:

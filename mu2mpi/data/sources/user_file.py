@@ -120,14 +120,6 @@ class UserFile(Source):
     )
 
     @classmethod
-    def accepted(cls) -> str:
-        return file_form()
-
-    @classmethod
-    def claims(cls, data: str) -> bool:
-        return is_file(data)
-
-    @classmethod
     def check(cls, asked: Any, options: Any) -> None:
         if options.schema is not None and asked.normalize == "box":
             raise InputError("schema declares the range of each column; leave out normalize = box")
@@ -184,6 +176,8 @@ class UserFile(Source):
             self.training_samples, self.test_samples = split.training_rows, split.test_rows
             self._sets = {"training": (training, split.training), "test": (training, split.test)}
             self.files = (training.path,)
+            if split.test_rows <= MOST_LISTED:
+                self.test_rows = split.test(np.arange(split.test_rows))
             return
         path = Path(test).expanduser()
         other = self._open_table(schema, path, training.dimension)
@@ -209,12 +203,6 @@ class UserFile(Source):
             features[part] = table.features(rows[part])
             labels[part] = self._labels_of(table, rows[part])
         return Samples(features, labels)
-
-    @property
-    def test_rows(self) -> NDArray[np.int64] | None:
-        if len(self.files) > 1 or self.test_samples > MOST_LISTED:
-            return None
-        return self._sets["test"][1](np.arange(self.test_samples))
 
     def _place(self, which: Which, number: int) -> str:
         table, rows_of = self._sets[which]
