@@ -13,9 +13,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.telling import DataError, reading, row_text, shown
 
 # What usual tools write in small or capital letters for a value that is missing
-MISSING = frozenset(
-    {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
-)
+MISSING = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 # Characters that no name has: a result cannot hold them, or a terminal obeys them
 UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 ABSENT, UNKNOWN = -1, -2  # codes of a value that is missing, and of one that is not declared
@@ -51,9 +49,7 @@ class Cells:
         except (TypeError, ValueError):
             found = [math.nan if _says_missing(text) else number_in(text) for text in self._stripped()]
         bad = np.array([number is None for number in found], bool)
-        self.refuse(
-            bad, "a value that is not a number", "correct it, or declare it as categorical or ignored"
-        )
+        self.refuse(bad, "a value that is not a number", "correct it, or declare another type with --schema")
         return np.array(found, np.float64)
 
     def codes(self, known: Mapping[str, int], whole: bool) -> NDArray[np.int64]:
@@ -69,7 +65,7 @@ class Cells:
         codes = {text: _code(text, known, whole) for text in set(texts)}
         return np.array([codes[text] for text in texts], np.int64)
 
-    def names(self, missing: frozenset[str]) -> NDArray[Any]:
+    def names(self, missing: set[str]) -> NDArray[Any]:
         """Return labels or owners as int64, or text as objects; none may be missing, or say so."""
         if self.values.dtype.kind not in "SUO":
             with np.errstate(invalid="ignore"):
@@ -78,13 +74,13 @@ class Cells:
             self.refuse(whole != self.values, "a value that is neither a whole number nor text", "correct it")
             return whole
         texts = self._texts()
-        tests: dict[str, Callable[[Any], object]] = {
+        faults: dict[str, Callable[[Any], object]] = {
             "a value that is missing": lambda text: not text or not text.strip(),
             "a character that no name may have": UNFIT.search,
             "a value that says it is missing": lambda text: text.strip().lower() in missing,
         }
         remedy = "correct it or remove the sample; names such as NA need --missing-labels keep"
-        for what, is_bad in tests.items():
+        for what, is_bad in faults.items():
             bad = {text for text in set(texts) if is_bad(text)}
             self.refuse(np.array([bool(bad) and text in bad for text in texts], bool), what, remedy)
         return objects(texts)

@@ -82,4 +82,4 @@ def _columns(path: Path, numbers: Sequence[str]) -> tuple[str, list[str], NDArra
         raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(numbers)}")
     columns = file.columns({OWNERS: "names", found[0]: "numbers"})
     owners, values = columns.cells([OWNERS, found[0]], np.arange(columns.samples)).values()
-    return found[0], [*map(str, owners.names(frozenset()))], values.numbers()
+    return found[0], [*map(str, owners.names(set()))], values.numbers()

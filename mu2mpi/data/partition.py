@@ -102,9 +102,7 @@ def default_partition(has_owners: bool) -> str:
 def samples_per_machine(samples: int, machines: int) -> int:
     """Return how many samples each machine gets, which is also the largest number of rounds."""
     if machines > samples:
-        raise InputError(
-            f"{machines} machines, but only {samples} training samples; give at most --machines {samples}"
-        )
+        raise InputError(f"{machines} machines but {samples} samples; give at most --machines {samples}")
     return samples // machines
 
 

@@ -231,9 +231,7 @@ class Schema(BaseModel):
         if gone := [name for name in self.columns if name not in names]:
             lines.append(f"lacks {listed(gone)}, which the schema declares")
         if lines:
-            raise InputError(
-                f"{path} {', and '.join(lines)}; correct the names, and declare unused columns as ignored"
-            )
+            raise InputError(f"{path} {', and '.join(lines)}; declare what is not to be used as ignored")
 
 
 def read_schema(path: Path) -> Schema:

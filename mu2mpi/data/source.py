@@ -188,9 +188,7 @@ class Source(ABC):
 
     def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         """Return the owners of these rows of the training set."""
-        raise InputError(
-            f"{self.name} names no owners of samples; add a column machine, or choose another --partition"
-        )
+        raise InputError(f"{self.name} names no owners of samples; choose another --partition")
 
     @cached_property
     def digest(self) -> bytes:
@@ -236,11 +234,9 @@ class Source(ABC):
         # A negative number would silently count from the end, and a generated source has no end.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
-        limit = 1 / self.scale if self.limit is None else self.limit
         with telling(self.public):
             samples = self.read(which, rows)
-            if samples.features.dtype != np.uint8 or limit < 255:
-                self._check_bound(which, rows, samples.features, limit)
+            self._check_bound(which, rows, samples.features)
             lowest, most = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
             bad = np.flatnonzero(~((samples.labels >= lowest) & (samples.labels <= most)))
             if bad.size:
@@ -249,9 +245,10 @@ class Source(ABC):
                 raise DataError(f"{self.name}: {needs}", f"{place} has the label {label}; {needs}")
         return self.labelled(samples)
 
-    def _check_bound(
-        self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic], limit: float
-    ) -> None:
+    def _check_bound(self, which: Which, rows: NDArray[np.int64], features: NDArray[np.generic]) -> None:
+        limit = 1 / self.scale if self.limit is None else self.limit
+        if features.dtype == np.uint8 and limit >= 255:
+            return
         highest = limit * (1 + FEATURE_SLACK)
         with np.errstate(invalid="ignore"):  # a signalling NaN cannot be converted without
             # If one is NaN, so are both of these.
@@ -261,10 +258,8 @@ class Source(ABC):
             row, column = np.argwhere(~(np.abs(features.astype(np.float64)) <= highest))[0]
         place, value = self._place(which, rows[row]), features[row, column]
         where = f"column {shown(self.feature_names[column])}" if self.feature_names else f"feature {column}"
-        bad, remedy = (
-            ("too large", self.remedy) if np.isfinite(value) else ("not finite", "remove the sample")
-        )
-        needs = f"features must be finite and at most {limit:g} in absolute value, so {remedy}"
+        bad, fix = ("too large", self.remedy) if np.isfinite(value) else ("not finite", "remove the sample")
+        needs = f"features must be finite and at most {limit:g} in absolute value, so {fix}"
         raise DataError(
             f"{self.name} has a value in {where} that is {bad}; {needs}",
             f"{place} has the value {value} in {where}; {needs}",
@@ -299,10 +294,7 @@ def row_blocks(samples: int, at_once: int) -> Iterator[NDArray[np.int64]]:
 
 
 def digest_of(facts: str, parts: Iterable[tuple[NDArray[np.generic], ...]]) -> bytes:
-    """SHA-256 of some facts and of columns, numbers or texts as objects, wherever the parts end.
-
-    Processors with instructions for it compute it twice as fast as BLAKE2b.
-    """
+    """SHA-256 of some facts and of columns, numbers or texts as objects, wherever the parts end."""
     columns: list[hashlib._Hash] = []
     for part in parts:
         # A width of 8 keeps the type apart from the first bytes that follow it.

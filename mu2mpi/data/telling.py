@@ -52,10 +52,7 @@ def reading(path: Path) -> Iterator[None]:
 def check_unchanged(path: Path, state: Identity | None) -> None:
     """Raise InputError if a file is no longer what it was when it had this identity."""
     if identity(path) != state:
-        raise InputError(
-            f"{path} has changed while it was in use, and nothing was taken from it since. Put it back and "
-            "repeat the command to go on; mu2mpi show tells what the last checkpoint had spent"
-        )
+        raise InputError(f"{path} has changed while it was in use; put it back and repeat the command")
 
 
 def row_text(number: int, has_header: bool) -> str:

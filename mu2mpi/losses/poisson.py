@@ -48,9 +48,7 @@ class Poisson(Problem):
 
     def check_range(self, low: float, high: float) -> None:
         if low != 0:
-            raise InputError(
-                f"loss = poisson is for counts from 0 on, not {low:g}; declare 0 as its low, or take squared"
-            )
+            raise InputError(f"loss = poisson is for counts from 0 on, not {low:g}; give --loss squared")
 
     def predictions(self, margins: Array) -> Array:
         predicted: Array = np.minimum(1.0, np.exp(margins[:, 0]) - 1)

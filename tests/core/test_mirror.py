@@ -21,8 +21,6 @@ ELSEWHERE = {
     "cli/shared.py": "arguments that several commands have: test_program.py",
     "data/cells.py": "cells are encoded as the columns of a schema say: test_schema.py",
     "data/formats": "the same table in every format: test_user_file.py and test_schema.py",
-    "data/hdf5_rows.py": "rows of HDF5 files, likewise",
-    "data/table.py": "tables in any format, likewise",
     "federation/constants.py": "constants of a run, with which every test of federation and methods begins",
     "federation/task.py": "the task of a run, likewise",
     "federation/trust.py": "facts about trust modes: test_servers.py",

@@ -133,9 +133,7 @@ class File(ABC):
             wanted = [name for name in self.names if name not in others]
         name, count = Counter([*wanted, *set(others)]).most_common(1)[0]
         if count > 1:
-            raise InputError(
-                f"{self.path}: {shown(name)} is named twice; name others with --features and --labels"
-            )
+            raise InputError(f"{self.path}: {shown(name)} is named twice; name others with --features")
         kinds: dict[str, Kind] = {**dict.fromkeys(wanted, "numbers"), **dict.fromkeys(others, "names")}
         arrays = self.arrays(kinds)
         columns = [arrays[name] for name in wanted]
@@ -189,9 +187,7 @@ class File(ABC):
         for name in wanted:
             kind = array.dtype[name]
             if kind.subdtype or kind.kind not in "biufSUO":
-                raise InputError(
-                    f"{self.path}: the field {shown(name)} has the type {kind}; declare it as ignored"
-                )
+                raise InputError(f"{self.path}: field {shown(name)} is of type {kind}; declare it as ignored")
 
         def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
             block = array[rows].reshape(len(rows))

@@ -23,11 +23,7 @@ BLOCK_CELLS, BYTES_A_CELL = 1 << 18, 100
 
 @register
 class Csv(TextFile):
-    """A file whose first line names its columns, or holds numbers; columns are then called 0, 1, ...
-
-    The standard library splits the lines: unlike pandas, it refuses rows that lack cells, and takes no
-    seconds to be imported.
-    """
+    """A file whose first line names its columns, or holds numbers; columns are then called 0, 1, ..."""
 
     name, suffixes = "csv", (".csv", ".csv.gz")
     is_table = True
@@ -43,6 +39,7 @@ class Csv(TextFile):
     def _rows(self) -> Iterator[Iterator[list[str]]]:
         with self.text() as lines:
             first = next((line for line in lines if line.strip()), "")
+            # Unlike pandas, this reader refuses rows that lack cells, and takes no seconds to be imported.
             delimiter = max(",;\t", key=first.count)
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 

@@ -42,9 +42,7 @@ class Hdf5(File):
                 self.names = [name for name in self._groups[0] if not name.startswith("_i_")]
                 return
             self._groups = [owners[name] for name in self._owners]
-        if not self._groups:
-            raise InputError(f"{path}: its group {OWNERS} is empty")
-        if not all(isinstance(group, h5py.Group) for group in self._groups):
+        if not self._groups or not all(isinstance(group, h5py.Group) for group in self._groups):
             raise InputError(f"{path}: its group {OWNERS} should have a group for each owner")
         self.names = [*self._groups[0], OWNERS]
 

@@ -32,9 +32,7 @@ class Parquet(File):
         return columns.read(list(wanted), np.arange(columns.samples))
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        raise InputError(
-            f"{self.path} needs a --schema; mu2mpi data {self.path} --schema-template prints one with blanks"
-        )
+        raise InputError(f"{self.path} needs a --schema; mu2mpi data --schema-template prints one to fill in")
 
     def columns(self, wanted: Mapping[str, Kind]) -> Columns:
         with reading(self.path), _opened(self.path) as file:

@@ -24,9 +24,7 @@ class Digits(Source):
     def __init__(self) -> None:
         table = _read_table()
         if table.shape != (SAMPLES, PIXELS + 1) or table.min() < 0 or table[:, :-1].max() > LARGEST:
-            raise InputError(
-                'the digits are damaged: reinstall them by pip install --force-reinstall "mu2mpi[digits]"'
-            )
+            raise InputError('the digits are damaged: pip install --force-reinstall "mu2mpi[digits]"')
         self._features = np.ascontiguousarray(table[:, :-1], np.uint8)
         self._labels = table[:, -1].astype(np.int32)
         self._training_rows, self._test_rows = split(self._labels, TEST_SAMPLES)

@@ -57,9 +57,7 @@ class Population(Source):
         data_seed: int,
     ) -> None:
         if max(features, classes) > MOST:
-            raise InputError(
-                f"a population has at most {MOST} --features and --classes; --data synthetic may have more"
-            )
+            raise InputError(f"at most {MOST} --features and --classes; give fewer, or --data synthetic")
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
         self.training_samples, self.test_samples = samples, POINTS

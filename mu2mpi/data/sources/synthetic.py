@@ -23,9 +23,7 @@ SCRATCH = 1 << 20  # numbers in the arrays that are used while labels are drawn
 class GeneratedOptions(Options):
     """Sizes and seed of generated data."""
 
-    samples: int = Field(
-        10_000, ge=2, lt=2**32, description="number of training samples; a population has more for --rounds"
-    )
+    samples: int = Field(10_000, ge=2, lt=2**32, description="number of training samples")
     features: int = Field(20, ge=1, le=10_000_000, description="how many features a sample has")
     classes: int = Field(3, ge=2, le=1_000_000, description="number of classes")
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of what is made up")

@@ -47,25 +47,14 @@ class FileOptions(Options):
     features: str | None = _text(
         "dataset or columns that hold them [default: features, X, x, images or data; in CSV all others]"
     )
-    labels: str | None = _text(
-        "name of the dataset or column that holds the labels [default: labels, label, y, target or class]"
-    )
-    test: float | str | None = Field(
-        None, description="share of it, chosen at random, that is for testing, or another file [default: 0.2]"
-    )
-    missing_labels: Literal["keep"] | None = Field(
-        None, description="keep takes texts such as NA for names of classes [default: they are refused]"
-    )
+    labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
+    test: float | str | None = Field(None, description="share for testing, or another file [default: 0.2]")
+    missing_labels: Literal["keep"] | None = Field(None, description="keep takes NA and the like for names")
     feature_bound: float | None = Field(
-        None,
-        ge=LEAST,
-        le=MOST,
-        description="with normalize = box: public bound by which features are divided",
+        None, ge=LEAST, le=MOST, description="with normalize = box: public bound, by which they are divided"
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
-    label_range: str | None = Field(
-        None, description="public range LOW:HIGH of numbers as labels, such as 0:100; others are clamped"
-    )
+    label_range: str | None = Field(None, description="public range LOW:HIGH of labels that are numbers")
     strict: Switch = Field(None, description="refuse missing and undeclared values: for public data")
     data_is_public: Switch = Field(None, description="let messages name rows and values, and count flaws")
 
@@ -114,10 +103,7 @@ class UserFile(Source):
 
     name, form, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
     options, is_user_data, classes_are_numbers = FileOptions, True, False
-    remedy = (
-        "declare the columns with --schema, give a larger public bound with --normalize box --feature-bound, "
-        "or give --normalize unit"
-    )
+    remedy = "declare columns with --schema, or give --normalize unit, or box with a larger --feature-bound"
 
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:
@@ -133,7 +119,7 @@ class UserFile(Source):
     def __init__(self, request: DataRequest) -> None:
         options = self._options = request.options
         self.public, self._strict = bool(options.data_is_public), bool(options.strict)
-        self._missing = MISSING if options.missing_labels is None else frozenset[str]()
+        self._missing = MISSING if options.missing_labels is None else set[str]()
         self.flaws: Flaws = {}  # counted as rows are read
         self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
         schema = None if options.schema is None else read_schema(Path(options.schema).expanduser())
@@ -182,9 +168,7 @@ class UserFile(Source):
         path = Path(test).expanduser()
         other = self._open_table(schema, path, training.dimension)
         if os.path.samefile(path, training.path):
-            raise InputError(
-                f"the test file {path} is the training file; give --test another, or a share such as 0.2"
-            )
+            raise InputError(f"the test file {path} is the training file; give --test another, or a share")
         if (count := other.dimension) != self.dimension:
             raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
         self.training_samples, self.test_samples = training.samples, other.samples
@@ -244,7 +228,7 @@ class UserFile(Source):
         return Encoded(file.columns(schema.kinds), schema, self._strict, self.flaws)
 
 
-def _find_classes(table: Table, missing: frozenset[str]) -> NDArray[Any]:
+def _find_classes(table: Table, missing: set[str]) -> NDArray[Any]:
     """Return the different labels of a file in order: two at least, and not too many to be classes."""
     found = table.cells("label", np.arange(0)).names(missing)
     for rows in row_blocks(table.samples, COLUMN_AT_ONCE):
@@ -267,8 +251,7 @@ class Split:
     """A random part of the rows of a file for testing, the rest for training.
 
     It needs no list: the rows are cut into as many stretches of nearly equal length as there are test rows,
-    and one row of each, any with the same probability, is a test row. Both parts keep the order of the file
-    and have a row at least.
+    and one row of each, any with the same probability, is a test row. Both parts have a row at least.
     """
 
     def __init__(self, rows: int, fraction: float, seed: int) -> None:
