@@ -23,14 +23,10 @@ class Partition(ABC):
 
     kind: ClassVar[str] = "partitions"
     name: ClassVar[str]
-    form: ClassVar[str]  # value of --partition in messages, by default the name
+    form: ClassVar[str]  # name and value as users write them, such as "labels:N"
     summary: ClassVar[str] = ""  # a few words for its place in the help
     is_default: ClassVar[bool] = False  # whether it applies where none is given
     is_by_owner: ClassVar[bool] = False  # whether there is a machine for each owner that the data name
-
-    def __init_subclass__(cls) -> None:
-        if "name" in vars(cls) and "form" not in vars(cls):
-            cls.form = cls.name
 
     def __init__(self, value: str | None = None) -> None:
         if value is not None:

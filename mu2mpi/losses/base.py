@@ -93,8 +93,7 @@ class Problem(ABC):
         """Say which of its functions numba cannot compile, and why; None if it can compile both."""
         label = numba.int32 if self.labels == "classes" else numba.float64
         for name in ("residual", "loss"):
-            why = why_not_compiled(getattr(self, name), numba.float64[::1], label)
-            if why is not None:
+            if why := why_not_compiled(getattr(self, name), numba.float64[::1], label):
                 return f"numba cannot compile {name} of {type(self).__name__} (loss = {self.name}): {why}"
         return None
 

@@ -81,8 +81,7 @@ class Population(Source):
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
-    def draw(self, key: bytes, machine: int, machines: int, places: range | NDArray[np.int64]) -> Samples:
-        places = np.asarray(places, np.int64)
+    def draw(self, key: bytes, machine: int, machines: int, places: NDArray[np.int64]) -> Samples:
         first, last = (int(places.min()), int(places.max())) if places.size else (0, -1)
         words = SeedStream(philox_key(key, "fresh samples")).words(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(words)[places - first]

@@ -135,13 +135,13 @@ class UserFile(Source):
             elif options.label_range is not None:
                 low, high = map(float, options.label_range.split(":"))
                 self._label = Column(type="label", low=low, high=high)
-            names: Any
             if self._label is None:
-                names = self._values = _find_classes(training, self._missing)
+                self._values = _find_classes(training, self._missing)
+                self.class_names = tuple(map(str, self._values))
             else:
-                names, self.label_range = self._label.classes, self._label.range
-            self.classes = TENTHS if names is None else len(names)
-            self.class_names = None if names is None else tuple(map(str, names))
+                self.label_range = self._label.range
+                self.class_names = tuple(map(str, self._label.classes)) if self._label.classes else None
+            self.classes = len(self.class_names) if self.class_names else TENTHS
         # What a preset chooses here does not depend on the number of machines, which is not known yet.
         if request.scaling == "unit":
             self.scale, self.limit, self.remedy = 1.0, LARGEST, "remove the sample"

@@ -13,6 +13,7 @@ from mu2mpi.losses.model.linear import inner, norm
 BLOCK = 256
 # Nats by which the value found may pass the minimum on a test set, unless the passes run out before
 TOLERANCE = 1e-6
+Objective = Callable[[Array], tuple[float, Array]]  # value and gradient of a function
 
 
 @reduction
@@ -40,12 +41,7 @@ class Minimum(NamedTuple):
 
 
 def minimise_over_ball(
-    function: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    radius: float,
-    smoothness: float,
-    most_passes: int,
-    tolerance: float = TOLERANCE,
+    function: Objective, start: Array, radius: float, smoothness: float, most_passes: int, tolerance: float
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
 
