@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import LEAST, MOST
+from mu2mpi.core.options import LEAST, MOST, check_file_name
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.cells import ABSENT, UNFIT, UNKNOWN, Cells
@@ -56,6 +57,17 @@ def _checked_values(values: object) -> tuple[str | int, ...]:
     return tuple(values)
 
 
+def _checked_share(value: object) -> object:
+    """Share of the samples, perhaps as text, or the name of a file."""
+    if value is None or is_file(str(value)):
+        return value and check_file_name(str(value))
+    with suppress(ValueError):
+        if 0 < (share := float(str(value))) < 1:
+            return share
+    raise ValueError(f"should be a share such as 0.2, or {file_form()}")
+
+
+ShareOrFile = Annotated[float | str | None, BeforeValidator(_checked_share)]
 Value = Annotated[str | int, BeforeValidator(lambda value: _checked_values([value])[0])]
 Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_values)]
 
@@ -162,15 +174,7 @@ class Schema(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     columns: dict[str, Column]
-    test: float | str | None = None
-
-    @field_validator("test", mode="before")
-    @classmethod
-    def _check_test(cls, value: object) -> object:
-        fits = is_file(value) if isinstance(value, str) else isinstance(value, float) and 0 < value < 1
-        if not fits:
-            raise ValueError(f"should be a share such as 0.2, or {file_form()}")
-        return value
+    test: ShareOrFile = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:

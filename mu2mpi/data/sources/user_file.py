@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -17,8 +16,8 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import LEAST, MOST, Options, check_file_name
 from mu2mpi.core.registry import register
 from mu2mpi.data.cells import MISSING, UNFIT
-from mu2mpi.data.formats.base import Table, file_form, is_file, open_file
-from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, read_schema
+from mu2mpi.data.formats.base import Table, open_file
+from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, ShareOrFile, read_schema
 from mu2mpi.data.source import COLUMN_AT_ONCE, DataRequest, Samples, Source, Which, classes_of, row_blocks
 from mu2mpi.data.telling import DataError, row_text, shown, telling
 
@@ -48,7 +47,7 @@ class FileOptions(Options):
         "dataset or columns that hold them [default: features, X, x, images or data; in CSV all others]"
     )
     labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
-    test: float | str | None = Field(None, description="share for testing, or another file [default: 0.2]")
+    test: ShareOrFile = Field(None, description="share for testing, or another file [default: 0.2]")
     missing_labels: Literal["keep"] | None = Field(None, description="keep takes NA and the like for names")
     feature_bound: float | None = Field(
         None, ge=LEAST, le=MOST, description="with normalize = box: public bound, by which they are divided"
@@ -73,24 +72,10 @@ class FileOptions(Options):
     def _check_range(cls, value: str | None) -> str | None:
         try:
             low, high = map(float, (value or "0:1").split(":"))
+            Column(type="label", low=low, high=high)
         except ValueError:
-            low = high = math.nan
-        if not (max(abs(low), abs(high)) <= MOST and high - low >= LEAST):
-            raise ValueError("should be LOW:HIGH, such as 0:100, with a low below its high")
+            raise ValueError("should be LOW:HIGH, such as 0:100, with a low below its high") from None
         return value
-
-    @field_validator("test", mode="before")
-    @classmethod
-    def _read_test(cls, value: object) -> object:
-        if value is None or is_file(str(value)):
-            return value and check_file_name(str(value))
-        try:
-            share = float(str(value))
-        except ValueError:
-            raise ValueError(f"should be a share such as 0.2, or {file_form()}") from None
-        if not 0 < share < 1:
-            raise ValueError("should be greater than 0 and less than 1")
-        return share
 
 
 @register
