@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -55,11 +55,6 @@ class Summary:
         return "classes" if math.isnan(self.test_r2) else "numbers"
 
     @property
-    def score(self) -> float:
-        """Accuracy or R^2 of the output."""
-        return float(getattr(self, SCORES[self.labels]))
-
-    @property
     def phases(self) -> dict[str, float]:
         """Seconds by phase, such as ``noise``, as the mean over ranks; the file's version decides which."""
         times = {name: seconds for name, seconds in self.figures.items() if name.endswith("_seconds")}
@@ -71,15 +66,21 @@ class Summary:
         with _open(self.path) as file:
             return stored_history(file)
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """Settings by name, two ways to say the same as one; not to be changed."""
         return canonical(self.experiment)
 
-    @property
+    @cached_property
     def own_settings(self) -> dict[str, Any]:
         """Settings by name, or None where they follow from others; not to be changed."""
-        return _own_settings(self.experiment, self.facts)
+        experiment, settings = self.experiment, self.settings
+        follows = following(experiment, self.facts)
+        if experiment.epsilon is not None:
+            follows["rho"] = settings["rho"]
+        elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
+            follows["delta"] = settings["delta"]  # It changes nothing in the model.
+        return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
 
     @cached_property
     def row(self) -> dict[str, Any]:
@@ -89,7 +90,6 @@ class Summary:
         return settings | measured | self.figures | {"created": self.created, "file": str(self.path)}
 
 
-@cache
 def canonical(experiment: Experiment) -> dict[str, Any]:
     """Return settings of an experiment, with a method chosen by its parts by name, and the iid partition."""
     settings = dict.fromkeys(option_fields()) | experiment.values()
@@ -97,16 +97,6 @@ def canonical(experiment: Experiment) -> dict[str, Any]:
     if settings["partition"] is None and not experiment.source.is_user_data:
         settings["partition"] = "iid"
     return settings
-
-
-@cache
-def _own_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
-    settings, follows = canonical(experiment), following(experiment, facts)
-    if experiment.epsilon is not None:
-        follows["rho"] = settings["rho"]
-    elif find("mechanisms", experiment.chosen_mechanism).spends == "rho" and experiment.budgets is None:
-        follows["delta"] = settings["delta"]  # It changes nothing in the model.
-    return {name: None if name in follows and follows[name] == v else v for name, v in settings.items()}
 
 
 def read_result(path: Path | str) -> Result:
