@@ -1,9 +1,9 @@
 """Two sets of results side by side: in what they differ, and whether results do by more than seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,19 +22,9 @@ SIGNIFICANT = 0.05
 _WORDS = Words()
 
 Sides = tuple[list[Summary], list[Summary]]
+# Runs of both sides with the same settings, but for those in which the sides differ as a whole
+Pairs = Mapping[Key, Sides]
 Files = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]
-
-
-class Pair(NamedTuple):
-    """Runs of both sides with the same settings, but for those in which the sides differ as a whole."""
-
-    key: Key
-    sides: Sides
-
-    def samples(self, value: str) -> tuple[list[float], list[float]]:
-        """Return a measurement of the runs of each side."""
-        one, other = ([float(run.row.get(value, math.nan)) for run in side] for side in self.sides)
-        return one, other
 
 
 def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequence[str] = ()) -> str:
@@ -49,7 +39,7 @@ def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequenc
     within = {name for side in sides for name in varying(side)}
     names = [name for name in varying(runs) if name in within]
     one, other = (by_settings(side, names) for side in sides)
-    pairs = [Pair(key, (one[key], other[key])) for key in one if key in other]
+    pairs = {key: (one[key], other[key]) for key in one if key in other}
     results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
     files = {path: (result.environment, bits(result)) for path, result in results}
     parts = [_settings(sides), _places(sides, files)]
@@ -97,13 +87,18 @@ def _places(sides: Sides, files: Files) -> str:
     return as_text(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
 
 
-def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str]) -> str:
+def _measured(sides: Sides, value: str) -> list[list[float]]:
+    """Return a measurement of the runs of each side."""
+    return [[run.row.get(value, math.nan) for run in side] for side in sides]
+
+
+def _results(pairs: Pairs, names: Sequence[str], values: Sequence[str]) -> str:
     """Return means and deviations of both sides, and how likely seeds alone make such a difference."""
     lines = []
-    for pair in pairs:
-        titles = [_WORDS.in_table(name, value) for name, value in zip(names, pair.key, strict=True)]
+    for key, sides in pairs.items():
+        titles = [_WORDS.in_table(name, value) for name, value in zip(names, key, strict=True)]
         for value in values:
-            one, other = map(estimate, samples := pair.samples(value))
+            one, other = map(estimate, samples := _measured(sides, value))
             scale = scale_of(value, [one.mean, other.mean])
             change, chance = scale.text(other.mean - one.mean), p_value(*samples)
             numbers = [(scale.text(e.mean), scale.text(e.deviation)) for e in (one, other)]
@@ -116,7 +111,7 @@ def _results(pairs: Sequence[Pair], names: Sequence[str], values: Sequence[str])
             titles = [""] * len(names)
     grid = Grid("", [*map(_WORDS.name, names), ""], ["A", "B", "B - A", "p"], lines, "")
     text = as_text(grid.header, grid.blocks(aligned))
-    counts = sorted({len(side) for pair in pairs for side in pair.sides})
+    counts = sorted({len(side) for sides in pairs.values() for side in sides})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"
     return f"{text}\n\n{as_paragraph(f'Of the output on the test set; {over} for each mean.')}"
 
@@ -135,11 +130,11 @@ def p_value(one: Sequence[float], other: Sequence[float]) -> float:
     return float(2 * stdtr(freedom, -gap / math.sqrt(errors.sum())))
 
 
-def _bits(pairs: Sequence[Pair], files: Files) -> str:
+def _bits(pairs: Pairs, files: Files) -> str:
     """Say how many runs of the same seed have the same model to the last bit."""
     same: list[bool] = []
-    for pair in pairs:
-        one, other = ({run.experiment.seed: files[run.path][1] for run in side} for side in pair.sides)
+    for sides in pairs.values():
+        one, other = ({run.experiment.seed: files[run.path][1] for run in side} for side in sides)
         # Runs without a seed have nothing in common.
         same += [one[seed] == other[seed] for seed in one.keys() & other.keys() if seed is not None]
     if not any(same):
@@ -147,8 +142,9 @@ def _bits(pairs: Sequence[Pair], files: Files) -> str:
     return f"The same bits: {sum(same):,} of {len(same):,} models of the same seed are equal to the last bit."
 
 
-def _verdict(pairs: Sequence[Pair], values: Sequence[str]) -> str:
-    chances = [p_value(*pair.samples(value)) for pair in pairs for value in values]
+def _verdict(pairs: Pairs, values: Sequence[str]) -> str:
+    measured = [_measured(sides, value) for sides in pairs.values() for value in values]
+    chances = (p_value(*samples) for samples in measured)
     tested = [chance for chance in chances if not math.isnan(chance)]
     if tested:
         text = (
@@ -159,9 +155,10 @@ def _verdict(pairs: Sequence[Pair], values: Sequence[str]) -> str:
             text += f"; about {SIGNIFICANT * len(tested):.2g} would be by chance if there were none"
         return as_paragraph(f"{text}.")
     # Where a side has one run, it is told how far that is from the runs of the other.
-    sides = [list(map(estimate, pair.samples(value))) for pair in pairs for value in values]
-    spreads = [np.nanmax([0.0, one.deviation, other.deviation]) for one, other in sides]
-    gaps = [abs(other.mean - one.mean) / s for (one, other), s in zip(sides, spreads, strict=True) if s > 0]
+    gaps = []
+    for one, other in (map(estimate, samples) for samples in measured):
+        if (spread := np.nanmax([0.0, one.deviation, other.deviation])) > 0:
+            gaps.append(abs(other.mean - one.mean) / spread)
     if not gaps:
         return "One run on each side tells nothing of what another seed would change: repeat both with more."
     return as_paragraph(
