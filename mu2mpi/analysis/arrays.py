@@ -31,8 +31,6 @@ def arrays_of(
 ) -> "xarray.Dataset | xarray.DataTree":
     """Return runs as `Runs.to_xarray` does, and what `then` makes of each dataset."""
     kept, notes = without_repeats(runs)
-    if not kept:
-        raise InputError("there are no results to make arrays of")
     for note in notes:
         warnings.warn(note, stacklevel=3)
     of_data: dict[Any, list[Summary]] = {}

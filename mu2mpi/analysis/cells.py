@@ -130,8 +130,6 @@ def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Sectio
     other difference makes a section, or a row where sections would have one row each and none are named.
     """
     kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
-    if not kept:
-        raise InputError("there are no results to make a table of")
     owns, tell = [run.own_settings for run in kept], varying(kept)
     full = layout.completed(kept, tell)
     check_values(kept, full.values)

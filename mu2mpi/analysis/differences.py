@@ -13,7 +13,7 @@ from mu2mpi.analysis.ledgers import bits
 from mu2mpi.analysis.settings import Key, by_settings, sort_key, varying, without_repeats
 from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError, needed
+from mu2mpi.core.errors import needed
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.results.reader import Summary, read_result
 
@@ -30,8 +30,6 @@ Files = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]
 def compare(first: Sequence[Summary], second: Sequence[Summary], values: Sequence[str] = ()) -> str:
     """Say in paragraphs for a terminal in what two sets of results differ, called A and B."""
     sides = without_repeats(first, "ranks")[0], without_repeats(second, "ranks")[0]
-    if not all(sides):
-        raise InputError("there are no results to compare")
     runs = [*sides[0], *sides[1]]
     values = tuple(values) or usual_values(runs)
     check_values(runs, values)

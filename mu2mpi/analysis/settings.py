@@ -22,6 +22,11 @@ SHARE = "colluders_share"
 Key = tuple[Any, ...]
 
 
+def refusal(problem: str, name: str) -> InputError:
+    """Return the error for runs that do not fit together, with the setting by which to choose some."""
+    return InputError(f"{problem}; choose some, for example with --where {name}=...")
+
+
 def varying(runs: Sequence[Summary]) -> list[str]:
     """Return settings in which runs differ, but for the seed, what changes no model, and what follows."""
     rows, fields = _without_drawn_rounds([run.own_settings for run in runs]), option_fields()
@@ -34,14 +39,6 @@ def varying(runs: Sequence[Summary]) -> list[str]:
         if others and is_settled(name, others, rows):
             differ.remove(name)
     return [name for name in differ if name not in POOLED]
-
-
-def varying_on_data(runs: Sequence[Summary]) -> list[str]:
-    """Return settings in which runs on the same data differ: those of other sources tell nothing apart."""
-    by_data: dict[str, list[Summary]] = {}
-    for run in runs:
-        by_data.setdefault(run.experiment.data, []).append(run)
-    return [*dict.fromkeys(name for of_one in by_data.values() for name in varying(of_one))]
 
 
 def _without_drawn_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -155,7 +152,10 @@ def _place(text: Any) -> tuple[bool, bool, Any]:
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
-    """Return each run once, and a note for each repeat; one that differs in one of these columns is none."""
+    """Return each run once, and a note for each repeat; one that differs in one of these columns is none.
+
+    Raises an InputError if there are no runs.
+    """
     first: dict[Key, Summary] = {}
     notes = []
     for run in runs:
@@ -166,6 +166,8 @@ def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summar
         earlier = first.setdefault((trained, measured, *copied), run)
         if earlier is not run:
             notes.append(f"{run.path} repeats the run of {earlier.path} and is not counted again")
+    if not first:
+        raise InputError("there are no results")
     return list(first.values()), notes
 
 

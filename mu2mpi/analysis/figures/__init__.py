@@ -37,8 +37,6 @@ def draw(name: str, runs: Sequence[Summary], against: str | None = None, page: P
     """Return a matplotlib figure of runs, each counted once; InputError if they do not suit it."""
     figure = find_figure(name, against)
     kept, _ = without_repeats(runs, *figure.repeats_differ_in)
-    if not kept:
-        raise InputError("there are no results to draw")
     without = [run.path for run in kept if math.isnan(run.row.get(figure.needs, 0.0))]
     if without:
         raise InputError(

@@ -10,8 +10,7 @@ import pandas
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.base import DASHES, Page, Sheet, colours, handle, log_ticks, look_of
-from mu2mpi.analysis.settings import PRIVACY, Group, by_rows, grouped, in_nats, sort_key, varying
-from mu2mpi.core.errors import InputError
+from mu2mpi.analysis.settings import PRIVACY, Group, by_rows, grouped, in_nats, refusal, sort_key, varying
 from mu2mpi.results.reader import Summary
 
 LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # How many of each a figure tells apart
@@ -56,10 +55,7 @@ def encode(
         if all(number <= most for number, most in zip(numbers, LIMITS.values(), strict=True)):
             return encode_groups(groups, page, *parts)
     most = max(names, key=lambda name: len({group.settings[name] for group in groups}))
-    raise InputError(
-        f"these runs differ in too much for one figure ({', '.join(names)}); choose some, for example with "
-        f"--where {most}=..."
-    )
+    raise refusal(f"these runs differ in too much for one figure ({', '.join(names)})", most)
 
 
 def _key(group: Group, names: Names) -> tuple[Any, ...]:
@@ -90,6 +86,14 @@ def encode_groups(groups: Sequence[Group], page: Page, panel: Names, colour: Nam
     return Encoding(list(zip(groups, panels, looks, strict=True)), titles, legend)
 
 
+def varying_on_data(runs: Sequence[Summary]) -> list[str]:
+    """Return settings in which runs on the same data differ: those of other sources tell nothing apart."""
+    by_data: dict[str, list[Summary]] = {}
+    for run in runs:
+        by_data.setdefault(run.experiment.data, []).append(run)
+    return [*dict.fromkeys(name for of_one in by_data.values() for name in varying(of_one))]
+
+
 def loss_label(runs: Iterable[Summary], words: str = "test loss") -> str:
     """Return the axis label of losses, with their unit if they have one."""
     return f"{words} (nats)" if in_nats(runs) else words
@@ -100,10 +104,8 @@ def measures(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
     learned = {run.labels for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
     if len(learned) > 1 or (len(losses) > 1 and not in_nats(runs)):
-        raise InputError(
-            f"the losses of these runs (loss = {', '.join(losses)}) have no unit or no score in common; "
-            "choose some, for example with --where loss=..."
-        )
+        words = f"the losses of these runs (loss = {', '.join(losses)}) have no unit or no score in common"
+        raise refusal(words, "loss")
     return ("test_loss", loss_label(runs), 1.0), SCORES[learned.pop()]
 
 
@@ -145,10 +147,8 @@ def draw_exponents(
     encoding = encode_groups(groups, page, panels, colour, dash)
     count = len(encoding.titles)
     if count > LIMITS["panels"]:
-        raise InputError(
-            f"these runs make {count} panels ({'; '.join(encoding.titles)}), too many for a figure; choose "
-            "some, for example with --where rho=..."
-        )
+        titles = "; ".join(encoding.titles)
+        raise refusal(f"these runs make {count} panels ({titles}), too many for a figure", "rho")
     sheet = Sheet(page, 1, count, 2.6, encoding.titles)
     exponents: dict[str, list[str]] = {}
     looks: dict[str, dict[str, Any]] = {}

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from mu2mpi.analysis.cells import estimate, usual_values
 from mu2mpi.analysis.figures._lines import fitted_exponent, measures
 from mu2mpi.analysis.figures.base import INK, Figure, Page, Sheet, colours, handle
-from mu2mpi.analysis.settings import POOLED, grouped, listed
+from mu2mpi.analysis.settings import POOLED, grouped, listed, refusal
 from mu2mpi.config.options import option_fields
-from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names, register
 from mu2mpi.results.reader import Summary
 
@@ -49,11 +48,9 @@ def compare(runs: Sequence[Summary]) -> list[Line]:
     deltas = sorted({run.experiment.delta for run in runs})
     # Not every accountant meets the epsilon that was asked for.
     if len(deltas) > 1 or not claims[-1] <= 1.01 * claims[0]:
-        raise InputError(
-            f"methods are compared at equal privacy, and these runs have epsilon = "
-            f"{', '.join(dict.fromkeys(f'{epsilon:.4g}' for epsilon in claims))} at delta = "
-            f"{', '.join(f'{delta:g}' for delta in deltas)}; choose some, as with --where epsilon=..."
-        )
+        epsilons = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in claims))
+        at = f"epsilon = {epsilons} at delta = {', '.join(f'{delta:g}' for delta in deltas)}"
+        raise refusal(f"methods are compared at equal privacy, and these runs have {at}", "epsilon")
     _check_same(runs, [n for n in option_fields() if n not in (*POOLED, *OWN, *SIZE)], "all runs")
     lines = []
     for title in dict.fromkeys(find("methods", name).title for name in names("methods")):
@@ -78,10 +75,7 @@ def _check_same(runs: Sequence[Summary], names: Sequence[str], whose: str) -> No
     for name in names:
         values = {whole[name] for whole, own in rows if whole[name] is None or own[name] is not None}
         if len(values) > 1:
-            raise InputError(
-                f"{whose} need the same {name}, and here it is {listed(values)}; choose with "
-                f"--where {name}=..."
-            )
+            raise refusal(f"{whose} need the same {name}, and here it is {listed(values)}", name)
 
 
 @register

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures._lines import draw_exponents
+from mu2mpi.analysis.figures._lines import draw_exponents, varying_on_data
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet
-from mu2mpi.analysis.settings import varying_on_data
+from mu2mpi.analysis.settings import refusal
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.base import schedule_of
@@ -40,9 +40,7 @@ def _share(run: Summary) -> float:
     schedule, value = schedule_of(run.experiment.participation)
     share = schedule.expected_share(value, run.experiment.machines or 1)
     if share is None:
-        raise InputError(
-            f"{run.path} has participation = {schedule.name}, which has no share; choose with --where"
-        )
+        raise refusal(f"{run.path} has participation = {schedule.name}, which has no share", "participation")
     return float(share)
 
 

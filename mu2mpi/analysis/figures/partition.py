@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet, short
-from mu2mpi.analysis.settings import grouped, varying
+from mu2mpi.analysis.settings import grouped, refusal, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary, read_result
@@ -25,10 +25,7 @@ class PartitionFigure(Figure):
         names = [name for name in varying(runs) if name in ("data", "machines", "partition")]
         groups = grouped(runs, names)
         if len(groups) > MAX_PANELS:
-            raise InputError(
-                f"{len(groups)} partitions are too many for a figure; choose some, as with "
-                f"--where {names[0]}=..."
-            )
+            raise refusal(f"{len(groups)} partitions are too many for a figure", names[0])
         sheet = Sheet(page, 1, len(groups), 2.4, [page.words.of(group.settings) for group in groups])
         for panel, group in zip(sheet.panels[0], groups, strict=True):
             result = read_result(path := group.runs[0].path)

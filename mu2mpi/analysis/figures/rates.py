@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._lines import MIN_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures.base import DASHES, INK, Figure, Page, Sheet, handle, log_ticks
-from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, share_text
+from mu2mpi.analysis.settings import POOLED, Group, Key, by_rows, colluders_of, refusal, share_text
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, register
@@ -163,9 +163,7 @@ class RatesFigure(Figure):
         names = [name for name in rates[0].settings if name not in (*ACROSS, "server")]
         differ = [name for name in names if len({rate.settings[name] for rate in rates}) > 1]
         if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
-            raise InputError(
-                f"these runs differ in too much for one figure; choose some, as --where {differ[0]}=..."
-            )
+            raise refusal("these runs differ in too much for one figure", differ[0])
         # In the legend, lines are told apart; in the data, all settings are told.
         looks: dict[Key, tuple[Rate, dict[str, Any]]] = {}
         lines: dict[tuple[bool, Axis, Key], Rate] = {}
@@ -176,10 +174,8 @@ class RatesFigure(Figure):
             other = lines.setdefault((rate.is_private, rate.axis, _key(rate)), rate)
             if other is not rate:
                 names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
-                raise InputError(
-                    f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone, too much for one "
-                    f"figure; choose some, for example with --where {names[0]}=..."
-                )
+                words = f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone"
+                raise refusal(f"{words}, too much for one figure", names[0])
         sheet = Sheet(page, len(regimes), len(axes), 2.4, sharey="row")
         for row, regime in zip(sheet.panels, regimes, strict=True):
             by_axis = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]

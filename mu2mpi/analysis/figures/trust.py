@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.figures._lines import draw_exponents
+from mu2mpi.analysis.figures._lines import draw_exponents, varying_on_data
 from mu2mpi.analysis.figures.base import Figure, Page, Sheet
-from mu2mpi.analysis.settings import by_rows, colluders_of, privacy_of, share_text, varying, varying_on_data
+from mu2mpi.analysis.settings import by_rows, colluders_of, privacy_of, refusal, share_text, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import Summary
@@ -44,9 +44,7 @@ class TrustFigure(Figure):
 
         for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
             if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
-                raise InputError(
-                    f"runs of {line_name(point[0])}, and M = {point[0].experiment.machines} differ in "
-                    f"{', '.join(differ)}; choose some with --where {differ[0]}=..."
-                )
+                at = f"{line_name(point[0])}, and M = {point[0].experiment.machines}"
+                raise refusal(f"runs of {at} differ in {', '.join(differ)}", differ[0])
         parts, machines = (panels, ["server"], ["share"]), lambda run: run.experiment.machines or 1
         return draw_exponents(runs, page, row_of, parts, machines, "machines M", "M", line_name)
