@@ -8,6 +8,7 @@ import errno
 import math
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,7 @@ from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History, previous_p
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 
 ARRAYS = ("q", "class_counts")
-SCALARS: dict[str, type[int] | type[float]] = {
-    "rounds_done": int,
-    "elapsed_seconds": float,
-    "largest_squared_norm": float,
-    "clipped": int,
-}
+SCALARS: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:

@@ -25,8 +25,6 @@ SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
 # What a file says of the confusion matrix and its dimensions
 CONFUSION = "test samples of a class that the output takes for a class"
 OF_CONFUSION = {"class": "class of a test sample", "predicted": "class that the output takes it for"}
-# Columns of the history that are whole numbers
-COUNTS = ("round", "test_samples", "samples", "gradient_evaluations")
 
 
 def score_text(score: float, labels: str) -> str:
@@ -78,7 +76,7 @@ class History:
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, float]]) -> Self:
         """Return the history that has these rows, each with an entry for every column."""
-        kinds = {name: np.int64 if name in COUNTS else np.float64 for name in cls.columns()}
+        kinds = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
         columns: dict[str, Any] = {
             name: np.array([row[name] for row in rows], kind) for name, kind in kinds.items()
         }

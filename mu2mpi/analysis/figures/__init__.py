@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.analysis.figures._page import PAGE, Page, page_of as page_of, styled
 from mu2mpi.analysis.settings import without_repeats
 from mu2mpi.core.errors import InputError, needed
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import find
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.reader import Summary
 
@@ -22,8 +22,6 @@ FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": 
 
 def find_figure(name: str, against: str | None = None) -> "Figure":
     """Return the figure of this name, or raise an InputError if there is none, or it has no such axis."""
-    if name not in names("figures"):
-        raise InputError(f"there is no figure {name!r}{or_else(name, names('figures'), 'figures')}")
     for package in ("matplotlib", "pandas"):
         needed(package)
     figure: Figure = find("figures", name)

@@ -13,7 +13,7 @@ from matplotlib import colormaps, rcParams, ticker
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
-from mu2mpi.analysis.figures._page import INK as INK, PAPER as PAPER, Page as Page
+from mu2mpi.analysis.figures._page import INK as INK, PAPER, Page as Page
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
 
@@ -43,6 +43,15 @@ def look_of(colour: Any, style: int, marker: int) -> dict[str, Any]:
 def handle(label: str, /, **style: Any) -> Line2D:
     """Return an entry of a legend."""
     return Line2D([], [], **{"color": INK, **style, "label": label})
+
+
+def bar_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return what tells the bars of these names apart, also in grey."""
+    names = [*names]
+    return {
+        name: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
+        for name, colour, hatch in zip(names, colours(len(names)), HATCHES, strict=False)
+    }
 
 
 def short(name: str) -> str:

@@ -165,12 +165,10 @@ class RatesFigure(Figure):
         if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
             raise refusal("these runs differ in too much for one figure", differ[0])
         # In the legend, lines are told apart; in the data, all settings are told.
-        looks: dict[Key, tuple[Rate, dict[str, Any]]] = {}
+        encoding = encode_groups(rates, page, (), ("server",), differ)
+        looks = {_key(rate): (rate, look) for rate, _, look in encoding.groups}
         lines: dict[tuple[bool, Axis, Key], Rate] = {}
-        for rate, (_, _, look) in zip(
-            rates, encode_groups(rates, page, (), ("server",), differ).groups, strict=True
-        ):
-            looks.setdefault(_key(rate), (rate, look))
+        for rate in rates:
             other = lines.setdefault((rate.is_private, rate.axis, _key(rate)), rate)
             if other is not rate:
                 names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
@@ -195,8 +193,8 @@ class RatesFigure(Figure):
                 panel.set_ylim(low * (low / high) ** (room / (1 - room)), high)
                 panel.set(xlabel=f"{across.symbol}  ({across.words})", ylabel=loss_label(runs, "excess loss"))
         told = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
-        for rate, look in looks.values():
-            words = page.words.of({name: rate.settings[name] for name in told}) if told else "measured"
+        for group, look in looks.values():
+            words = page.words.of({name: group.settings[name] for name in told}) if told else "measured"
             sheet.legend.append(handle(words, **look))
         sheet.legend.append(handle("the theorem's bound", **BOUND))
         sheet.legend += [handle("single problems", **PROBLEMS)] * any(len(rate.means) > 1 for rate in rates)

@@ -8,18 +8,8 @@ import numpy as np
 import pandas
 from matplotlib.patches import Patch
 
-from mu2mpi.analysis.figures.base import (
-    HATCHES,
-    INK,
-    PAPER,
-    Figure,
-    Page,
-    Sheet,
-    colours,
-    handle,
-    log_ticks,
-    look_of,
-)
+from mu2mpi.analysis.figures._page import INK, PAPER
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, bar_looks, colours, handle, log_ticks, look_of
 from mu2mpi.analysis.settings import by_rows, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -56,10 +46,7 @@ class ScalingFigure(Figure):
         everything = pandas.concat([points for series in columns.values() for points in series.values()])
         palette = colours(sum(map(len, columns.values())))
         phases = [name for name in everything if name not in MEASURED and everything[name].max() > 0.001]
-        fills = {
-            phase: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
-            for phase, colour, hatch in zip(phases, colours(len(phases)), HATCHES, strict=False)
-        }
+        fills = bar_looks(phases)
         for column, (title, series) in zip(sheet.panels.T, columns.items(), strict=True):
             for panel in column[2 + len(series) :]:
                 panel.set_axis_off()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas
 
-from mu2mpi.analysis.figures.base import HATCHES, PAPER, Figure, Page, Sheet, colours, wrapped
+from mu2mpi.analysis.figures.base import Figure, Page, Sheet, bar_looks, wrapped
 from mu2mpi.analysis.settings import grouped, varying
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -36,9 +36,8 @@ class TimingFigure(Figure):
         sheet = Sheet(page, 1, 1, 0.3 + max(0.24, 0.13 * lines + 0.04) * len(bars))
         panel, left = sheet.panels[0, 0], 0.0 * bars.iloc[:, 0].to_numpy()
         # Files of earlier versions have other phases.
-        for phase, colour, hatch in zip(bars, colours(bars.shape[1]), HATCHES, strict=False):
+        for phase, look in bar_looks(bars).items():
             widths = bars[phase].fillna(0.0).to_numpy()
-            look = {"color": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
             sheet.legend.append(panel.barh(range(len(bars)), widths, 0.72, left, label=phase, **look))
             left = left + widths
         panel.set_yticks(range(len(bars)), names)
