@@ -16,20 +16,7 @@ from mu2mpi.core.files import check_readable
 WIDTHS = {"column": 3.3, "page": 7.0}
 MIN_WIDTH, MAX_WIDTH = 2.0, 40.0  # Inches
 INK, PAPER = "#1a1a1a", "white"
-
-SETTINGS = {
-    # The font that comes with matplotlib, so that a figure is the same everywhere.
-    "font.family": "DejaVu Sans", "font.size": 8, "figure.dpi": 144,
-    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "legend.fontsize", "legend.title_fontsize",
-                     "xtick.labelsize", "ytick.labelsize", "figure.titlesize"), "medium"),
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color",
-                     "ytick.color", "grid.color", "hatch.color"), INK),
-    "axes.titlepad": 4, "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
-    "grid.linewidth": 0.5, "grid.alpha": 0.25, "hatch.linewidth": 0.5,
-    "lines.linewidth": 1.4, "lines.markersize": 3.6, "legend.frameon": False, "legend.handlelength": 3.0,
-    "savefig.dpi": 200, "svg.fonttype": "path", "svg.hashsalt": "mu2mpi", "pdf.fonttype": 42,
-}  # fmt: skip
+STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True)
@@ -82,6 +69,6 @@ def styled(page: Page) -> Iterator[None]:
         yield
         return
     # A style that crops figures would change the width.
-    styles = [SETTINGS, *filter(None, [page.style]), {"savefig.bbox": None}]
+    styles = [STYLE, *filter(None, [page.style]), {"savefig.bbox": None}]
     with needed("matplotlib.style").context(styles, after_reset=True):
         yield
