@@ -109,7 +109,7 @@ def read_result(path: Path | str) -> Result:
     (4, (10, 65))
     """
     path = Path(path)
-    with _open(path, "model", "history", "privacy") as file:
+    with _open(path) as file:
         own = ("schema", "created", "status", "experiment")
         others = {name: value for name, value in attributes_of(file).items() if name not in own}
         model, names = attributes_of(file["model"]), _names(file, "model/feature_name")
@@ -150,7 +150,7 @@ def read_experiment(path: Path) -> Experiment:
 
 def read_summary(path: Path) -> Summary:
     """Read only what a table needs of a file; raises like `read_result`."""
-    with _open(path, "model", "history", "privacy") as file:
+    with _open(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
         figures = {name: number_in(privacy, stated) for name, stated in OF_PRIVACY.items()}
@@ -205,8 +205,8 @@ def open_own(path: Path, way_out: str = "copy it again or repeat the run") -> It
 
 
 @contextmanager
-def _open(path: Path, *groups: str) -> Iterator[h5py.File]:
-    """Open a finished result of this schema, in which these groups are needed."""
+def _open(path: Path) -> Iterator[h5py.File]:
+    """Open a finished result of this schema."""
     with open_own(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(
@@ -216,10 +216,6 @@ def _open(path: Path, *groups: str) -> Iterator[h5py.File]:
             raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
         if (status := text_in(file.id, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
-        root = open_group(file, "/")
-        for group in groups:
-            if group.encode() not in root:
-                raise InputError(f"{path} is incomplete: it has no group /{group}")
         yield file
 
 
@@ -240,8 +236,6 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
 
 def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     """Return the privacy statement that an open file holds."""
-    if "privacy" not in file:
-        raise InputError(f"{path} is incomplete: it has no group /privacy")
     try:
         return PrivacyStatement.from_attributes(attributes_of(file["privacy"]))
     except InputError as error:
