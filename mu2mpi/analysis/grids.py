@@ -12,14 +12,8 @@ from mu2mpi.analysis.words import MISSING, Words
 from mu2mpi.core.text import Row
 from mu2mpi.losses.metrics.base import metrics
 
-# Label, decimals (None: four digits of the smallest), and 1 where the best is the highest, -1 else; those
-# of metrics follow from what these declare
-_MEASURES: dict[str, tuple[str, int | None, int]] = {
-    "test_loss": ("loss", 4, -1),
-    "excess_loss": ("excess loss", None, -1),
-    "elapsed_seconds": ("elapsed seconds", None, -1),
-    "gradient_evaluations": ("gradient evaluations", None, -1),
-}
+# Measurements, other than metrics and the loss, of which the lowest is the best
+_COSTS = ("excess_loss", "elapsed_seconds", "gradient_evaluations")
 # Settings that make a problem, not a way to solve it: what differs in one of these is not compared
 _GIVEN = (
     "data", "test", "loss", "machines", "rounds", "samples", "features", "classes", "epsilon", "rho", "delta",
@@ -106,17 +100,19 @@ class Scale(NamedTuple):
         return f"{self.factor * number:,.{self.decimals}f}"
 
 
-def _measure(name: str) -> tuple[str, int | None, int] | None:
-    """Return the entry of a measurement in `_MEASURES`, or that of a metric; None for another number."""
-    if name in _MEASURES or (metric := metrics().get(name.removeprefix("test_"))) is None:
-        return _MEASURES.get(name)
+def _measure(name: str) -> tuple[str, int | None, int]:
+    """Return label, decimals (None: by the numbers), and 1 or -1 where the best is the highest or lowest."""
+    if name == "test_loss":
+        return "loss", 4, -1
+    if name in _COSTS or (metric := metrics().get(name.removeprefix("test_"))) is None:
+        return name.replace("_", " "), None, -1 if name in _COSTS else 0
     decimals = {"%": 1, "1": 4, "label": None}[metric.unit]
     return metric.title + " %" * (metric.unit == "%"), decimals, 1 if metric.higher_is_better else -1
 
 
 def scale_of(name: str, means: Iterable[float]) -> Scale:
     """Choose how the numbers of a value are written: all with as many decimals."""
-    label, decimals, _ = _measure(name) or (name.replace("_", " "), None, 0)
+    label, decimals, _ = _measure(name)
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if decimals is not None or not means:
         return Scale(label, 100 if label.endswith("%") else 1, decimals or 0)
@@ -192,7 +188,7 @@ def _leaders(
     best: set[tuple[str, Key, Key]] = set()
     led, close, single, places = 0, 0, 0, section.layout.places
     given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
-    signs = {name: measure[2] for name in scales if (measure := _measure(name)) is not None}
+    signs = {name: sign for name in scales if (sign := _measure(name)[2])}
     for name, sign in signs.items():
         values = {key: cell.values[name] for key, cell in section.cells.items()}
         sets: dict[Key, list[tuple[Key, Key]]] = {}
