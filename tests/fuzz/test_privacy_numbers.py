@@ -7,7 +7,7 @@ import mpmath
 import pytest
 from helpers.slow import slow
 
-from mu2mpi.analysis.conversion import convert
+from mu2mpi.analysis.ledgers import convert
 from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
 

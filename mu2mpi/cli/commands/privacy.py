@@ -37,8 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    from mu2mpi.analysis.conversion import convert
-    from mu2mpi.analysis.ledgers import Person, check_ledgers
+    from mu2mpi.analysis.ledgers import Person, check_ledgers, convert
 
     given = {name: getattr(arguments, name) for name in NUMBERS if name in arguments}
     if bool(given) == bool(arguments.paths):
