@@ -50,14 +50,9 @@ class Evaluation:
     rho_spent: float
     elapsed_seconds: float
 
-    @property
-    def score_text(self) -> str:
-        """The score in words."""
-        return score_text(self.score, self.labels)
-
     def __str__(self) -> str:
         spent = "" if math.isnan(self.rho_spent) else f", rho spent {self.rho_spent:.3g}"
-        return f"loss {self.loss:.4f}, {self.score_text}{spent}"
+        return f"loss {self.loss:.4f}, {score_text(self.score, self.labels)}{spent}"
 
 
 class Observer:

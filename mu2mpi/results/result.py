@@ -182,15 +182,14 @@ class Result:
         from mu2mpi.data.source import row_blocks
         from mu2mpi.data.telling import telling
         from mu2mpi.losses.model.linear import all_margins
-        from mu2mpi.results.samples import Layout, encoded_features, stored_features
+        from mu2mpi.results.samples import encoded_features, stored_features
 
-        scaling, settings, width = self.task.scaling, self.experiment, self.x.shape[1]
-        names = self.feature_names, settings.features, settings.labels
+        scaling, names, width = self.task.scaling, self.feature_names, self.x.shape[1]
         with telling(public or not isinstance(X, str | Path)):
             if self.schema is not None:
                 features = encoded_features(self.schema, X)
             else:
-                features = stored_features(Layout(width - 1, *names, self.scale, scaling.unit), X)
+                features = stored_features(X, self.experiment, names, width - 1, self.scale, scaling.unit)
         blocks = row_blocks(len(features), max(1, FEATURES_AT_ONCE // width))
         margins = [all_margins(self.x, scaling.samples(features[rows], self.scale)) for rows in blocks]
         return np.concatenate([np.empty((0, len(self.x))), *margins])
