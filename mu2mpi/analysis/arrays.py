@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.settings import POOLED, in_nats, number_text, sort_key, varying, without_repeats
+from mu2mpi.analysis.settings import POOLED, Words, in_nats, number_text, sort_key, varying, without_repeats
 from mu2mpi.analysis.show import metric_words
-from mu2mpi.analysis.words import Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.hdf5 import plain

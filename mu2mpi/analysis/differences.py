@@ -10,8 +10,7 @@ import numpy as np
 from mu2mpi.analysis.cells import check_values, estimate, usual_values
 from mu2mpi.analysis.grids import Entry, Grid, Line, aligned, scale_of
 from mu2mpi.analysis.ledgers import bits
-from mu2mpi.analysis.settings import Key, by_settings, sort_key, varying, without_repeats
-from mu2mpi.analysis.words import MISSING, Words
+from mu2mpi.analysis.settings import MISSING, Key, Words, by_settings, sort_key, varying, without_repeats
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import needed
 from mu2mpi.core.text import as_paragraph, as_text

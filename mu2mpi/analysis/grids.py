@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from mu2mpi.analysis.cells import PLACES, Section
-from mu2mpi.analysis.settings import PRIVACY, SHARE, Key
-from mu2mpi.analysis.words import MISSING, Words
+from mu2mpi.analysis.settings import MISSING, PRIVACY, SHARE, Key, Words
 from mu2mpi.core.text import Row
 from mu2mpi.losses.metrics.base import metrics
 

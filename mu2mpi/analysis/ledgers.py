@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.settings import number_text
+from mu2mpi.analysis.settings import number_text, rounded_down, rounded_up
 from mu2mpi.analysis.show import KEY_GONE, TEST_SHARE, by_epsilon, in_numbers, lists_tests
-from mu2mpi.analysis.words import rounded_down, rounded_up
 from mu2mpi.config.experiment import Experiment, sent, simulated
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import LEAST

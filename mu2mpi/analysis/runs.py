@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.arrays import arrays_of, statistics
 from mu2mpi.analysis.cells import Layout
-from mu2mpi.analysis.settings import chosen, number_text
+from mu2mpi.analysis.settings import Labels, Words, chosen, number_text, read_labels
 from mu2mpi.analysis.tables import Dress, Format, build_table
-from mu2mpi.analysis.words import Labels, Words, read_labels
 from mu2mpi.config.options import option_fields
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import needed

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.settings import number_text
-from mu2mpi.analysis.words import rounded_up
+from mu2mpi.analysis.settings import number_text, rounded_up
 from mu2mpi.core.registry import find, names
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.losses.metrics.base import metrics

@@ -10,8 +10,7 @@ from typing import Literal
 
 from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
 from mu2mpi.analysis.grids import Entry, Grid, aligned, grids
-from mu2mpi.analysis.settings import number_text
-from mu2mpi.analysis.words import Words
+from mu2mpi.analysis.settings import Words, number_text
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import Block, Row, as_paragraph, as_text
 from mu2mpi.results.reader import Summary

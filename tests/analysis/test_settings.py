@@ -1,11 +1,13 @@
-"""Runs chosen by conditions, also by settings that an experiment has only together with others."""
+"""Runs chosen by conditions, also by settings that only some experiments have, and own labels."""
 
 from pathlib import Path
 
 import pytest
+from helpers.summaries import cells_of, methods
 
 from mu2mpi import cli
-from mu2mpi.analysis.settings import chosen, listed
+from mu2mpi.analysis.settings import Words, chosen, listed, read_labels
+from mu2mpi.analysis.tables import Dress, build_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import Summary
@@ -67,3 +69,13 @@ def test_values_are_listed_as_numbers():
 def test_names_of_settings_and_measurements_that_are_misspelt_are_answered(capsys, folder, words, meant):
     assert cli.main(["table", str(folder), *words]) == 2
     assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_own_labels(tmp_path):
+    (tmp_path / "labels.toml").write_text('method = "algorithm"\n[epsilon]\n1 = "strict"\n')
+    words = Words(read_labels([str(tmp_path / "labels.toml"), "epsilon=4:loose"]))
+    runs = [run for epsilon in (1.0, 4.0) for run in methods(epsilon=epsilon)]
+    text = build_table(runs).render("text", Dress(words=words))
+    assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]
+    with pytest.raises(InputError):
+        read_labels(["epsilom=4:loose"])

@@ -6,8 +6,8 @@ from fractions import Fraction
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
+from mu2mpi.analysis.settings import rounded_down, rounded_up
 from mu2mpi.analysis.tables import as_csv, as_markdown
-from mu2mpi.analysis.words import rounded_down, rounded_up
 
 
 def test_every_format_has_the_cells_as_they_are():

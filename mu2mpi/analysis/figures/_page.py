@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.words import Labels, Words, read_labels
+from mu2mpi.analysis.settings import Labels, Words, read_labels
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.files import check_readable
 

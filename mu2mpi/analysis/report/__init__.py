@@ -17,10 +17,9 @@ from mu2mpi.analysis.cells import Layout
 from mu2mpi.analysis.figures import draw, find_figure, image
 from mu2mpi.analysis.grids import aligned, grids
 from mu2mpi.analysis.ledgers import together
-from mu2mpi.analysis.settings import by_rows, by_settings, grouped, sort_key, without_repeats
+from mu2mpi.analysis.settings import MISSING, Words, by_rows, by_settings, grouped, sort_key, without_repeats
 from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.tables import build_table
-from mu2mpi.analysis.words import MISSING, SYMBOLS, Words
 from mu2mpi.config.options import option_fields
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find, names, summary
@@ -49,7 +48,7 @@ def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
     servers = dict.fromkeys(trusted(run.experiment.server) for run in noisy)
     on_share = any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in noisy)
     several = [
-        f"Several runs: {re.sub('(rho|epsilon|delta)(?= = )', lambda name: SYMBOLS[name[0]], sentence)}"
+        f"Several runs: {re.sub('(rho|epsilon|delta)(?= = )', lambda name: Words().name(name[0]), sentence)}"
         for sentence in together(results.values())
     ]
     page, style = (files(__name__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "css"))

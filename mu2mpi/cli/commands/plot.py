@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.cells import versions_note
     from mu2mpi.analysis.figures import draw, find_figure, image, page_of, suffix_of
-    from mu2mpi.analysis.words import unmatched
+    from mu2mpi.analysis.settings import unmatched
     from mu2mpi.core.files import write_whole
     from mu2mpi.results.writer import check_output
 

@@ -28,8 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.cells import Layout
+    from mu2mpi.analysis.settings import Words, read_labels, unmatched
     from mu2mpi.analysis.tables import Dress, build_table
-    from mu2mpi.analysis.words import Words, read_labels, unmatched
 
     layout = Layout(arguments.rows, arguments.columns, arguments.values)
     words = Words(read_labels(arguments.labels))
