@@ -171,10 +171,7 @@ def _place(text: Any) -> tuple[bool, bool, Any]:
 
 
 def without_repeats(runs: Iterable[Summary], *columns: str) -> tuple[list[Summary], list[str]]:
-    """Return each run once, and a note for each repeat; one that differs in one of these columns is none.
-
-    Raises an InputError if there are no runs.
-    """
+    """Return each run once, and notes on repeats, which agree in these columns; InputError without runs."""
     first: dict[Key, Summary] = {}
     notes = []
     for run in runs:

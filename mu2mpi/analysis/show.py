@@ -92,12 +92,12 @@ def describe_coefficients(result: Result, path: Path) -> str:
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     """Progress of a run at its last checkpoint, without its sums, its key and its digest of the data."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
-    history = checkpoint.history
+    history, labels = checkpoint.history, find("losses", checkpoint.experiment.loss).labels
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command goes on from here",
         "Experiment": _pairs(checkpoint.experiment.settings().items()),
-        "History": _history(history, history.labels) if len(history) else "nothing measured yet",
+        "History": _history(history, labels) if len(history) else "nothing measured yet",
     }
     return _titled(path, sections)
 

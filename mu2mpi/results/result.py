@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mu2mpi.data.schema import Schema
     from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.task import Task
-    from mu2mpi.results.coefficients import Coefficients
+    from mu2mpi.results.model import Coefficients
 
 FEATURES_AT_ONCE = 1 << 22  # features that are scaled in one go
 
@@ -182,7 +182,7 @@ class Result:
         from mu2mpi.data.source import row_blocks
         from mu2mpi.data.telling import telling
         from mu2mpi.losses.model.linear import all_margins
-        from mu2mpi.results.samples import encoded_features, stored_features
+        from mu2mpi.results.model import encoded_features, stored_features
 
         scaling, names, width = self.task.scaling, self.feature_names, self.x.shape[1]
         with telling(public or not isinstance(X, str | Path)):
@@ -214,7 +214,7 @@ class Result:
 
         See `Coefficients`. Raises InputError if there is no run of the experiment.
         """
-        from mu2mpi.results.coefficients import Units, coefficients_of, own_units
+        from mu2mpi.results.model import Units, coefficients_of, own_units
 
         constants, features = self.constants, self.x.shape[1] - 1
         by_sample = constants.task.scaling.unit or constants.task.scaling.bound is not None

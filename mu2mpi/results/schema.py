@@ -64,11 +64,6 @@ class History:
         return len(self.round)
 
     @property
-    def labels(self) -> str:
-        """What the run learned: ``classes`` or ``numbers``."""
-        return "classes" if np.isnan(self.test_r2).all() else "numbers"
-
-    @property
     def has_losses(self) -> bool:
         """Whether loss and score are there; a file may have been published without."""
         return not np.isnan(self.test_loss).all()

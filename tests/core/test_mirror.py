@@ -24,7 +24,7 @@ ELSEWHERE = {
     "federation/constants.py": "constants of a run, with which every test of federation and methods begins",
     "federation/task.py": "the task of a run, likewise",
     "federation/trust.py": "facts about trust modes: test_servers.py",
-    "results/result.py": "what is made of a result: test_prediction.py, test_coefficients.py, test_schema.py",
+    "results/result.py": "what is made of a result: test_model.py, test_schema.py",
 }
 """Modules and folders that are tested under other names, and which."""
 
