@@ -26,7 +26,7 @@ MAX_CELLS = 50_000_000  # Largest number of elements of an array: 400 MB
 
 
 def arrays_of(
-    runs: Sequence[Summary], history: bool, then: Callable[[Any], Any] = lambda dataset: dataset
+    runs: Sequence[Summary], history: bool, then: "Callable[[xarray.Dataset], xarray.Dataset]" = lambda of: of
 ) -> "xarray.Dataset | xarray.DataTree":
     """Return runs as `Runs.to_xarray` does, and what `then` makes of each dataset."""
     kept, notes = without_repeats(runs)
@@ -37,8 +37,7 @@ def arrays_of(
         of_data.setdefault(run.experiment.data, []).append(run)
     found = [then(_dataset(members, history)) for members in of_data.values()]
     if len(found) == 1:
-        dataset: xarray.Dataset = found[0]
-        return dataset
+        return found[0]
     short = [Path(data).name for data in of_data]
     names = short if len({*short}) == len(short) else [data.replace("/", "|") for data in of_data]
     tree: xarray.DataTree = needed("xarray").DataTree.from_dict(dict(zip(names, found, strict=True)))

@@ -89,11 +89,9 @@ def privacy_of(runs: Sequence[Summary]) -> tuple[str, ...]:
 
 def colluders_of(runs: Sequence[Summary]) -> Callable[[Summary], Fraction | None]:
     """Return what tells the colluders of a run, if any: a number where each M has the same, else a share."""
-    numbers: dict[int | None, set[int]] = {}
-    for run in runs:
-        if run.experiment.colluders is not None:
-            numbers.setdefault(run.experiment.machines, set()).add(run.experiment.colluders)
-    is_number = len({frozenset(each) for each in numbers.values()}) == 1
+    by_machines = by_settings([run for run in runs if run.experiment.colluders is not None], ["machines"])
+    numbers = {frozenset(run.experiment.colluders for run in members) for members in by_machines.values()}
+    is_number = len(numbers) == 1
 
     def colluders(run: Summary) -> Fraction | None:
         number, machines = run.experiment.colluders, run.experiment.machines or 1

@@ -88,9 +88,7 @@ def encode_groups(groups: Sequence[Group], page: Page, panel: Names, colour: Nam
 
 def varying_on_data(runs: Sequence[Summary]) -> list[str]:
     """Return settings in which runs on the same data differ: those of other sources tell nothing apart."""
-    by_data: dict[str, list[Summary]] = {}
-    for run in runs:
-        by_data.setdefault(run.experiment.data, []).append(run)
+    by_data = by_rows(runs, ["data"], lambda run: run.row)
     return [*dict.fromkeys(name for of_one in by_data.values() for name in varying(of_one))]
 
 

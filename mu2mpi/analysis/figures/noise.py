@@ -1,9 +1,7 @@
 """Norms of signal and noise in what is released.
 
-The signal q_t is a function of private data; but on average it is t times the gradient of the loss at x_t
-(once, where plain gradients are sent), and a run keeps the norm of the gradient of the test loss at x_1 and
-at x_T, between which the figure interpolates. The norm of the noise is known. That of the released sum is
-drawn as measured: the guarantee covers it as every function of the releases.
+The signal is what q_t is on average: t times the gradient of the loss at x_t (once, where plain gradients are
+sent), interpolated between its norms at x_1 and x_T. The released sum is drawn as measured.
 """
 
 import math
