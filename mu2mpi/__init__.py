@@ -13,7 +13,7 @@ _HOMES = {
     "Experiment": "mu2mpi.config.experiment",
     "InputError": "mu2mpi.core.errors",
     "Interrupted": "mu2mpi.core.errors",
-    "LiveFigure": "mu2mpi.analysis.live",
+    "LiveFigure": "mu2mpi.analysis.runs",
     "Observer": "mu2mpi.results.observer",
     "Result": "mu2mpi.results.result",
     "Runs": "mu2mpi.analysis.runs",
