@@ -68,10 +68,8 @@ def _dataset(runs: Sequence[Summary], history: bool) -> "xarray.Dataset":
     # An array has a place for every combination of settings.
     cells = math.prod(map(len, values.values())) * len({*seeds}) * len(rounds)
     if cells > MAX_CELLS:
-        raise InputError(
-            f"an array over all combinations of {', '.join(axes)}, seed and round would have {cells:,} "
-            f"numbers; select fewer runs, or leave out the history (history=False)"
-        )
+        over = f"{', '.join(axes)}, seed and round"
+        raise InputError(f"an array over {over} has {cells:,} numbers; select fewer runs, or history=False")
     # Measurements of the output that a history has, too, have a name of their own.
     columns, settings = History.columns(), option_fields()
     measured = pandas.DataFrame(

@@ -41,9 +41,7 @@ def convert(given: Mapping[str, float]) -> str:
     names = [name for name in ("rho", "epsilon", "delta") if name in given]
     numbers = {name: float(getattr(Experiment.make({name: given[name]}), name)) for name in names}
     if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
-        raise InputError(
-            "give --rho, or --epsilon, or two of --rho, --epsilon and --delta, which make the third"
-        )
+        raise InputError("give --rho, --epsilon, or two of --rho, --epsilon and --delta, to get the third")
     if math.inf in (numbers.get("rho"), numbers.get("epsilon")):
         return "This is a run without noise: there is no privacy guarantee at all."
     rho, epsilon, delta = numbers.get("rho"), numbers.get("epsilon"), numbers.get("delta", DELTA)

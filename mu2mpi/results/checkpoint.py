@@ -108,10 +108,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         for name, ours in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
             theirs = attributes.get(name, "absent")
             if theirs != ours:
-                raise InputError(
-                    f"the checkpoint {path} cannot be used: its {name} is {theirs!r}, and this is {ours!r}; "
-                    "finish the run with what wrote it, or remove the checkpoint to start again"
-                )
+                words = f"the checkpoint {path} cannot be used: its {name} is {theirs!r}, not {ours!r}"
+                raise InputError(f"{words}; finish the run with what wrote it, or remove the checkpoint")
         key = attributes.get("key")
         state: dict[str, Any] = {name: attributes[name].item() for name in SCALARS}
         state |= {name: file[name][()] for name in ARRAYS}

@@ -45,10 +45,7 @@ def encoded_features(schema: Schema, given: Any) -> NDArray[np.float32]:
         _check_there(HERE, wanted, list(given.keys()))
         columns = columns_of(HERE, {name: np.atleast_1d(np.asarray(given[name])) for name in wanted})
     else:
-        raise InputError(
-            "this model was trained on named columns; give it a data frame, a mapping of names to values, or "
-            "the path of a file"
-        )
+        raise InputError("this model takes named columns: a data frame, a mapping by name, or a file")
     return Encoded(columns, schema, False, {}).features(np.arange(columns.samples))
 
 
@@ -77,10 +74,7 @@ def stored_features(
     limit = np.inf if is_unit else (1 + FEATURE_SLACK) / scale
     largest = np.abs(features).max(initial=0)
     if not (np.isfinite(largest) and largest <= limit):
-        raise InputError(
-            f"{where} has a feature that is not finite, or beyond the {1 / scale:g} that the model "
-            "was trained with; scale features as those were"
-        )
+        raise InputError(f"{where} has a feature that is not finite or beyond the {1 / scale:g} of training")
     return features
 
 

@@ -209,9 +209,7 @@ def _open(path: Path) -> Iterator[h5py.File]:
     """Open a finished result of this schema."""
     with open_own(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
-            raise InputError(
-                f"{path} is an HDF5 file but not a result of mu2mpi: it has no attribute 'schema'"
-            )
+            raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
         if (schema := text_in(file.id, "schema")) != SCHEMA:
             raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
         if (status := text_in(file.id, "status")) != "complete":

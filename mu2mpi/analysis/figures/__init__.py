@@ -37,10 +37,8 @@ def draw(name: str, runs: Sequence[Summary], against: str | None = None, page: P
     kept, _ = without_repeats(runs, *figure.repeats_differ_in)
     without = [run.path for run in kept if math.isnan(run.row.get(figure.needs, 0.0))]
     if without:
-        raise InputError(
-            f"{name} shows {figure.needs.replace('_', ' ')}, which {len(without)} results do not hold, such "
-            f"as {without[0]}; choose others"
-        )
+        needs = figure.needs.replace("_", " ")
+        raise InputError(f"{name} shows {needs}, which {len(without)} results lack, such as {without[0]}")
     with styled(page):
         return figure.draw(kept, page, against).finish()
 
@@ -57,7 +55,5 @@ def suffix_of(path: Path) -> str:
     """Return the format that the suffix of a file asks for, or raise an InputError."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
-        raise InputError(
-            f"a figure is written as {', '.join(FORMATS)}, by its suffix; {path} has none of them"
-        )
+        raise InputError(f"a figure is written as {', '.join(FORMATS)} by its suffix, not as {path}")
     return suffix

@@ -48,9 +48,7 @@ def page_of(
     except ValueError:
         inches = math.nan
     if not MIN_WIDTH <= inches <= MAX_WIDTH:
-        raise InputError(
-            f"--width is {' or '.join(WIDTHS)}, or {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, not {width}"
-        )
+        raise InputError(f"--width is column, page or {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, not {width}")
     if style is not None:
         check_readable(style := Path(style))
         try:

@@ -126,10 +126,7 @@ class Sheet:
                 panel.sharey(first)
         fewer = columns if rows > 1 else 1
         if page.axes and len(page.axes) not in {self.panels.size, fewer}:
-            raise InputError(
-                f"this figure has {self.panels.size} panels: ax= takes as many axes, or {fewer} for the "
-                f"loss alone, not {len(page.axes)}"
-            )
+            raise InputError(f"ax= takes {self.panels.size} or {fewer} axes, not {len(page.axes)}")
         self.panels.flat[: len(page.axes)] = page.axes
         for panel, title in zip(self.panels[0], titles, strict=False):
             panel.set_title(title)

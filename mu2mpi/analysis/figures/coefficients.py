@@ -26,10 +26,7 @@ class CoefficientsFigure(Figure):
         found = read_result(run.path).coefficients(scaled=True)
         rows, terms = found.values.shape
         if rows > MAX_ROWS:
-            raise InputError(
-                f"{run.path} has coefficients of {rows} classes, and a figure takes {MAX_ROWS}; print them "
-                "with mu2mpi show --coefficients"
-            )
+            raise InputError(f"{run.path} has over {MAX_ROWS} classes; use mu2mpi show --coefficients")
         most = min(MAX_TERMS, MAX_POINTS // rows) - 1
         largest = np.argsort(-np.abs(found.values[:, :-1]).max(axis=0), kind="stable")[:most]
         chosen = [*np.sort(largest).tolist(), terms - 1]

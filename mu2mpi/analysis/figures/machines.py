@@ -25,9 +25,7 @@ class MachinesFigure(Figure):
         differing = [run for run in runs if run.experiment.machines_differ]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:
-            raise InputError(
-                "in none of these runs machines differ, or are away (docs/guides/federations.md)"
-            )
+            raise InputError("no run has machines that differ or are away (docs/guides/federations.md)")
         run, words = differing[0], page.words.name
         sheet = Sheet(page, 2, 1, 1.5, sharex=True)
         (above,), (below,) = sheet.panels

@@ -30,9 +30,7 @@ class PartitionFigure(Figure):
         for panel, group in zip(sheet.panels[0], groups, strict=True):
             result = read_result(path := group.runs[0].path)
             if (counts := result.class_counts) is None:
-                raise InputError(
-                    f"{path} does not hold which machine got which classes: it has no diagnostics"
-                )
+                raise InputError(f"{path} has no diagnostics, which hold the classes of each machine")
             labels = result.class_names or tuple(map(str, range(counts.shape[1])))
             shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
             panel.grid(visible=False)

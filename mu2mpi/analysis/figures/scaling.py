@@ -34,10 +34,7 @@ class ScalingFigure(Figure):
         }
         columns = {title: series for title, series in columns.items() if series}
         if not columns:
-            raise InputError(
-                "scaling needs runs of the same machines, or of the same machines per rank, on different "
-                "numbers of ranks, such as those of jobs/scaling.sbatch"
-            )
+            raise InputError("scaling needs one M, or M per rank, on several ranks (see jobs/scaling.sbatch)")
         stacks = max(map(len, columns.values()))
         if stacks > MAX_SERIES:
             raise InputError(f"{stacks} series are too many for a figure; choose some runs with --where")

@@ -34,9 +34,7 @@ class TradeoffFigure(Figure):
         against = against or _usual(runs)
         values = _values(runs, against)
         if not values:
-            raise InputError(
-                "all runs are without noise (rho = inf), so there is no privacy to set against loss"
-            )
+            raise InputError("all runs are without noise (rho = inf): no privacy to set against loss")
         is_named = not _are_numbers(values)
         colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
         encoding = encode(runs, page, _pooled(runs, against), panel=(), colour=colour)

@@ -27,9 +27,7 @@ class TrustFigure(Figure):
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
         """Draw losses against M, with fitted exponents; a panel for each data set and privacy."""
         if len({run.experiment.machines for run in runs}) < 2:
-            raise InputError(
-                "trust is drawn of runs that differ in --machines, such as those of jobs/trust.toml"
-            )
+            raise InputError("trust needs runs that differ in --machines, as those of jobs/trust.toml")
         colluders, panels = colluders_of(runs), [*privacy_of(runs), *varying_on_data(runs)]
         panels = [*dict.fromkeys("method" if n in METHOD else n for n in panels if n not in POOLED)]
 
