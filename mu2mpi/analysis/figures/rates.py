@@ -154,8 +154,8 @@ class RatesFigure(Figure):
         """Draw a row of panels for each regime, a column for each axis."""
         rates = find_rates(runs)
         if not rates:
-            words = f"at least {MIN_POINTS} rounds, machines, classes or rho (jobs/rates.toml)"
-            raise InputError(f"rates need measured excess losses of runs that differ in one of {words}")
+            several = f"{MIN_POINTS} or more rounds, machines, classes or rho"
+            raise InputError(f"rates need excess losses at {several}, such as those of jobs/rates.toml")
         regimes = sorted({rate.is_private for rate in rates})
         axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
         names = [name for name in rates[0].settings if name not in (*ACROSS, "server")]
