@@ -26,7 +26,8 @@ class ParticipationFigure(Figure):
     def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
         """Draw excess losses, or test losses where those are unknown, with fitted exponents of the share."""
         if len({_share(run) for run in runs}) < 2:
-            raise InputError("participation needs several shares of machines, as in jobs/participation.toml")
+            which = "differ in --participation, such as those of jobs/participation.toml"
+            raise InputError(f"participation is drawn of runs that {which}")
         names = [name for name in varying_on_data(runs) if name not in POOLED]
         panels, colours = ([n for n in names if (n in OF_LINES) == of_line] for of_line in (False, True))
         parts, axis = (panels, colours, ()), (_share, "share of machines there", "the share")
