@@ -25,7 +25,7 @@ from mu2mpi.losses.model.linear import norm
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.observer import Audience, Evaluation, Start
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History
+from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, HistoryRow
 
 LOOK_SECONDS = 0.2  # About how often the ranks ask each other whether to save or to stop
 FASTER = 4  # Largest growth of the number of rounds between two looks, as rounds may become slower
@@ -113,7 +113,7 @@ class Simulation:
                 limits = task.G, self.measurements.share
                 self.evaluator = Evaluator(source, communicator, task.problem, task.scaling, *limits)
         self.clock, self.rounds_done = Stopwatch(constants.rounds), 0
-        self._rows: list[dict[str, float]] = []
+        self._rows: list[HistoryRow] = []
         self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
         with communicator.together():
@@ -133,7 +133,7 @@ class Simulation:
             heard.close()
         counts = self._gather_counts()
         drawn = constants.sum_over_machines(constants.rounds, constants.sampling.drawn)
-        loss = communicator.share(self._rows[-1]["test_loss"] if self._rows else math.nan)
+        loss = communicator.share(self._rows[-1].test_loss if self._rows else math.nan)
         theory = assess(constants, source, self.evaluator, iterates.output, loss, communicator)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(
@@ -193,7 +193,7 @@ class Simulation:
                     audience.tell("on_evaluation", told)
                 audience.check(self.communicator)
 
-    def _row(self, told: Evaluation, error: float) -> dict[str, float]:
+    def _row(self, told: Evaluation, error: float) -> HistoryRow:
         """Return a row of the history."""
         constants, sampling = self.constants, self.constants.sampling
         direction = self.server.iterates.direction
@@ -206,18 +206,18 @@ class Simulation:
             unit = constants.mechanism.resolution / (constants.total_weight * sampling.size(t))
             message = norm(direction.astype(np.float64)) * unit
         scores = {name: told.score if labels == told.labels else math.nan for labels, name in SCORES.items()}
-        return {
-            "round": t,
-            "test_loss": told.loss,
+        return HistoryRow(
+            round=t,
+            test_loss=told.loss,
             **scores,
-            "test_samples": told.test_samples,
-            "samples": samples,
-            "gradient_evaluations": gradients,
-            "rho_spent": told.rho_spent,
-            "elapsed_seconds": told.elapsed_seconds,
-            "message_norm": message,
-            "estimate_error": error,
-        }
+            test_samples=told.test_samples,
+            samples=samples,
+            gradient_evaluations=gradients,
+            rho_spent=told.rho_spent,
+            elapsed_seconds=told.elapsed_seconds,
+            message_norm=message,
+            estimate_error=error,
+        )
 
     def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
         """Return ||d_t - f'(x_t)||^2 on rank 0, where f is known: the sum before noise is of made-up data."""

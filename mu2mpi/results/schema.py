@@ -1,9 +1,9 @@
 """What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -69,19 +69,18 @@ class History:
         return not np.isnan(self.test_loss).all()
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, float]]) -> Self:
-        """Return the history that has these rows, each with an entry for every column."""
+    def of(cls, rows: Sequence["HistoryRow"]) -> Self:
+        """Return the history that has these rows."""
         kinds = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
         columns: dict[str, Any] = {
-            name: np.array([row[name] for row in rows], kind) for name, kind in kinds.items()
+            name: np.array([getattr(row, name) for row in rows], dtype=kind) for name, kind in kinds.items()
         }
         return cls(**columns)
 
-    def rows(self) -> list[dict[str, float]]:
-        """Return the entries of each row by column."""
-        names = self.columns()
-        columns = [getattr(self, name).tolist() for name in names]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    def rows(self) -> list["HistoryRow"]:
+        """Return the rows."""
+        columns = [getattr(self, name).tolist() for name in self.columns()]
+        return [HistoryRow(*row) for row in zip(*columns, strict=True)]
 
     @classmethod
     def columns(cls) -> list[str]:
@@ -94,6 +93,22 @@ class History:
         left_out = {*SCORES.values()} - {SCORES[labels]}
         said = {column.name: dict(column.metadata) for column in fields(cls) if column.name not in left_out}
         return {**said, "test_loss": {**said["test_loss"], "units": unit}}
+
+
+class HistoryRow(NamedTuple):
+    """One row of a `History`, with its columns in the order of the file."""
+
+    round: int
+    test_loss: float
+    test_accuracy: float
+    test_r2: float
+    test_samples: int
+    samples: int
+    gradient_evaluations: int
+    rho_spent: float
+    elapsed_seconds: float
+    message_norm: float
+    estimate_error: float
 
 
 @dataclass(frozen=True)
