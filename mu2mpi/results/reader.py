@@ -1,6 +1,7 @@
 """Reads a result file: in full, or only what a sweep, a table or a figure needs."""
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -225,7 +226,7 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
         if not h5py.h5a.exists(file.id, b"imported_files"):
             raise
         # Not imported by itself: the file may be somebody else's, and its import would run what it names.
-        imports = text_in(file.id, "imported_files")
+        imports = re.sub(r" \(SHA-256 \w+\)", "", text_in(file.id, "imported_files"))
         raise InputError(f"{error}\n{path} was made with {imports}; give --import FILE for each") from None
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
