@@ -62,7 +62,7 @@ class ExperimentOptions(BaseModel):
     objective: Literal["machines", "samples"] | None = Field(
         None, description="mean over machines or over samples [default: as the participation schedule says]"
     )
-    budgets: str | None = Field(None, description="file of each machine's rho or epsilon [default: the same]")
+    budgets: str | None = Field(None, description="file with machines' rho or epsilon [default: the same]")
     rounds: int | None = _whole("number of rounds T [default: by the samples, or the method's theory]")
     epsilon: float | None = Field(None, gt=0, description="epsilon at this delta, to be given instead of rho")
     delta: float = Field(
