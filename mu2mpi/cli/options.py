@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from pydantic.fields import FieldInfo
+
 from mu2mpi.cli.shared import add_flag, add_shared
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.options import choices, option_fields, takes_boolean
@@ -40,13 +42,12 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replace the ou
         f"SIGUSR2 makes one at once and ends the run with code {EXIT_INTERRUPTED}",
     )
     group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
-    for name in option_fields():
-        add_field(group, name)
+    for name, field in option_fields().items():
+        add_field(group, name, field)
 
 
-def add_field(parser: Any, name: str, **other: Any) -> None:
+def add_field(parser: Any, name: str, field: FieldInfo, **other: Any) -> None:
     """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
-    field = option_fields()[name]
     text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
     if isinstance(extra, dict) and (kind := str(extra.get("kind", extra.get("forms")))) in SUMMARISED:
         things = [find(kind, name) for name in names(kind)]

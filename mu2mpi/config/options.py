@@ -44,7 +44,7 @@ def _whole(description: str, least: int = 1, bits: int = 32) -> Any:
 class ExperimentOptions(BaseModel):
     """The options that every experiment has, whatever its source, method, mechanism and trust mode."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=False)
 
     data: str = _choice("sources", "digits", "data set, or a file of your own (docs/guides/data.md)", "forms")
     partition: str | None = _choice(

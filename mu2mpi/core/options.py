@@ -14,7 +14,7 @@ LEAST, MOST = 1e-100, 1e100
 class Options(BaseModel):
     """Options that a thing has beside those of every experiment; each with a default and a description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -79,7 +79,7 @@ class Column(BaseModel):
     `ordinal` has categories in an order, which are evenly spaced numbers of [-1, 1]. `boolean` is 1 or -1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
     type: Literal["numeric", "categorical", "ordinal", "boolean", "ignored", "label", "owner"]
     categories: Values | None = None
@@ -171,7 +171,7 @@ def _declared(values: Sequence[str | int | None], cells: Cells) -> NDArray[np.in
 class Schema(BaseModel):
     """The columns of a table, in their order, and what is for testing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
     columns: dict[str, Column]
     test: ShareOrFile = None

@@ -74,10 +74,11 @@ def test_time_between_checkpoints_is_positive(seconds):
 
 
 def test_an_option_may_differ_from_its_field():
+    fields = option_fields()
     parser = Parser("program")
-    add_field(parser, "method", choices=None, help="any")
-    add_field(parser, "normalize", choices=("none",))
-    add_field(parser, "clip_norm", default="2")
+    add_field(parser, "method", fields["method"], choices=None, help="any")
+    add_field(parser, "normalize", fields["normalize"], choices=("none",))
+    add_field(parser, "clip_norm", fields["clip_norm"], default="2")
     assert given_settings(parser.parse_args(["--method", "new"])) == {"method": "new", "clip_norm": "2"}
     with pytest.raises(InputError):
         parser.parse_args(["--normalize", "unit"])

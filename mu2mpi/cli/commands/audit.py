@@ -28,12 +28,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.options import add_field
-    from mu2mpi.config.options import OF_MACHINES, method_options, own_options
+    from mu2mpi.config.options import OF_MACHINES, method_options, option_fields, own_options
 
-    of_method, of_server = method_options(), own_options("server")
+    fields, of_method, of_server = option_fields(), method_options(), own_options("server")
     names = "loss", "method", *of_method, "mechanism", "server", *of_server, *OF_MACHINES, *SETTINGS
     for name in dict.fromkeys(names):
-        add_field(parser, name, **SETTINGS.get(name, {}))
+        add_field(parser, name, fields[name], **SETTINGS.get(name, {}))
     runs = "runs with each sample of a kind [default: 2000]"
     parser.add_argument("--trials", type=int, default=2000, metavar="N", help=runs)
     parser.set_defaults(machines=3, rounds=10, delta=1e-5)
