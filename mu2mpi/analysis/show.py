@@ -295,9 +295,10 @@ def _diagnostics(diagnostics: Diagnostics | None, path: Path, asked_for: bool) -
 
 
 def _timing(result: Result) -> str:
-    if not result.timing:
+    phases = {phase: seconds for phase, seconds in result.timing.items() if len(seconds)}
+    if not phases:
         return ""
-    phases = result.timing | {"all phases": np.sum([*result.timing.values()], axis=0)}
+    phases["all phases"] = np.sum([*phases.values()], axis=0)
     rows = [[phase, f"{np.mean(each):.3f}", f"{np.max(each):.3f}"] for phase, each in phases.items()]
     return as_text(["phase", "mean over ranks", "slowest rank"], [rows])
 

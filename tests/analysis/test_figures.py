@@ -256,6 +256,15 @@ def test_timing_by_group_and_by_rank(runs, tmp_path):
         assert max(bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(widest)
 
 
+def test_timing_of_runs_without_times_is_refused(runs, tmp_path):
+    path = tmp_path / "timeless.h5"
+    path.write_bytes(runs[0].path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        del file["timing"]
+    with pytest.raises(InputError, match="no times"):
+        draw("timing", [read_summary(path)])
+
+
 def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
     repeats = [
         on_ranks(p, 8, elapsed=(1.0 + luck) / p + 0.02 * p) for luck in (0.3, 0, -0.1) for p in (1, 2, 4, 8)

@@ -107,6 +107,14 @@ def test_a_checkpoint_that_a_kill_left_beside_a_result_is_named(tmp_path):
     assert ".checkpoint" not in describe(make_result(seed=1), output)
 
 
+def test_phases_without_times_are_left_out():
+    result = make_result()
+    text = describe(replace(result, timing={**result.timing, "wait": np.array([])}), Path("a.h5"))
+    assert [line.split()[0] for line in paragraph(text, "Time in seconds")[2:]] == ["compute", "noise", "all"]
+    none = describe(replace(result, timing={"wait": np.array([])}), Path("a.h5"))
+    assert "Time in seconds" not in none
+
+
 def test_diagnostics_are_shown_on_request_alone():
     quiet, asked = (describe(make_result(), Path("a.h5"), on_request) for on_request in (False, True))
     for number in ("16.75", "12.500%"):

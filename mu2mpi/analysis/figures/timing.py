@@ -29,6 +29,8 @@ class TimingFigure(Figure):
             frames = (pandas.DataFrame([run.phases for run in group.runs]) for group in groups)
             names = [page.words.of(group.settings) for group in groups]
             bars = pandas.DataFrame([frame.fillna(0.0).mean() for frame in frames], index=names)
+        if bars.empty:
+            raise InputError("these results hold no times")
         if len(bars) > MAX_BARS:
             raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
         names = [wrapped(name, 0.36 * page.width) for name in bars.index]
