@@ -21,6 +21,9 @@ class Options(BaseModel):
         for name, field in cls.model_fields.items():
             if field.is_required() or not field.description:
                 raise TypeError(f"the option {name} of {cls.__name__} needs a default and a description")
+        if not cls.__module__.startswith("mu2mpi."):
+            # What is wrong with options of an extension is said when that is imported.
+            cls.model_rebuild()
 
 
 def registered(kind: str, name: str | None) -> str | None:

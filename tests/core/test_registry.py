@@ -129,6 +129,13 @@ class Mine(Problem):
     name, loss = "mine", abs
 """
 WITHOUT_DEFAULT = "from mu2mpi.core.options import Options\n\nclass Mine(Options):\n    steps: int"
+WITHOUT_MEANING = """
+from pydantic import Field
+from mu2mpi.core.options import Options
+
+class Mine(Options):
+    steps: int = Field(1, ge="one", description="number of steps")
+"""
 
 
 @pytest.mark.usefixtures("scratch")
@@ -142,6 +149,7 @@ WITHOUT_DEFAULT = "from mu2mpi.core.options import Options\n\nclass Mine(Options
         ("own_e.txt", "", "it is not a Python file"),
         ("own_g.py", WITHOUT_CONSTANTS, "ValueError: <class 'own_g.Mine'> lacks constants, residual"),
         ("own_h.py", WITHOUT_DEFAULT, "line 3: TypeError: the option steps of Mine needs a default"),
+        ("own_i.py", WITHOUT_MEANING, "line 5: SchemaError: "),
         ("json.py", "", "another module may be called json. Rename"),
         ("numpy.py", "", "another module may be called numpy. Rename"),
         ("own.f.py", "", "another module may be called own.f. Rename"),
