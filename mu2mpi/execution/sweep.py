@@ -63,6 +63,8 @@ def run_sweep(
         plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
         for line in sweep.left_out:
             report(communicator, line)
+        # As a run takes the output of rank 0
+        folder = communicator.share(folder)
         with communicator.together():
             runs = {folder / sweep.file_name(e): plan for e, plan in plans.items()}
             # First what is there, so that what another job writes from here on is seen as another's.

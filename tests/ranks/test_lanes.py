@@ -74,6 +74,25 @@ def test_side_by_side_or_not_the_results_are_the_same(tmp_path):
     assert sorted(ranks) == [1] * 16 + [2] * 2
 
 
+SWEEP_IN_PYTHON = """
+import sys
+import mu2mpi
+from mu2mpi.core.parallel import world
+
+settings = {"machines": [2, 3], "rounds": 5, "seed": [1, 2, 3]}
+runs = mu2mpi.sweep(settings, output=sys.argv[1 + world().rank], progress=False)
+assert len(runs) == 6
+"""
+
+
+@pytest.mark.mpi
+def test_rank_0_says_where_results_lie(tmp_path):
+    job = mpirun(2, "-c", SWEEP_IN_PYTHON, tmp_path / "first", tmp_path / "second")
+    assert job.returncode == 0, job.stderr
+    assert len([*(tmp_path / "first").iterdir()]) == 6
+    assert not (tmp_path / "second").exists()
+
+
 @pytest.mark.mpi
 @pytest.mark.slow
 def test_a_signal_stops_all_lanes(tmp_path):
