@@ -91,6 +91,8 @@ class RunParticipation:
 
     def counts_until(self, t: int) -> Integers:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
+        if t == self.rounds:
+            return self.counts
         done, counts = self._latest
         if done > t:
             done, counts = 0, np.zeros(self.machines, np.int64)
