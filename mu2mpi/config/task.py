@@ -10,6 +10,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, find, imported_files
 from mu2mpi.data.machine_files import file_digest, read_budgets
+from mu2mpi.data.telling import telling
 from mu2mpi.federation.participation.base import Federation, schedule_of
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.unequal import UnequalMachines
@@ -79,10 +80,16 @@ def unequal_machines_of(
     names = owners or tuple(map(str, range(len(samples))))
     schedule, value = schedule_of(experiment.participation)
     objective = experiment.objective or schedule.default_objective
+    seed = experiment.participation_seed
+    seed = (experiment.seed or 0) if seed is None else seed
+    federation = Federation(samples, names, seed, None if known is None else known.present)
     stated: dict[int, tuple[str, float]] = {}
-    if experiment.budgets is not None:
-        path = Path(experiment.budgets).expanduser()
-        stated = read_budgets(path, names) if known is None else known.budgets
+    # These files may be the data file.
+    with telling(not experiment.source.is_user_data or experiment.source_options.data_is_public):
+        participation = schedule(value, federation)
+        if experiment.budgets is not None:
+            path = Path(experiment.budgets).expanduser()
+            stated = read_budgets(path, names) if known is None else known.budgets
     delta = experiment.delta
     budgets = {
         i: Budget(value, math.inf, delta)
@@ -90,10 +97,7 @@ def unequal_machines_of(
         else Budget(affordable_rho(value, delta), value, delta)
         for i, (kind, value) in stated.items()
     }
-    seed = experiment.participation_seed
-    seed = (experiment.seed or 0) if seed is None else seed
-    federation = Federation(samples, names, seed, None if known is None else known.present)
-    return UnequalMachines(schedule(value, federation), samples, objective == "samples", budgets, owners)
+    return UnequalMachines(participation, samples, objective == "samples", budgets, owners)
 
 
 def input_files(experiment: Experiment) -> dict[str, str]:

@@ -79,7 +79,7 @@ class Cells:
             "a character that no name may have": UNFIT.search,
             "a value that says it is missing": lambda text: text.strip().lower() in missing,
         }
-        remedy = "correct it or remove the sample; names such as NA need --missing-labels keep"
+        remedy = f"correct or remove it{'; names such as NA need --missing-labels keep' if missing else ''}"
         for what, is_bad in faults.items():
             bad = {text for text in set(texts) if is_bad(text)}
             self.refuse(np.array([bool(bad) and text in bad for text in texts], bool), what, remedy)

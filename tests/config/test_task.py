@@ -30,3 +30,19 @@ def test_what_the_machines_cannot_do_is_refused_once_they_are_known(settings, wo
         return
     with pytest.raises(InputError, match=words):
         resolve(Experiment(**filled), source, 1)
+
+
+@pytest.mark.parametrize("option", ["budgets", "participation"])
+def test_rows_of_files_about_machines_are_told_of_public_data_alone(option, tmp_path):
+    rows = [f"0.{i},{i % 2},{'ab'[i % 2]},{1 + i // 2},1.0" for i in range(8)]
+    rows[5] = rows[5].replace(",b,", ",,")
+    (tmp_path / "data.csv").write_text("\n".join(["x,label,owner,round,rho", *rows]))
+    (tmp_path / "machines.csv").write_text("\n".join(["x,label,machine,round,rho", *rows]))
+    value = f"{'trace:' if option == 'participation' else ''}{tmp_path / 'machines.csv'}"
+    asked = {"data": f"{tmp_path / 'data.csv'}", "features": "x", option: value}
+    source = owned_source(1, [10, 6], 3, 2)
+    with pytest.raises(InputError, match=r"machine has a value that is missing.*--data-is-public") as refused:
+        resolve(Experiment(**asked), source, 1)
+    assert "row 7" not in str(refused.value)
+    with pytest.raises(InputError, match=r"row 7 .*, a value that is missing; correct or remove it$"):
+        resolve(Experiment(**asked, data_is_public=True), source, 1)

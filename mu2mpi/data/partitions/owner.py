@@ -16,7 +16,9 @@ class Owner(Partition):
     def most_rounds(self, source: Source, machines: int) -> int:
         sizes = source.owner_sizes
         if (owners := len(sizes)) != machines:
-            raise InputError(f"{source.name} has {owners} owners, so --machines must be {owners}")
+            raise InputError(
+                f"{source.name} has {owners} owners, so --machines must be {owners}; or take --partition iid"
+            )
         return int(sizes.min())
 
     def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
