@@ -102,7 +102,7 @@ def unequal_machines_of(
 
 def input_files(experiment: Experiment) -> dict[str, str]:
     """Return SHA-256 digests by name of files that an experiment uses, and of all that were imported."""
-    return used_files(experiment) | _imported_digests()
+    return used_files(experiment) | imported_digests()
 
 
 def used_files(experiment: Experiment) -> dict[str, str]:
@@ -120,10 +120,10 @@ def used_files(experiment: Experiment) -> dict[str, str]:
     )
     files = {f"the file {name}": Path(name).expanduser() for name in named if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
-    imported = _imported_digests()
+    imported = imported_digests()
     return {name: imported.get(name) or file_digest(path) for name, path in files.items()}
 
 
-def _imported_digests() -> dict[str, str]:
+def imported_digests() -> dict[str, str]:
     """Return digests of the content that ``--import`` executed, by module."""
     return {f"the module {name}": file.digest for name, file in imported_files().items()}

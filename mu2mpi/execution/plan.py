@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, filled, sent
-from mu2mpi.config.task import input_files, task_of, unequal_machines_of, used_files
+from mu2mpi.config.task import imported_digests, task_of, unequal_machines_of, used_files
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
@@ -36,8 +36,12 @@ class Plan:
     partition: str  # how the samples are dealt to the machines, such as "iid"
     facts: PublicFacts  # what presets may use of the data
     constants: RunConstants
-    input_files: dict[str, str] = field(default_factory=dict)  # digests of other files, as of `input_files`
-    used_files: dict[str, str] = field(default_factory=dict)  # those without unused imported files
+    used_files: dict[str, str] = field(default_factory=dict)  # digests of other files, by name
+
+    @property
+    def input_files(self) -> dict[str, str]:
+        """Digests of used files and of all imported ones, by name."""
+        return self.used_files | imported_digests()
 
     @property
     def context(self) -> str:
@@ -95,8 +99,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         check_rounds(largest, machines, sampling.rounds, sampling.owned)
     completed = experiment.derived(rounds=sampling.rounds, **method.completed(task, sampling))
     constants = method.constants(task, sampling)
-    files = input_files(experiment), used_files(experiment)
-    return Plan(completed, source, chosen, facts, constants, *files)
+    return Plan(completed, source, chosen, facts, constants, used_files(experiment))
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
