@@ -162,8 +162,13 @@ def _owners(chooser: str) -> tuple[tuple[str, type[BaseModel]], ...]:
 
 def own_options(chooser: str) -> dict[str, dict[str, FieldInfo]]:
     """Return options, by name, that only some methods, servers or sources have, and of each those that do."""
+    return _own_options(_owners(chooser))
+
+
+@cache
+def _own_options(owners: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, dict[str, FieldInfo]]:
     found: dict[str, dict[str, FieldInfo]] = {}
-    for owner, model in _owners(chooser):
+    for owner, model in owners:
         for name, field in model.model_fields.items():
             found.setdefault(name, {})[owner] = field
     return found
