@@ -139,7 +139,6 @@ def coefficients_of(
 ) -> Coefficients:
     """Return coefficients of a model in these units; if `scaled`, labels are scaled as features are."""
     scaling, problem = constants.task.scaling, constants.task.problem
-    by_sample = scaling.unit or scaling.bound is not None
     # The margin is linear in columns v: sum of w (v - middle) / half, and the bias.
     change = np.diag([*1 / units.halves, scaling.bias])
     change[:-1, -1] = -units.middles / units.halves
@@ -150,11 +149,11 @@ def coefficients_of(
     values[:, -1] += start
     errors = gain * noise_of_output(constants) * np.sqrt(np.sum(change**2, axis=0))
     each = "its column, in the column's own units,"
-    if scaled or by_sample:
+    if scaled or scaling.is_by_sample:
         each = "a feature scaled to [-1, 1]"
     of = "" if label_range is not None else " of the class"
     meaning = f"Each value is what a unit of {each} adds to {problem.margin}{of}."
-    notes = (meaning, *[SCALED] * by_sample, OF_NOISE)
+    notes = (meaning, *[SCALED] * scaling.is_by_sample, OF_NOISE)
     return Coefficients(rows, (*units.terms, "(intercept)"), values, errors, notes)
 
 

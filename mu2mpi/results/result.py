@@ -217,8 +217,7 @@ class Result:
         from mu2mpi.results.model import Units, coefficients_of, own_units
 
         constants, features = self.constants, self.x.shape[1] - 1
-        by_sample = constants.task.scaling.unit or constants.task.scaling.bound is not None
-        is_own = not (scaled or by_sample)
+        is_own = not (scaled or constants.task.scaling.is_by_sample)
         if is_own and self.schema is not None:
             units = own_units(self.schema)
         else:

@@ -23,6 +23,11 @@ class Scaling:
         """The bias feature of all samples."""
         return UNIT_BIAS if self.unit else 1.0
 
+    @property
+    def is_by_sample(self) -> bool:
+        """Whether the norm of a sample decides on its factor."""
+        return self.unit or self.bound is not None
+
     def largest_square(self, of_features: float) -> float:
         """Return what no ||z||^2 passes, where no squared norm of features in [-1, 1] passes that number."""
         if self.unit:
@@ -37,7 +42,7 @@ class Scaling:
         `_LEAST_SQUARE`, or one that is not finite.
         """
         factors = np.full(len(features), 0.0 if self.unit else scale)
-        if not self.unit and self.bound is None:
+        if not self.is_by_sample:
             return factors
         length = math.sqrt(1 - UNIT_BIAS**2) if self.unit else float(self.bound or 0)
         # Features that are short enough stay as they are.
