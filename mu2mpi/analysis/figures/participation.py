@@ -29,8 +29,10 @@ class ParticipationFigure(Figure):
             which = "differ in --participation, such as those of jobs/participation.toml"
             raise InputError(f"participation is drawn of runs that {which}")
         names = [name for name in varying_on_data(runs) if name not in POOLED]
-        panels, colours = ([n for n in names if (n in OF_LINES) == of_line] for of_line in (False, True))
-        parts, axis = (panels, colours, ()), (_share, "share of machines there", "the share")
+        panels = [name for name in names if name not in OF_LINES]
+        lines = [name for name in names if name in OF_LINES]
+        axis = _share, "share of machines there", "the share"
+        parts = panels, lines, ()
         return draw_exponents(runs, page, lambda run: run.own_settings, parts, *axis, _line_name)
 
 

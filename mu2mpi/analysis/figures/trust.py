@@ -36,13 +36,16 @@ class TrustFigure(Figure):
             return {**run.own_settings, **title, "server": run.experiment.server, "share": colluders(run)}
 
         def line_name(run: Summary) -> str:
-            server, share, helped = run.experiment.server, colluders(run), page.words.name("colluders")
-            name = page.words.of({"server": server})
-            return name if share is None else f"{name}, {helped} = {share_text(share)}"
+            server, share = page.words.of({"server": run.experiment.server}), colluders(run)
+            if share is None:
+                return server
+            return f"{server}, {page.words.name('colluders')} = {share_text(share)}"
 
         for point in by_rows(runs, [*panels, "server", "share", "machines"], row_of).values():
             if differ := [name for name in varying(point) if name not in point[0].experiment.trust.unsent]:
                 at = f"{line_name(point[0])}, and M = {point[0].experiment.machines}"
                 raise refusal(f"runs of {at} differ in {', '.join(differ)}", differ[0])
-        parts, machines = (panels, ["server"], ["share"]), lambda run: run.experiment.machines or 1
-        return draw_exponents(runs, page, row_of, parts, machines, "machines M", "M", line_name)
+        parts = panels, ["server"], ["share"]
+        return draw_exponents(
+            runs, page, row_of, parts, lambda run: run.experiment.machines or 1, "machines M", "M", line_name
+        )

@@ -19,6 +19,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.differences import compare
 
-    both, how = (arguments.a, arguments.b), {"strict": arguments.strict, "where": []}
-    first, second = (read_runs(Namespace(paths=[path], **how))[0] for path in both)
+    first, second = (
+        read_runs(Namespace(paths=[path], strict=arguments.strict, where=[]))[0]
+        for path in (arguments.a, arguments.b)
+    )
     print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second, arguments.values)}")

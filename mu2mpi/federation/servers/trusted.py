@@ -38,10 +38,12 @@ class TrustedServer(Server):
         if self._communicator.rank == 0:
             self._flat_total, self._total = padded_zeros(self._shape)
             self._flat_message, self._message = padded_zeros(self._shape)
-            mechanism, task = self._constants.mechanism, self._constants.task
-            if self._key is not None and mechanism.is_noisy:
-                sizes = task.variances, self._flat_total.size, self._constants.finest
-                self._draw = mechanism.noise_source(self._key, (SERVER, 0, 1), *sizes)
+            constants = self._constants
+            if self._key is not None and constants.mechanism.is_noisy:
+                variances, size = constants.task.variances, self._flat_total.size
+                self._draw = constants.mechanism.noise_source(
+                    self._key, (SERVER, 0, 1), variances, size, constants.finest
+                )
 
     @classmethod
     def variances(cls, machines: int, parts: int) -> float:
