@@ -114,7 +114,7 @@ def _results(pairs: Pairs, names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def p_value(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return how likely means are as far apart by chance, by Welch's t-test; NaN of less than two numbers."""
+    """p-value of Welch's t-test for equal means; NaN with fewer than two values on a side."""
     if min(len(one), len(other)) < 2:
         return math.nan
     # scipy.stats.ttest_ind would do it, but importing scipy.stats takes longer than all the rest.

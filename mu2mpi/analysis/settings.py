@@ -229,12 +229,12 @@ def _is(value: object, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """How settings are told in a figure or a table, with labels of the user's by ``rho`` or ``rho=4``."""
+    """Names of settings and values in figures and tables, with the user's labels by ``rho`` or ``rho=4``."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, setting: str) -> str:
-        """Return what a setting is called, on an axis or in a header."""
+        """Name of a setting on an axis or in a header."""
         return self.labels.get(setting, SYMBOLS.get(setting, setting.replace("_", " ")))
 
     def of(self, settings: Mapping[str, Any]) -> str:
@@ -314,7 +314,7 @@ def read_labels(given: Labels) -> dict[str, str]:
 
 
 def unmatched(given: Sequence[str], runs: Sequence[Summary]) -> list[str]:
-    """Return what to say of labels whose value no run has; those of files may be for others."""
+    """Warnings about labels of values that no run has; those in files may be for other runs."""
     said = []
     for key in read_labels([one for one in given if Path(one).suffix != ".toml"]):
         name, equals, value = key.partition("=")

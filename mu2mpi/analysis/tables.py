@@ -41,7 +41,7 @@ _FORMULA = re.compile(
 
 @dataclass(frozen=True)
 class Dress:
-    """What a table looks like beside what it says."""
+    """Appearance of a table: caption, marks, alignment and names of settings."""
 
     caption: str = ""  # in place of what all runs share; in LaTeX, LaTeX
     label: str = ""  # for references in LaTeX

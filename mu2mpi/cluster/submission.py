@@ -180,7 +180,7 @@ class SweepJob:
         return read_toml(self._note)["job"] if self._note.exists() else []
 
     def status(self) -> str:
-        """Return how many runs are done, running, left, and failed: neither finished nor in the queue."""
+        """Numbers of runs that are done, running, left and failed (neither finished nor queued)."""
         # A sweep that has changed since has other parts.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
         is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]

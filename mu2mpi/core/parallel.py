@@ -81,7 +81,7 @@ class Communicator:
         self.in_turn(lambda: [action() for action in actions])
 
     def in_turn(self, action: Callable[[], Thing]) -> Thing:
-        """Return what an action does on this rank in its turn, unless one before failed, as in `together`."""
+        """Execute an action on ranks in turns, none after an error, and return its result on this rank."""
         for turn in range(TURNS):
             with self.together():
                 if self.turn == turn:

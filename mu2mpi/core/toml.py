@@ -46,7 +46,7 @@ def purpose(text: str) -> str:
 
 
 def _way_to(path: Path) -> str:
-    """Return how a message about a missing file ends: with what writes it, if it is an example."""
+    """Hint in a message about a missing file: the command that writes it, if it is an example."""
     if path.name not in example_texts():
         return ""
     elsewhere = "" if path.parent == Path(FOLDER) else f" --output {shlex.quote(str(path.parent))}"

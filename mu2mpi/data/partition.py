@@ -33,7 +33,7 @@ class Partition(ABC):
             raise InputError(f"should be {self.form}, without a value")
 
     def most_rounds(self, source: Source, machines: int) -> int:
-        """Return how many samples each machine has at least; InputError if one would have none."""
+        """Smallest number of samples of a machine; InputError if a machine would have none."""
         return samples_per_machine(source.training_samples, machines)
 
     @abstractmethod

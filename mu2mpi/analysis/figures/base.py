@@ -46,7 +46,7 @@ def handle(label: str, /, **style: Any) -> Line2D:
 
 
 def bar_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return what tells the bars of these names apart, also in grey."""
+    """Colours and hatches of bars by name, distinguishable in greyscale."""
     names = [*names]
     return {
         name: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
