@@ -16,7 +16,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import did_you_mean
@@ -48,6 +48,17 @@ class ImportedFile(NamedTuple):
 
     path: Path
     digest: str
+
+
+class OptionValue:
+    """Base class of things that users choose as the value of an option, such as ``--partition labels:N``."""
+
+    name: str
+    form: ClassVar[str]  # value as users write it, such as "labels:N"; by default the name
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls) and "form" not in vars(cls):
+            cls.form = cls.name
 
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _PACKAGES}

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.registry import default, find, names
+from mu2mpi.core.registry import OptionValue, default, find, names
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.source import Source
 from mu2mpi.data.streams import philox_key
@@ -15,15 +15,13 @@ from mu2mpi.data.streams import philox_key
 Integers: TypeAlias = "NDArray[np.int64]"
 
 
-class Partition(ABC):
+class Partition(OptionValue, ABC):
     """An assignment of training samples to machines, as text: its name, or ``name:value``.
 
     It is made from the value, None if there is no colon; InputError if the value cannot be used.
     """
 
     kind: ClassVar[str] = "partitions"
-    name: ClassVar[str]
-    form: ClassVar[str]  # name and value as users write them, such as "labels:N"
     summary: ClassVar[str] = ""  # a few words for its place in the help
     is_default: ClassVar[bool] = False  # whether it applies where none is given
     is_by_owner: ClassVar[bool] = False  # whether there is a machine for each owner that the data name

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import OptionValue, find, names
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.formats.base import file_form, is_file
 from mu2mpi.data.telling import DataError, shown, telling
@@ -62,14 +62,13 @@ class DataRequest:
     verify: bool = True  # whether to compare checksums, where there are any
 
 
-class Source(ABC):
+class Source(OptionValue, ABC):
     """A training set and a test set of which each rank reads only the rows that it needs.
 
     The class is a value of ``--data``, with its options; an object is what they open.
     """
 
     kind: ClassVar[str] = "sources"
-    form: ClassVar[str]  # value of --data in messages, by default the name
     summary: ClassVar[str] = ""  # a few words for its place in the help
     options: ClassVar[type[Options]] = Options
     # Whether samples are the user's own data, perhaps people's: others may hold the same under another name
@@ -98,10 +97,6 @@ class Source(ABC):
     points: NDArray[np.float64]
     _reads_classes: bool = False  # though labels are to be numbers
     public: bool = True  # whether messages may name rows and what these hold
-
-    def __init_subclass__(cls) -> None:
-        if "name" in vars(cls) and "form" not in vars(cls):
-            cls.form = cls.name
 
     @classmethod
     def check(cls, asked: Any, options: Any) -> None:

@@ -10,7 +10,7 @@ from mu2mpi.data.source import Source
 class Contiguous(Partition):
     """A block of consecutive rows for each machine, used in their order."""
 
-    name, form, summary = "contiguous", "contiguous", "a block of rows each"
+    name, summary = "contiguous", "a block of rows each"
 
     def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
         first = self.most_rounds(source, machines) * np.asarray(hosted, np.int64)

@@ -9,7 +9,7 @@ from mu2mpi.data.source import Source
 class Iid(Partition):
     """The same number of random samples for each machine."""
 
-    name, form, summary = "iid", "iid", "random samples"
+    name, summary = "iid", "random samples"
     is_default = True
 
     def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:

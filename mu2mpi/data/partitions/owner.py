@@ -10,7 +10,7 @@ from mu2mpi.data.source import Source
 class Owner(Partition):
     """All samples of one owner for each machine, in random order."""
 
-    name, form, summary = "owner", "owner", "the samples of one owner each"
+    name, summary = "owner", "the samples of one owner each"
     is_by_owner = True
 
     def most_rounds(self, source: Source, machines: int) -> int:

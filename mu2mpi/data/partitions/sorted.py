@@ -11,7 +11,7 @@ from mu2mpi.data.partition import Integers, LabelPartition
 class Sorted(LabelPartition):
     """Samples dealt out class by class: most machines then have one class."""
 
-    name, form, summary = "sorted", "sorted", "class by class"
+    name, summary = "sorted", "class by class"
 
     def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
         ends = np.minimum(np.cumsum(sizes), machines * each)

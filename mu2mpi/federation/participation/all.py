@@ -9,7 +9,7 @@ from mu2mpi.federation.participation.base import Mask, Participation
 class All(Participation):
     """Every machine in every round."""
 
-    name = form = "all"
+    name = "all"
     summary = "every machine in every round"
     is_default = True
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.registry import default, find, names
+from mu2mpi.core.registry import OptionValue, default, find, names
 from mu2mpi.core.suggestions import did_you_mean
 
 Integers: TypeAlias = "NDArray[np.int64]"
@@ -27,7 +27,7 @@ class Federation(NamedTuple):
     recorded: "Mask | None" = None  # participation matrix of a result file, in place of input files
 
 
-class Participation(ABC):
+class Participation(OptionValue, ABC):
     """Participation schedule of M machines.
 
     The option ``--participation`` is the name of a schedule, followed by a colon and a value if it has one.
@@ -36,8 +36,6 @@ class Participation(ABC):
     """
 
     kind: ClassVar[str] = "participation"
-    name: ClassVar[str]
-    form: ClassVar[str]  # name and value as users write them, such as "uniform:m"
     summary: ClassVar[str] = ""  # for the help
     is_default: ClassVar[bool] = False
     default_objective: ClassVar[str] = "machines"  # whose mean is minimised unless --objective says

@@ -13,7 +13,7 @@ class BySize(Participation):
     samples than there are rounds, but in at least one.
     """
 
-    name = form = "by-size"
+    name = "by-size"
     summary = "each machine once per sample"
     default_objective = "samples"
     needs_fresh_samples = True
