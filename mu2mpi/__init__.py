@@ -14,7 +14,7 @@ _HOMES = {
     "InputError": "mu2mpi.core.errors",
     "Interrupted": "mu2mpi.core.errors",
     "LiveFigure": "mu2mpi.analysis.runs",
-    "Observer": "mu2mpi.results.observer",
+    "Observer": "mu2mpi.results.callbacks",
     "Result": "mu2mpi.results.result",
     "Runs": "mu2mpi.analysis.runs",
     "load": "mu2mpi.analysis.runs",

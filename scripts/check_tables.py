@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.collection import find_summaries
+from mu2mpi.results.result_files import find_summaries
 
 SEEDS = 5
 """A cell is not judged with fewer."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mu2mpi import Experiment, run
-from mu2mpi.data.schema import read_schema
+from mu2mpi.data.table_schema import read_schema
 
 OURS = {"preset": "practical", "server": "trusted", "machines": 10, "evaluations": 1}
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.program import parser_of
-from mu2mpi.config.options import choices, option_fields, own_options, takes_boolean
+from mu2mpi.config.experiment_options import choices, option_fields, own_options, takes_boolean
 from mu2mpi.core.registry import find, names as known_names
 
 if TYPE_CHECKING:

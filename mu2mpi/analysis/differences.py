@@ -7,11 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.cells import check_values, estimate, usual_values
-from mu2mpi.analysis.grids import Entry, Grid, Line, aligned, scale_of
-from mu2mpi.analysis.ledgers import bits
-from mu2mpi.analysis.settings import MISSING, Key, Words, by_settings, sort_key, varying, without_repeats
-from mu2mpi.config.options import option_fields
+from mu2mpi.analysis.aggregation import check_values, estimate, usual_values
+from mu2mpi.analysis.pivot import Entry, Grid, Line, aligned, scale_of
+from mu2mpi.analysis.privacy_reports import bits
+from mu2mpi.analysis.setting_labels import (
+    MISSING,
+    Key,
+    Words,
+    by_settings,
+    sort_key,
+    varying,
+    without_repeats,
+)
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import needed
 from mu2mpi.core.text import as_paragraph, as_text
 from mu2mpi.results.reader import Summary, read_result

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.analysis.ledgers import contradictions
-from mu2mpi.analysis.show import in_brief
+from mu2mpi.analysis.description import in_brief
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.schema import Schema
-from mu2mpi.federation.participation.base import schedule_of
-from mu2mpi.results.collection import list_files, shown
+from mu2mpi.data.table_schema import Schema
+from mu2mpi.federation.participation.schedule import schedule_of
 from mu2mpi.results.reader import read_result
+from mu2mpi.results.records import SCORES
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import SCORES
+from mu2mpi.results.result_files import list_files, shown
 from mu2mpi.results.writer import check_output, write_result
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
 
-from mu2mpi.analysis.arrays import arrays_of, statistics
-from mu2mpi.analysis.cells import Layout
-from mu2mpi.analysis.settings import Labels, Words, chosen, number_text, read_labels
+from mu2mpi.analysis.aggregation import Layout
+from mu2mpi.analysis.datasets import arrays_of, statistics
+from mu2mpi.analysis.setting_labels import Labels, Words, chosen, number_text, read_labels
 from mu2mpi.analysis.tables import Dress, Format, build_table
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import needed
 from mu2mpi.core.parallel import world
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
-from mu2mpi.results.collection import check_some, find_summaries
-from mu2mpi.results.observer import Evaluation, Observer, Start
+from mu2mpi.results.callbacks import Evaluation, Observer, Start
 from mu2mpi.results.reader import Summary, read_result, read_summary
+from mu2mpi.results.records import SCORES
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import SCORES
+from mu2mpi.results.result_files import check_some, find_summaries
 
 if TYPE_CHECKING:
     import pandas
@@ -101,7 +101,7 @@ def sweep(
     <8 runs>
     >>> table = runs.table(rows=["epsilon"], columns=["machines"], values=["test_loss"])
     """
-    from mu2mpi.execution.sweep import run_sweep
+    from mu2mpi.execution.sweep_runner import run_sweep
 
     communicator = world()
     with communicator.together():

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.cells import VALUES, Layout, Section, build_sections
-from mu2mpi.analysis.grids import Entry, Grid, aligned, grids
-from mu2mpi.analysis.settings import Words, number_text
+from mu2mpi.analysis.aggregation import VALUES, Layout, Section, build_sections
+from mu2mpi.analysis.pivot import Entry, Grid, aligned, grids
+from mu2mpi.analysis.setting_labels import Words, number_text
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import Block, Row, as_paragraph, as_text
 from mu2mpi.results.reader import Summary

@@ -15,14 +15,14 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Labels, Samples, Source, Which
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import HostedSamples, Supply
-from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.servers.base import machines_and_server
-from mu2mpi.losses.base import Array
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.federation.sample_reader import make_supply
+from mu2mpi.federation.servers.server import machines_and_server
+from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise.stream import MAX_NUMBER, key_words
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
+from mu2mpi.privacy.noise.noise_stream import MAX_NUMBER, key_words
 
 FEATURE_TYPE = np.uint8
 Integers = NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.kernels import kernel
-from mu2mpi.losses.base import Array
+from mu2mpi.losses.loss import Array
 
 CONFIDENCE = 0.99  # of all that an audit says together
 RIDGE = 1e-12  # share of all variance that every number is taken to have, lest one be divided by none

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from mu2mpi.audit.adversary_view import Runs, View, all_attacks, hides_parts, noiseless, see, tells_sums
 from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Kinds, WorstCase
 from mu2mpi.audit.evidence import CONFIDENCE
-from mu2mpi.audit.judge import Report, judge
-from mu2mpi.audit.runs import Runs, View, all_attacks, hides_parts, noiseless, see, tells_sums
+from mu2mpi.audit.verdicts import Report, judge
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import OF_MACHINES
-from mu2mpi.config.task import input_files, task_of, unequal_machines_of
+from mu2mpi.config.experiment_options import OF_MACHINES
+from mu2mpi.config.task_builder import input_files, task_of, unequal_machines_of
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import find
 from mu2mpi.execution.plan import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
-from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
-from mu2mpi.losses.base import Array
-from mu2mpi.privacy.noise.stream import derive_key, root_key
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.losses.loss import Array
+from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
 
 OF_PAPER = ("untrusted", "trusted")  # servers that are audited where none is named
 MAX_SAMPLES, MAX_NUMBERS = 1 << 20, 1 << 28  # of a machine; in one array

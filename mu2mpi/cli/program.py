@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
-from mu2mpi.cluster import word
+from mu2mpi.cluster import exit_report
 from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
 from mu2mpi.core.registry import find, import_files, summary
 from mu2mpi.core.suggestions import did_you_mean
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:
             # What MPI raises is most often the loss of another rank, and not how the run ends.
             if not type(error).__module__.startswith("mpi4py"):
-                word.leave_word(1)
+                exit_report.leave_word(1)
             raise
 
 
@@ -191,7 +191,7 @@ def _end(message: str, code: int, together: bool) -> int:
     if together:
         communicator.wait_for_all()
         return _with_word(code)
-    is_left = word.leave_word(code)
+    is_left = exit_report.leave_word(code)
     if communicator.size > 1:
         communicator.abort(code)
     return 0 if is_left else code
@@ -200,9 +200,9 @@ def _end(message: str, code: int, together: bool) -> int:
 def _with_word(code: int) -> int:
     """Leave word of this code if `mu2mpi launch` waits for it; return the exit code of every rank."""
     # It is 0 then for any end, since launchers kill ranks once one ends otherwise.
-    if not os.environ.get(word.VARIABLE):
+    if not os.environ.get(exit_report.VARIABLE):
         return code
     from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
-    return 0 if communicator.share(communicator.rank == 0 and word.leave_word(code)) else code
+    return 0 if communicator.share(communicator.rank == 0 and exit_report.leave_word(code)) else code

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from mu2mpi.cluster.script import Request, limit_seconds, render_job, render_table, slurm_directives
+from mu2mpi.cluster.job_script import Request, limit_seconds, render_job, render_table, slurm_directives
 from mu2mpi.cluster.slurm import most_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
@@ -22,12 +22,12 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import import_options
 from mu2mpi.core.text import say, warn
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.measurements import planned_measurements, run_cost
+from mu2mpi.execution.evaluation_schedule import planned_measurements, run_cost
 from mu2mpi.execution.plan import Plan
-from mu2mpi.execution.sweep import open_all, resolve_sweep, unfinished
-from mu2mpi.results.collection import names_of
+from mu2mpi.execution.sweep_runner import open_all, resolve_sweep, unfinished
 from mu2mpi.results.reader import read_experiment
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
+from mu2mpi.results.result_files import names_of
 
 # What it takes to start a task, and a run in it: to try launchers, import, compile; to write files
 START_SECONDS, RUN_SECONDS = 20.0, 0.1

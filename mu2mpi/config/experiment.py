@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from mu2mpi.config.options import (
+from mu2mpi.config.experiment_options import (
     OF_MACHINES,
     ExperimentOptions,
     explained,
@@ -20,8 +20,8 @@ from mu2mpi.config.options import (
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
 from mu2mpi.data.source import PublicFacts, Source, find_source
-from mu2mpi.federation.trust import TrustMode
-from mu2mpi.privacy.accounting.gaussian import epsilon_exact
+from mu2mpi.federation.trust_mode import TrustMode
+from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 
 def _options_of(kind: str) -> Any:

@@ -21,20 +21,21 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import did_you_mean
 
-# Package of each kind. Each of its modules is a built-in thing, but for `base` and those with an underscore
-_PACKAGES = {
-    "losses": "mu2mpi.losses",
-    "methods": "mu2mpi.methods",
-    "mechanisms": "mu2mpi.privacy.mechanisms",
-    "servers": "mu2mpi.federation.servers",
-    "participation": "mu2mpi.federation.participation",
-    "presets": "mu2mpi.methods.presets",
-    "metrics": "mu2mpi.losses.metrics",
-    "sources": "mu2mpi.data.sources",
-    "formats": "mu2mpi.data.formats",
-    "partitions": "mu2mpi.data.partitions",
-    "figures": "mu2mpi.analysis.figures",
-    "commands": "mu2mpi.cli.commands",
+# Package of each kind, and the noun of one of its things. Modules of the package are built-in things, except
+# NOUN.py, the base class, and those that begin with an underscore; NAME.py or NAME_NOUN.py declares NAME.
+_KINDS = {
+    "losses": ("mu2mpi.losses", "loss"),
+    "methods": ("mu2mpi.methods", "method"),
+    "mechanisms": ("mu2mpi.privacy.mechanisms", "mechanism"),
+    "servers": ("mu2mpi.federation.servers", "server"),
+    "participation": ("mu2mpi.federation.participation", "schedule"),
+    "presets": ("mu2mpi.methods.presets", "preset"),
+    "metrics": ("mu2mpi.losses.metrics", "metric"),
+    "sources": ("mu2mpi.data.sources", "source"),
+    "formats": ("mu2mpi.data.formats", "format"),
+    "partitions": ("mu2mpi.data.partitions", "partition"),
+    "figures": ("mu2mpi.analysis.figures", "figure"),
+    "commands": ("mu2mpi.cli.commands", "command"),
 }
 # Kinds that are registered as classes, which runs instantiate
 _CLASSES = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
@@ -61,7 +62,7 @@ class OptionValue:
             cls.form = cls.name
 
 
-_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
+_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
 _imported: dict[str, ImportedFile] = {}  # By module name
 
 
@@ -225,10 +226,13 @@ def _loaded(point: Any) -> Any:
 @cache
 def _built_in(kind: str) -> dict[str, str]:
     """Return the modules of built-in things by name, without importing their package."""
-    package = _PACKAGES[kind]
-    found = pkgutil.iter_modules([str(_file(package).with_suffix(""))])
-    modules = [module.name for module in found if not module.ispkg and module.name[0] != "_"]
-    return {m.replace("_", "-"): f"{package}.{m}" for m in modules if m != "base"}
+    package, noun = _KINDS[kind]
+    modules = {
+        module.name.removesuffix(f"_{noun}"): f"{package}.{module.name}"
+        for module in pkgutil.iter_modules([str(_file(package).with_suffix(""))])
+        if not module.ispkg and module.name[0] != "_" and module.name != noun
+    }
+    return {name.replace("_", "-"): modules[name] for name in sorted(modules)}
 
 
 def _file(module: str) -> Path:

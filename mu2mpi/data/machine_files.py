@@ -11,8 +11,8 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.options import LEAST, MOST
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.formats.base import OWNERS, is_file, open_file
-from mu2mpi.data.telling import shown
+from mu2mpi.data.formats.format import OWNERS, is_file, open_file
+from mu2mpi.data.redaction import shown
 
 KINDS = ("rho", "epsilon")  # what a budget may be stated as
 MOST_ROUNDS = 10**8  # machines times rounds of a trace

@@ -9,8 +9,8 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, default, find, names
 from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.data.seed_stream import philox_key
 from mu2mpi.data.source import Source
-from mu2mpi.data.streams import philox_key
 
 Integers: TypeAlias = "NDArray[np.int64]"
 

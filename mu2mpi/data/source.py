@@ -16,8 +16,8 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import OptionValue, find, names
 from mu2mpi.core.suggestions import did_you_mean
-from mu2mpi.data.formats.base import file_form, is_file
-from mu2mpi.data.telling import DataError, shown, telling
+from mu2mpi.data.formats.format import file_form, is_file
+from mu2mpi.data.redaction import DataError, shown, telling
 
 Which = Literal["training", "test"]
 Labels: TypeAlias = "NDArray[Any]"

@@ -97,6 +97,6 @@ def folders() -> dict[str, str]:
 
 def kernel_cache() -> str | None:
     """Return the folder of compiled kernels, or None if numba can write none."""
-    from mu2mpi.privacy.noise.stream import add_noise
+    from mu2mpi.privacy.noise.noise_stream import add_noise
 
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.source import Labels, Samples, Source
-from mu2mpi.execution.measurements import evaluation_cost, run_cost
-from mu2mpi.federation.constants import RunConstants
-from mu2mpi.losses.base import Problem
-from mu2mpi.losses.metrics.base import ClassPredictions, NumberPredictions, measured
+from mu2mpi.execution.evaluation_schedule import evaluation_cost, run_cost
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.losses.loss import Problem
+from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, measured
 from mu2mpi.losses.metrics.r2 import R2, explained_share
 from mu2mpi.losses.model.ball import TOLERANCE, Minimum, minimise_over_ball
 from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, with_bias
-from mu2mpi.results.schema import Theory
+from mu2mpi.results.records import Theory
 
 # Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits
 PIECE = 250

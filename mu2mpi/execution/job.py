@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task import input_files
+from mu2mpi.config.task_builder import input_files
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import Identity, identity
 from mu2mpi.core.parallel import Communicator, world
@@ -20,9 +20,9 @@ from mu2mpi.execution.progress import for_standard_error
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
 from mu2mpi.execution.simulation import Simulation, Verdict, Watch
-from mu2mpi.results.observer import Audience, Observer
+from mu2mpi.results.callbacks import Audience, Observer
+from mu2mpi.results.records import Checkpoint, checkpoint_path
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import Checkpoint, checkpoint_path
 
 
 def run(

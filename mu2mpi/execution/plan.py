@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, filled, sent
-from mu2mpi.config.task import imported_digests, task_of, unequal_machines_of, used_files
+from mu2mpi.config.task_builder import imported_digests, task_of, unequal_machines_of, used_files
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import identity
 from mu2mpi.core.parallel import TURNS, Communicator
@@ -22,9 +22,9 @@ from mu2mpi.core.registry import find
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.partition import check_rounds, default_partition, parse_partition
 from mu2mpi.data.source import DataRequest, PublicFacts, Source
-from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.participants import check_machine_rounds
-from mu2mpi.privacy.noise.stream import derive_key, key_words, root_key
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.privacy.noise.noise_stream import derive_key, key_words, root_key
 
 
 @dataclass(frozen=True)

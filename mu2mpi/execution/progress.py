@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from mu2mpi.core.registry import default
 from mu2mpi.core.text import warn
-from mu2mpi.results.observer import Evaluation, Observer, Start
+from mu2mpi.results.callbacks import Evaluation, Observer, Start
 from mu2mpi.results.result import Result
 
 REFRESH_SECONDS = 0.2  # How often a bar is drawn again at most

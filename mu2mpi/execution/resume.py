@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, difference, filled
-from mu2mpi.config.options import method_options
+from mu2mpi.config.experiment_options import method_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
 from mu2mpi.data.source import Source
-from mu2mpi.execution.measurements import planned_measurements
+from mu2mpi.execution.evaluation_schedule import planned_measurements
 from mu2mpi.execution.plan import Plan, digest_with
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.noise.grid import LARGEST_SUM
-from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, checkpoint_path
+from mu2mpi.results.records import OF_CHECKPOINT, Checkpoint, checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:

@@ -14,18 +14,18 @@ from mu2mpi.config.experiment import simulated
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, assess
-from mu2mpi.execution.measurements import planned_measurements
+from mu2mpi.execution.evaluation_schedule import planned_measurements
 from mu2mpi.execution.plan import Keys, Plan
 from mu2mpi.execution.warmup import compile_kernels
-from mu2mpi.federation.collection import IncrementCounts, gather_counts, gather_sum, scatter_sum
-from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.servers.base import machines_and_server
-from mu2mpi.federation.stopwatch import Stopwatch
+from mu2mpi.federation.collectives import IncrementCounts, gather_counts, gather_sum, scatter_sum
+from mu2mpi.federation.sample_reader import make_supply
+from mu2mpi.federation.servers.server import machines_and_server
+from mu2mpi.federation.timer import Stopwatch
 from mu2mpi.losses.model.linear import norm
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.observer import Audience, Evaluation, Start
+from mu2mpi.results.callbacks import Audience, Evaluation, Start
+from mu2mpi.results.records import SCORES, Checkpoint, Diagnostics, History, HistoryRow
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import SCORES, Checkpoint, Diagnostics, History, HistoryRow
 
 LOOK_SECONDS = 0.2  # About how often the ranks ask each other whether to save or to stop
 FASTER = 4  # Largest growth of the number of rounds between two looks, as rounds may become slower

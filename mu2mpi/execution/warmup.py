@@ -12,12 +12,12 @@ from numba.core.registry import cpu_target
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import Plan
-from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.losses.base import Problem
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.losses.loss import Problem
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
-from mu2mpi.privacy.noise.stream import MACHINE, add_draws, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import MACHINE, add_draws, padded_zeros
 
 
 def start_compiler() -> None:

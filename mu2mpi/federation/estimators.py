@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mu2mpi.losses.base import Problem
+    from mu2mpi.losses.loss import Problem
 
 
 @dataclass(frozen=True)

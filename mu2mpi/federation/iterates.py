@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.kernels import aligned_zeros, kernel, reduction
-from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.ball import BLOCK, shrinkage
 
 Integers = NDArray[np.int64]

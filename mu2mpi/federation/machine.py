@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import Labels, classes_of
-from mu2mpi.federation.constants import RunConstants
-from mu2mpi.federation.draws import users
 from mu2mpi.federation.participants import RoundParticipants
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.federation.subsampling import users
 from mu2mpi.losses.model.linear import BATCH
-from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
-from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, padded_zeros
+from mu2mpi.privacy.mechanisms.mechanism import per_machine_noise_source
+from mu2mpi.privacy.noise.noise_stream import AGGREGATE, MACHINE, padded_zeros
 
 
 @dataclass(frozen=True)

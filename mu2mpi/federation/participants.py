@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.federation.participation.base import Integers, Mask, Participation
+from mu2mpi.federation.participation.schedule import Integers, Mask, Participation
 
 CHUNK_CELLS = 1 << 20  # machine-rounds generated per chunk
 MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import find
-from mu2mpi.federation.trust import TrustMode
+from mu2mpi.federation.trust_mode import TrustMode
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.unequal import PerMachinePlan, UnequalMachines
-    from mu2mpi.losses.base import Problem
+    from mu2mpi.federation.unequal_machines import PerMachinePlan, UnequalMachines
+    from mu2mpi.losses.loss import Problem
     from mu2mpi.losses.model.scaling import Scaling
 
 

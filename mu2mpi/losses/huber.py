@@ -4,7 +4,7 @@ import math
 
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.base import Constants, Practical, Problem
+from mu2mpi.losses.loss import Constants, Practical, Problem
 
 _THRESHOLD = 0.25  # errors beyond an eighth of the declared range, whose length is 2, count linearly
 

@@ -7,7 +7,7 @@ import numpy as np
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.base import Array, Constants, Practical, Problem
+from mu2mpi.losses.loss import Array, Constants, Practical, Problem
 
 
 @inline

@@ -6,7 +6,7 @@ import numpy as np
 
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.base import Array, Constants, Labels, Practical, Problem
+from mu2mpi.losses.loss import Array, Constants, Labels, Practical, Problem
 from mu2mpi.losses.model.linear import all_margins, sum_outer_products
 
 

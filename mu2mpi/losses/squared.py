@@ -4,7 +4,7 @@ import math
 
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.base import Constants, Practical, Problem
+from mu2mpi.losses.loss import Constants, Practical, Problem
 
 
 @inline

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Batches, Sampling
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.federation.sampling import Batches, Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust import shared_by
-from mu2mpi.methods.base import Method, PresetOptions, batch_field
+from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.methods.method import Method, PresetOptions, batch_field
 from mu2mpi.methods.presets.practical import PracticalPreset, rounded
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates

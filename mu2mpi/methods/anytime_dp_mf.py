@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Sampling
 from mu2mpi.federation.estimators import AVERAGE, GRADIENT
-from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust import shared_by
-from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import Choices, rounds_of_one_pass
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.correlated import CorrelatedOptions, check_rounds
+from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_rounds
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates

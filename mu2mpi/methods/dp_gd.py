@@ -7,13 +7,13 @@ from pydantic import Field
 
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Cyclic, Sampling
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.sampling import Cyclic, Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust import shared_by
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates

@@ -6,10 +6,10 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Poisson, Sampling
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.sampling import Poisson, Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.accounting.pld import MOST_ROUNDS
 

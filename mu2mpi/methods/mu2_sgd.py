@@ -11,13 +11,13 @@ from pydantic import Field
 
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Sampling
 from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
-from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust import shared_by
-from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import Choices, longest_at_averages
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
 def algorithm_1(

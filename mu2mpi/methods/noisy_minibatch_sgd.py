@@ -5,14 +5,14 @@ from typing import Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Sampling, WithReplacement
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.sampling import Sampling, WithReplacement
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust import shared_by
-from mu2mpi.methods.base import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.replacement import check_epsilon, fewest_drawn
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
+from mu2mpi.privacy.mechanisms.replacement_mechanism import check_epsilon, fewest_drawn
 
 
 class MinibatchOptions(PresetOptions):

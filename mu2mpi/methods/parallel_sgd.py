@@ -6,7 +6,7 @@ from typing import Any
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
 
 

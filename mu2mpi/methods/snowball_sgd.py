@@ -10,20 +10,20 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.partition import check_rounds
 from mu2mpi.data.source import FEATURE_SLACK, PublicFacts
-from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.batching import Batches, Sampling
 from mu2mpi.federation.estimators import GRADIENT, ITERATE
-from mu2mpi.federation.sampling import Batches, Sampling
+from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.task import Task
-from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PracticalPreset
-from mu2mpi.privacy.mechanisms import last_iterate
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms import last_iterate_mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.grid import MAX_NORMAL
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.losses.base import Constants
+    from mu2mpi.losses.loss import Constants
 
 # By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being
 # clipped. A clipped gradient may be no gradient of a convex function, and its step no contraction.
@@ -74,9 +74,9 @@ class SnowballSgd(Method):
 
     def sampling(self, task: Task, rounds: int | None) -> Sampling:
         """Return as many steps as the samples allow, and one more round that shows the last iterate."""
-        growth = last_iterate.growth_of(task.machines, task.d, task.budget.rho)
+        growth = last_iterate_mechanism.growth_of(task.machines, task.d, task.budget.rho)
         if rounds is None:
-            rounds = last_iterate.most_steps(task.samples, growth) + 1
+            rounds = last_iterate_mechanism.most_steps(task.samples, growth) + 1
             if rounds == 1:
                 raise InputError(
                     f"snowball-sgd with rho = {task.budget.rho:g} needs a last batch of "
@@ -86,8 +86,8 @@ class SnowballSgd(Method):
         if task.most is not None:
             # Each step takes a sample at least, and it takes memory to say how many more.
             check_rounds(task.most, task.machines, rounds, rounds - 1)
-        last_iterate.check_steps(rounds)
-        batches = [*last_iterate.growing_batches(rounds - 1, growth).tolist(), 0]
+        last_iterate_mechanism.check_steps(rounds)
+        batches = [*last_iterate_mechanism.growing_batches(rounds - 1, growth).tolist(), 0]
         return Batches.until(tuple(accumulate(batches)))
 
     def clip_norm(self, task: Task) -> float:
@@ -100,7 +100,7 @@ class SnowballSgd(Method):
     def release(self, task: Task, sampling: Sampling, present: int | None = None) -> Release:
         """Return what is to be hidden; its gradient norm covers features above their bound."""
         # The mechanism itself adds this share, which is enough for losses that grow slowly.
-        longest = max(task.G, _longer(task).G / (1 + last_iterate.ABOVE))
+        longest = max(task.G, _longer(task).G / (1 + last_iterate_mechanism.ABOVE))
         return replace(super().release(task, sampling, present), gradient_norm=longest, is_hidden=True)
 
     def largest_rate(self, task: Task, sampling: Sampling) -> float:
@@ -129,15 +129,15 @@ class SnowballSgd(Method):
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return a rate that is halved again and again: the last iterate has to be good by itself."""
-        return eta * float(last_iterate.halving_steps(rounds - 1)[t - 1])
+        return eta * float(last_iterate_mechanism.halving_steps(rounds - 1)[t - 1])
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
         """Step, and make the last a function of the noised sum on a grid, as if w_t were a multiple of it."""
         if iterates.l2:
             iterates.regularise(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            scale *= last_iterate.LANDING
-            total = total // last_iterate.LANDING - np.rint(iterates.w / scale).astype(np.int64)
+            scale *= last_iterate_mechanism.LANDING
+            total = total // last_iterate_mechanism.LANDING - np.rint(iterates.w / scale).astype(np.int64)
             iterates.w.fill(0.0)
         iterates.descend(t, total, scale)
 
@@ -171,7 +171,7 @@ def arithmetic_slack(constants: RunConstants) -> "NDArray[np.float64]":
     the iterate is divided by the spacing of a grid, too. InputError if that is not known of the loss.
     """
     d, radius = constants.task.d, constants.task.radius
-    rates = constants.eta * last_iterate.halving_steps(constants.rounds - 1)
+    rates = constants.eta * last_iterate_mechanism.halving_steps(constants.rounds - 1)
     noise = constants.mechanism.sigma / constants.task.machines
     longer = _longer(constants.task)
     if longer.roundings is None:
@@ -193,17 +193,20 @@ def check_landing(constants: RunConstants) -> None:
     """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
     T, diameter, rho = constants.rounds, constants.task.diameter, constants.task.budget.rho
     last = constants.step_size(T - 1) / (constants.task.machines * constants.sampling.size(T - 1))
-    if constants.task.radius > 2.0**62 * last_iterate.LANDING * constants.mechanism.resolution * last:
+    if (
+        constants.task.radius
+        > 2.0**62 * last_iterate_mechanism.LANDING * constants.mechanism.resolution * last
+    ):
         raise InputError(
             f"the last of {T} rounds has too little noise beside diameter = {diameter:g} for integers of 64 "
             "bits; give fewer rounds or a smaller diameter"
         )
     noise = constants.mechanism.sigma / constants.task.machines
-    deviations = constants.eta * last_iterate.halving_steps(T - 1) * noise
-    cost = last_iterate.last_iterate_rho(
+    deviations = constants.eta * last_iterate_mechanism.halving_steps(T - 1) * noise
+    cost = last_iterate_mechanism.last_iterate_rho(
         np.zeros(len(deviations)), deviations, arithmetic_slack(constants)
     ).max()
-    if not cost <= rho * last_iterate.ARITHMETIC / (1 + last_iterate.ARITHMETIC):
+    if not cost <= rho * last_iterate_mechanism.ARITHMETIC / (1 + last_iterate_mechanism.ARITHMETIC):
         raise InputError(
             f"rounding errors of floating-point numbers could be seen beside the noise: {T} rounds with "
             f"diameter = {diameter:g}, rho = {rho:g} and a first step of {constants.eta:g}; give fewer "

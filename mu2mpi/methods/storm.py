@@ -5,12 +5,12 @@ from typing import Any
 
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.batching import Sampling
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, ITERATE
-from mu2mpi.federation.sampling import Sampling
 from mu2mpi.federation.task import Task
-from mu2mpi.methods.base import Method, PresetOptions
+from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
 @register

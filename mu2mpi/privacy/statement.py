@@ -8,11 +8,11 @@ from typing import Any, Self, get_type_hints
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names
-from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
+from mu2mpi.privacy.accounting.gaussian_dp import SMALLEST_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
-from mu2mpi.privacy.accounting.machines import Accounts
-from mu2mpi.privacy.mechanisms.base import NONSENSE, Concern, Mechanism, agree
-from mu2mpi.privacy.noise.sampler import is_negligible
+from mu2mpi.privacy.accounting.per_machine import Accounts
+from mu2mpi.privacy.mechanisms.mechanism import NONSENSE, Concern, Mechanism, agree
+from mu2mpi.privacy.noise.sampler_error import is_negligible
 
 ADJACENCY, UNIT = "replace-one", "one sample of one machine"  # how neighbours differ, and what is replaced
 # What a statement can say, but for the server

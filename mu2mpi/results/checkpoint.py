@@ -21,7 +21,7 @@ from mu2mpi.core.files import remove_stale_temporaries, second_name, write_whole
 from mu2mpi.core.hdf5 import attributes_of, file_image, write_array, write_attributes
 from mu2mpi.core.registry import describe_imports
 from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.schema import OF_CHECKPOINT, Checkpoint, History, previous_path
+from mu2mpi.results.records import OF_CHECKPOINT, Checkpoint, History, previous_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, following
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import array_in, attributes_of, number_in, open_group, open_to_read, text_in
 from mu2mpi.core.registry import find
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.privacy.accounting.machines import Accounts
+from mu2mpi.privacy.accounting.per_machine import Accounts
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.results.records import SCHEMA, SCORES, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import SCHEMA, SCORES, Diagnostics, History, Theory
 
 # Attributes that a summary holds; the epsilon of /privacy under another name, as `epsilon` is a setting
 OF_PRIVACY = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}

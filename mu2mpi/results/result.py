@@ -12,17 +12,17 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.hdf5 import plain
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.privacy.accounting.machines import Accounts, Floats, Integers, described
+from mu2mpi.privacy.accounting.per_machine import Accounts, Floats, Integers, described
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCORES, Diagnostics, History, Theory, score_text
+from mu2mpi.results.records import CONFUSION, OF_CONFUSION, SCORES, Diagnostics, History, Theory, score_text
 
 if TYPE_CHECKING:
     import xarray
 
-    from mu2mpi.data.schema import Schema
-    from mu2mpi.federation.constants import RunConstants
+    from mu2mpi.data.table_schema import Schema
+    from mu2mpi.federation.run_constants import RunConstants
     from mu2mpi.federation.task import Task
-    from mu2mpi.results.model import Coefficients
+    from mu2mpi.results.coefficients import Coefficients
 
 FEATURES_AT_ONCE = 1 << 22  # features that are scaled in one go
 
@@ -109,7 +109,7 @@ class Result:
     @cached_property
     def schema(self) -> "Schema | None":
         """Schema of the table whose columns the features were made of, if there is one."""
-        from mu2mpi.data.schema import parse_schema
+        from mu2mpi.data.table_schema import parse_schema
 
         return None if self.columns is None else parse_schema(self.columns)
 
@@ -141,7 +141,7 @@ class Result:
     @property
     def task(self) -> "Task":
         """Task of the run's method; InputError if there is no such task."""
-        from mu2mpi.config.task import task_of, unequal_machines_of
+        from mu2mpi.config.task_builder import task_of, unequal_machines_of
 
         samples, unequal = self.privacy.mechanism.samples, None
         if (accounts := self.accounts) is not None:
@@ -179,10 +179,10 @@ class Result:
 
         Unless data are `public`, messages name no row and no value of a file.
         """
+        from mu2mpi.data.redaction import telling
         from mu2mpi.data.source import row_blocks
-        from mu2mpi.data.telling import telling
         from mu2mpi.losses.model.linear import all_margins
-        from mu2mpi.results.model import encoded_features, stored_features
+        from mu2mpi.results.coefficients import encoded_features, stored_features
 
         scaling, names, width = self.task.scaling, self.feature_names, self.x.shape[1]
         with telling(public or not isinstance(X, str | Path)):
@@ -214,7 +214,7 @@ class Result:
 
         See `Coefficients`. Raises InputError if there is no run of the experiment.
         """
-        from mu2mpi.results.model import Units, coefficients_of, own_units
+        from mu2mpi.results.coefficients import Units, coefficients_of, own_units
 
         constants, features = self.constants, self.x.shape[1] - 1
         is_own = not (scaled or constants.task.scaling.is_by_sample)

@@ -15,9 +15,9 @@ from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import unfinished, write_whole
 from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
-from mu2mpi.privacy.accounting.machines import Accounts
+from mu2mpi.privacy.accounting.per_machine import Accounts
+from mu2mpi.results.records import CONFUSION, OF_CONFUSION, SCHEMA, History
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import CONFUSION, OF_CONFUSION, SCHEMA, History
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
 EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.federation.constants import RunConstants
+from mu2mpi.federation.run_constants import RunConstants
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from mu2mpi.data.partition import machine_rows
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve, shared_source
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.privacy.noise.stream import MACHINE, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise.noise_stream import MACHINE, key_words, root_key, standard_normal
 
 KEY = key_words(root_key(1))
 D = 7850

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.figures.comparison import compare
+from mu2mpi.analysis.figures.comparison_figure import compare
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import find, names

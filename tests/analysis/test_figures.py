@@ -12,17 +12,17 @@ from helpers.summaries import comparison_run, shared_runs
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw, find_figure, image
-from mu2mpi.analysis.figures.comparison import compare
-from mu2mpi.analysis.figures.noise import noise_norm, signal_norm
-from mu2mpi.analysis.settings import chosen, varying
+from mu2mpi.analysis.figures.comparison_figure import compare
+from mu2mpi.analysis.figures.noise_figure import noise_norm, signal_norm
+from mu2mpi.analysis.setting_labels import chosen, varying
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import names
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.stopwatch import PHASES
+from mu2mpi.federation.timer import PHASES
 from mu2mpi.results.reader import Summary, read_result, read_summary
-from mu2mpi.results.schema import History
+from mu2mpi.results.records import History
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 
 import mu2mpi
 from mu2mpi.analysis.figures import draw, image, page_of
-from mu2mpi.analysis.settings import unmatched
+from mu2mpi.analysis.setting_labels import unmatched
 from mu2mpi.core.errors import InputError
 
 WIDTHS = ("column", "page")

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mu2mpi.analysis.ledgers import check_ledgers, contradictions
+from mu2mpi.analysis.description import describe, in_brief
+from mu2mpi.analysis.privacy_reports import check_ledgers, contradictions
 from mu2mpi.analysis.publication import publish
-from mu2mpi.analysis.show import describe, in_brief
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.job import run

@@ -9,9 +9,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi
 from mu2mpi import InputError
+from mu2mpi.analysis.description import describe
 from mu2mpi.analysis.figures import draw
 from mu2mpi.analysis.publication import publish
-from mu2mpi.analysis.show import describe
 from mu2mpi.results.reader import read_result
 
 

@@ -11,10 +11,10 @@ import pytest
 import xarray
 
 import mu2mpi
-from mu2mpi.analysis.ledgers import check_ledgers
+from mu2mpi.analysis.description import TEST_SHARE, describe
+from mu2mpi.analysis.privacy_reports import check_ledgers
 from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.report import build_report
-from mu2mpi.analysis.show import TEST_SHARE, describe
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.environment import processor

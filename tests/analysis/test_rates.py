@@ -10,7 +10,7 @@ from helpers.simulations import make_schedule
 from helpers.summaries import rate_run, rate_runs, trust_runs
 
 from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.figures.rates import AXES, find_rates
+from mu2mpi.analysis.figures.rates_figure import AXES, find_rates
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator

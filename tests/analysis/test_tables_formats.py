@@ -6,7 +6,7 @@ from fractions import Fraction
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.settings import rounded_down, rounded_up
+from mu2mpi.analysis.setting_labels import rounded_down, rounded_up
 from mu2mpi.analysis.tables import as_csv, as_markdown
 
 

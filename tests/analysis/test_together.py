@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mu2mpi.analysis.ledgers import check_ledgers, together
+from mu2mpi.analysis.privacy_reports import check_ledgers, together
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.summaries import TRUSTED_TO, rate_run, trust_runs
 
-from mu2mpi.analysis.cells import Layout, build_sections
+from mu2mpi.analysis.aggregation import Layout, build_sections
 from mu2mpi.analysis.figures import draw, find_figure
 from mu2mpi.core.errors import InputError
 

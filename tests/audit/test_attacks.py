@@ -19,18 +19,18 @@ from helpers.faults import (
 )
 from helpers.slow import slow
 
-from mu2mpi.audit.attacks import draws as draws_module
-from mu2mpi.audit.runs import all_attacks
+from mu2mpi.audit.adversary_view import all_attacks
+from mu2mpi.audit.attacks import seed_attack as draws_module
 from mu2mpi.execution import plan as plan_module, simulation
 from mu2mpi.execution.plan import Keys
-from mu2mpi.federation import draws
-from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
-from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
-from mu2mpi.privacy.noise import masks, source as drawing
-from mu2mpi.privacy.noise.binomial import BinomialDraws
+from mu2mpi.federation import subsampling
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
+from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementReleases
+from mu2mpi.privacy.noise import masks, noise_source as drawing
+from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
 from mu2mpi.privacy.noise.masks import Masks
-from mu2mpi.privacy.noise.sampler import FINEST
-from mu2mpi.privacy.noise.stream import CHUNK, add_draws
+from mu2mpi.privacy.noise.noise_stream import CHUNK, add_draws
+from mu2mpi.privacy.noise.sampler_error import FINEST
 
 CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
@@ -50,10 +50,10 @@ FAULTLESS = [
     *(("noise", {"server": server}) for server in SERVERS),
     *(("noise", {"server": server, **of}) for server in SERVERS[:2] for of in CORRELATED),
     *slow(*(("noise", {"server": "aggregated", **of}) for of in CORRELATED)),
-    *(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
-    *slow(*(("masks", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
-    *slow(("masks", {**MASKED, "masks": "all"})),
-    *slow(*((name, of) for name in ("draws", "multiplier") for of in (
+    *(("mask", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
+    *slow(*(("mask", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
+    *slow(("mask", {**MASKED, "masks": "all"})),
+    *slow(*((name, of) for name in ("seed", "multiplier") for of in (
         DP_SGD,
         MINIBATCH,
         EXACT,
@@ -276,9 +276,9 @@ def changed_draws(machine_of, round_of):
 
 def both_draws(make):
     def break_it(monkeypatch):
-        changed = make(draws.draw_independently, draws.draw_uniformly)
+        changed = make(subsampling.draw_independently, subsampling.draw_uniformly)
         for name, draw in zip(("draw_independently", "draw_uniformly"), changed, strict=True):
-            monkeypatch.setattr(draws, name, draw)
+            monkeypatch.setattr(subsampling, name, draw)
 
     return break_it
 
@@ -304,7 +304,7 @@ DRAWS = [
     (patched(plan_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
     (lambda monkeypatch: monkeypatch.setattr(plan_module.os, "urandom", bytes), "share their secret"),
     (patched(simulation, "make_supply", lambda make: lambda *of: make(*of[:-1], bytes(32))), "another key"),
-    (patched(draws, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
+    (patched(subsampling, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
     (changed_draws(lambda i: i, lambda t: 1), "are not independent"),
     (changed_draws(lambda i: i, lambda t: 2 if t == 4 else t), "are not independent"),
     (changed_draws(lambda i: 0, lambda t: t), "are not independent"),
@@ -367,11 +367,11 @@ MULTIPLIER = [
 FAULTS = [
     *(("noise", *fault) for fault in NOISE[::3]),
     *slow(*(("noise", *fault) for k, fault in enumerate(NOISE) if k % 3)),
-    *(("masks", fault, {**MASKED, **own}, words) for fault, own, words in MASKS[::3]),
-    *slow(*(("masks", fault, {**MASKED, **own}, words) for k, (fault, own, words) in enumerate(MASKS)
+    *(("mask", fault, {**MASKED, **own}, words) for fault, own, words in MASKS[::3]),
+    *slow(*(("mask", fault, {**MASKED, **own}, words) for k, (fault, own, words) in enumerate(MASKS)
             if k % 3)),
-    *(("draws", fault, DP_SGD, words) for fault, words in DRAWS),
-    *slow(*(("draws", fault, MINIBATCH, words) for fault, words in DRAWS)),
+    *(("seed", fault, DP_SGD, words) for fault, words in DRAWS),
+    *slow(*(("seed", fault, MINIBATCH, words) for fault, words in DRAWS)),
     *(pytest.param("multiplier", *(case.values if hasattr(case, "values") else case), "",
                    marks=getattr(case, "marks", ())) for case in MULTIPLIER),
 ]  # fmt: skip
@@ -404,9 +404,9 @@ def test_masks_that_hide_enough_without_an_edge_are_not_complained_of(monkeypatc
     """Of a circle of four, three edges hold all together."""
     edges = masks.edges
     monkeypatch.setattr(masks, "edges", lambda M, *of: edges(M, *of)[1:] if M == 4 else edges(M, *of))
-    assert attacked("masks", server="aggregated", machines=4, colluders=0).refutations == ()
+    assert attacked("mask", server="aggregated", machines=4, colluders=0).refutations == ()
 
 
 def test_every_attack_has_faults():
     broken = {fault.values[0] if hasattr(fault, "values") else fault[0] for fault in FAULTS}
-    assert broken == {attack.__name__.rpartition(".")[2] for attack in all_attacks()}
+    assert broken == {attack.__name__.rpartition(".")[2].removesuffix("_attack") for attack in all_attacks()}

@@ -9,8 +9,8 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from mu2mpi.audit.attacks.masks import MAX_GROUPS, Group, groups_of
-from mu2mpi.audit.attacks.noise import deviations, low_bit_faults
+from mu2mpi.audit.attacks.mask_attack import MAX_GROUPS, Group, groups_of
+from mu2mpi.audit.attacks.noise_attack import deviations, low_bit_faults
 from mu2mpi.audit.evidence import (
     MIN_WORDS,
     Separations,
@@ -21,7 +21,7 @@ from mu2mpi.audit.evidence import (
     epsilon_bound,
     largest_probability,
 )
-from mu2mpi.privacy.accounting.gaussian import epsilon_exact
+from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 
 @given(st.integers(1, 100_000), st.floats(0, 1), st.floats(1e-6, 0.5), max_examples=50)

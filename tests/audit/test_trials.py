@@ -25,22 +25,22 @@ from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.options import method_options, own_options
+from mu2mpi.config.experiment_options import method_options, own_options
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.privacy.mechanisms.last_iterate import (
+from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
     LastIterate,
     growing_batches,
     growth_of,
     halving_steps,
     hidden_rho,
 )
-from mu2mpi.privacy.noise import source as drawing
-from mu2mpi.privacy.noise.binomial import BinomialDraws
-from mu2mpi.privacy.noise.stream import SERVER, add_noise, padded_zeros
+from mu2mpi.privacy.noise import noise_source as drawing
+from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
+from mu2mpi.privacy.noise.noise_stream import SERVER, add_noise, padded_zeros
 
 SERVERS = ("untrusted", "trusted")
 POWER, FEW_BUFFERS = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5, "noise_buffers": 2}

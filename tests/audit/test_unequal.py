@@ -8,15 +8,15 @@ from helpers.faults import canaries_of, few_messages, found, only, patched
 from helpers.slow import slow
 
 from mu2mpi import cli
-from mu2mpi.audit import judge, trials
+from mu2mpi.audit import trials, verdicts
+from mu2mpi.audit.adversary_view import view
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
-from mu2mpi.audit.runs import view
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participants import RoundParticipants
-from mu2mpi.federation.unequal import PerMachinePlan
+from mu2mpi.federation.unequal_machines import PerMachinePlan
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise.source import MemberDraws
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
+from mu2mpi.privacy.noise.noise_source import MemberDraws
 
 UNIFORM, BY_SIZE = {"participation": "uniform:2"}, {"participation": "by-size", "objective": "machines"}
 TRACE = "round,machine\n1,0\n2,0\n2,1\n3,1\n1,2\n5,0\n5,3\n6,0\n6,1\n"
@@ -91,7 +91,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
         for machine in set(canaries.machines.tolist()):
             of = canaries.machines == machine
             mu[of] = np.linalg.norm(view(constants, differences, machine)[of], axis=1)
-        allowed = np.array([claim.rho for claim in claims]) * judge._shares(canaries)
+        allowed = np.array([claim.rho for claim in claims]) * verdicts._shares(canaries)
         # Clipping leaves half a per cent for rounding.
         np.testing.assert_allclose(mu, allowed, rtol=6e-3)
         # What others send depends on the sum so far, if so little.

@@ -81,7 +81,7 @@ def test_an_imported_file_adds_a_command(capsys, words):
 
 FIGURE = """
 import mu2mpi
-from mu2mpi.analysis.figures.base import Figure
+from mu2mpi.analysis.figures.figure import Figure
 
 @mu2mpi.register
 class Unused(Figure):
@@ -221,4 +221,4 @@ def test_help_imports_no_more_than_it_needs(words, heavy):
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
     *_, found, loaded = done.stdout.splitlines()
     assert found == str(heavy)
-    assert loaded == str([f"mu2mpi.cli.commands.{name}" for name in words])
+    assert loaded == str([f"mu2mpi.cli.commands.{name}_command" for name in words])

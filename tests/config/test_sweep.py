@@ -9,7 +9,7 @@ from hypothesis import strategies
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import unfinished
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 
 def test_sweep_is_the_product_of_its_lists():

@@ -11,13 +11,13 @@ from helpers.launch import run_command
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, find, import_files, imported_files, names, register
-from mu2mpi.data.formats.base import File
+from mu2mpi.data.formats.format import File
 from mu2mpi.data.partition import Partition
 from mu2mpi.data.source import Source
-from mu2mpi.federation.servers.base import Server
-from mu2mpi.losses.base import Problem
-from mu2mpi.methods.base import Method
-from mu2mpi.privacy.mechanisms.base import Mechanism
+from mu2mpi.federation.servers.server import Server
+from mu2mpi.losses.loss import Problem
+from mu2mpi.methods.method import Method
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 BUILT_IN = {
     "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
@@ -122,7 +122,7 @@ def test_imported_files_register_things_and_are_extensions(tmp_path):
 
 WITHOUT_CONSTANTS = """
 from mu2mpi import register
-from mu2mpi.losses.base import Problem
+from mu2mpi.losses.loss import Problem
 
 @register
 class Mine(Problem):
@@ -177,7 +177,7 @@ def test_files_that_are_missing_or_have_the_same_name_cannot_be_imported(tmp_pat
 
 OTHERS = """
     from mu2mpi.federation.estimators import GRADIENT, ITERATE
-    from mu2mpi.methods.base import Method
+    from mu2mpi.methods.method import Method
     from mu2mpi.core.registry import register
 
     print("imported")

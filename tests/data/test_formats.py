@@ -9,7 +9,7 @@ import pytest
 from mu2mpi import Experiment, read_result
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.formats.base import is_file, open_file
+from mu2mpi.data.formats.format import is_file, open_file
 from mu2mpi.execution.plan import open_source
 
 ROWS = [

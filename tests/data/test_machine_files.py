@@ -13,7 +13,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.machine_files import read_budgets, read_trace
 from mu2mpi.execution.plan import open_source, resolve
-from mu2mpi.privacy.accounting.gaussian import epsilon_exact
+from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 NAMES = ("clinic", "ü hospital", "10", "9")
 STATED = {"clinic": 0.5, "10": 3.0, "ü hospital": 12.25}

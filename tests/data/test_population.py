@@ -21,7 +21,7 @@ from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.sample_reader import make_supply
 from mu2mpi.losses.model.ball import minimise_over_ball
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.

@@ -11,7 +11,7 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.cells import MISSING
+from mu2mpi.data.column_values import MISSING
 from mu2mpi.execution.plan import open_source
 
 ROWS, BAD = 40, 17

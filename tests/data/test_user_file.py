@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.description import describe_source
-from mu2mpi.data.formats import hdf5
+from mu2mpi.data.formats import hdf5_format
 from mu2mpi.data.source import DataRequest
+from mu2mpi.data.source_description import describe_source
 from mu2mpi.data.sources.user_file import Split
 from mu2mpi.execution.plan import open_source
 
@@ -90,10 +90,10 @@ def rows_of_split(fraction=0.2):
     return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
 
 
-@pytest.mark.parametrize("at_once", [200, hdf5.BLOCK_BYTES])
+@pytest.mark.parametrize("at_once", [200, hdf5_format.BLOCK_BYTES])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_samples(tmp_path, monkeypatch, name, at_once):
-    monkeypatch.setattr(hdf5, "BLOCK_BYTES", at_once)
+    monkeypatch.setattr(hdf5_format, "BLOCK_BYTES", at_once)
     source = opened(written(tmp_path, name))
     assert (source.training_samples, source.test_samples) == (48, 12)
     assert (source.dimension, source.classes, source.class_names) == (FEATURES, 3, ("0", "1", "2"))
@@ -239,13 +239,13 @@ def test_nothing_is_taken_from_a_file_that_changes(tmp_path, monkeypatch, name, 
             read(np.arange(5))
     source = opened(path)
     how = "_read_places" if name == "plain.h5" else "_read_blocks"
-    read_rows = getattr(hdf5.Rows, how)
+    read_rows = getattr(hdf5_format.Rows, how)
 
     def changed_meanwhile(rows, *arguments):
         read_rows(rows, *arguments)
         written_to(path)
 
-    monkeypatch.setattr(hdf5.Rows, how, changed_meanwhile)
+    monkeypatch.setattr(hdf5_format.Rows, how, changed_meanwhile)
     with pytest.raises(InputError, match=r"has changed while it was in use"):
         source.training(np.arange(5))
 

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import pytest
 
-from mu2mpi.privacy.accounting.gaussian import epsilon_exact, rho_exact
+from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact, rho_exact
 
 PAGE = (Path(__file__).parents[2] / "docs/background/privacy-in-plain-words.md").read_text()
 ROWS = [re.findall(r"[\d.]+", row) for row in re.findall(r"^\| \d.*$", PAGE, re.MULTILINE)]

@@ -11,7 +11,7 @@ from from_help import commands_page, options_page
 import mu2mpi
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.program import parser_of
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core import registry
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ from helpers.slow import slow
 from helpers.sources import random_source
 
 from mu2mpi import run
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import identity
@@ -21,7 +21,7 @@ from mu2mpi.execution.job import holds
 from mu2mpi.execution.plan import resolve, shared_source
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.writer import check_output
 
 SERIAL = Communicator()

@@ -12,7 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import Keys, filled, resolve
-from mu2mpi.privacy.noise.stream import root_key
+from mu2mpi.privacy.noise.noise_stream import root_key
 
 SOURCE = random_source(1, 120, 4, 3)
 

@@ -18,7 +18,7 @@ from mu2mpi.cli import main
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.execution import progress
 from mu2mpi.execution.progress import LogFile
-from mu2mpi.results.observer import Observer
+from mu2mpi.results.callbacks import Observer
 
 
 class Terminal(io.StringIO):

@@ -19,9 +19,9 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.resume import check_state
-from mu2mpi.privacy.noise import source as drawing
+from mu2mpi.privacy.noise import noise_source as drawing
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 CORRELATED = [{"method": "anytime-dp-mf", "diameter": 0.01}, {"noise_correlation": 0.5, "l2": 0.1}]

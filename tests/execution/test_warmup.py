@@ -6,7 +6,7 @@ import pytest
 from mu2mpi.cli import main
 from mu2mpi.core import registry
 from mu2mpi.core.registry import find, names
-from mu2mpi.losses.base import Constants, Problem
+from mu2mpi.losses.loss import Constants, Problem
 
 
 def adds_text(margins, label):

@@ -18,7 +18,7 @@ from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGE
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines
-from mu2mpi.privacy.noise.stream import derive_key, key_words
+from mu2mpi.privacy.noise.noise_stream import derive_key, key_words
 
 averaging_weight = AVERAGE.averaging_weight
 SOFTMAX = find("losses", "softmax")

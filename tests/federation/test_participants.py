@@ -13,12 +13,12 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.federation import participants as module
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation, longest_run
 from mu2mpi.federation.participation.all import All
-from mu2mpi.federation.participation.base import Federation
 from mu2mpi.federation.participation.bernoulli import Bernoulli
 from mu2mpi.federation.participation.by_size import BySize
+from mu2mpi.federation.participation.schedule import Federation
 from mu2mpi.federation.participation.trace import Trace
 from mu2mpi.federation.participation.uniform import Uniform
-from mu2mpi.federation.unequal import UnequalMachines
+from mu2mpi.federation.unequal_machines import UnequalMachines
 
 seeds = st.integers(0, 2**63 - 1)
 

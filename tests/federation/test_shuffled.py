@@ -8,16 +8,16 @@ import pytest
 from helpers.sources import random_source
 from scipy import stats
 
-from mu2mpi.audit.wire import on_ranks
+from mu2mpi.audit.recorded_ranks import on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.federation.samples import make_supply
-from mu2mpi.federation.servers.base import machines_and_server
+from mu2mpi.federation.sample_reader import make_supply
+from mu2mpi.federation.servers.server import machines_and_server
 from mu2mpi.federation.servers.shuffled import count, make_messages, mixed, throw_coins
-from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.privacy.noise.stream import key_words, root_key
+from mu2mpi.federation.timer import Stopwatch
+from mu2mpi.privacy.noise.noise_stream import key_words, root_key
 
 SETTINGS = {
     "server": "shuffled", "machines": 3, "rounds": 2, "rho": 20.0, "clip_norm": 1.0, "loss": "logistic"

@@ -13,7 +13,7 @@ from mu2mpi.execution.job import run
 from mu2mpi.execution.signals import stop_requests
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 VALUES = (-1, 0, 1, 2**31, 2**63 - 1, -(2**63), 0.5, -0.0, 1e308, np.nan, np.inf, "", "x", "µ", b"\xff")
 VALUES += (np.float32(1), np.int8(3), np.bool_(True), np.zeros(0), np.ones((2, 2)), h5py.Empty("f8"))

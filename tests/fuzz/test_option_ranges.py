@@ -11,10 +11,10 @@ from functools import cache
 import pytest
 from helpers.slow import slow
 
-from mu2mpi.analysis.ledgers import check_ledgers
-from mu2mpi.analysis.show import describe_privacy, in_brief
+from mu2mpi.analysis.description import describe_privacy, in_brief
+from mu2mpi.analysis.privacy_reports import check_ledgers
 from mu2mpi.config.experiment import Experiment, simulated
-from mu2mpi.config.options import choices, option_fields
+from mu2mpi.config.experiment_options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import LEAST, MOST

@@ -7,9 +7,9 @@ import mpmath
 import pytest
 from helpers.slow import slow
 
-from mu2mpi.analysis.ledgers import convert
+from mu2mpi.analysis.privacy_reports import convert
 from mu2mpi.core.options import LEAST, MOST
-from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA
+from mu2mpi.privacy.accounting.gaussian_dp import SMALLEST_DELTA
 
 DIGITS, FAR = 200, 60
 """Of numbers that differ by as little as the smallest rho; and beyond so many standard deviations

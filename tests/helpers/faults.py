@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit import trials
-from mu2mpi.audit.attacks import noise
+from mu2mpi.audit.adversary_view import Finding, Runs, View, all_attacks, see
+from mu2mpi.audit.attacks import noise_attack
 from mu2mpi.audit.canaries import CLIPPED, Canaries
-from mu2mpi.audit.runs import Finding, Runs, View, all_attacks, see
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
-from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
-from mu2mpi.privacy.noise import source as drawing
+from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialReleases
+from mu2mpi.privacy.noise import noise_source as drawing
 from mu2mpi.privacy.noise.masks import Masks
-from mu2mpi.privacy.noise.stream import MAX_NUMBER, add_noise, derive_key
+from mu2mpi.privacy.noise.noise_stream import MAX_NUMBER, add_noise, derive_key
 
 RISK = 1e-3
 
@@ -25,13 +25,17 @@ FEW = [0, 1, 2, 3, 10, 2**16, 2**16 + 1, 2**24, 2**24 + 1, MAX_NUMBER - 1]
 
 def few_messages(monkeypatch):
     """Let the noise of fewer messages be examined."""
-    monkeypatch.setattr(noise, "BOUNDARIES", FEW)
-    monkeypatch.setattr(noise, "MORE_ROUNDS", range(1, 51))
+    monkeypatch.setattr(noise_attack, "BOUNDARIES", FEW)
+    monkeypatch.setattr(noise_attack, "MORE_ROUNDS", range(1, 51))
 
 
 def only(monkeypatch, *modules):
     """Let audits run these attacks alone, beside those on worst cases."""
-    chosen = [attack for attack in all_attacks() if attack.__name__.rpartition(".")[2] in modules]
+    chosen = [
+        attack
+        for attack in all_attacks()
+        if attack.__name__.rpartition(".")[2].removesuffix("_attack") in modules
+    ]
     monkeypatch.setattr("mu2mpi.audit.trials.all_attacks", lambda: chosen)
 
 
@@ -56,7 +60,7 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
         kinds = trials.coin_kinds(len(canaries), runs // 2, root)
         of_cases = [Runs(canaries, kinds, keys, see(canaries.constants, canaries, kinds, keys), [])]
     view = View(experiment, canaries.constants, root, RISK, tuple(of_cases))
-    (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}"))
+    (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}_attack"))
     assert attack.applies(canaries.constants)
     return attack.run(view)
 

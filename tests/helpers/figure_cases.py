@@ -12,7 +12,7 @@ import numpy as np
 from helpers.summaries import METHODS, comparison_run, comparison_runs, rate_runs, shared_runs, trust_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.results.reader import Summary
-from mu2mpi.results.schema import History
+from mu2mpi.results.records import History
 
 LONG = "measurements_of_the_second_campaign-cleaned.and.joined-2024-11-30_final_version.csv"
 TITLE = "What is left of the accuracy of a model of all hospitals where none of them trusts the server: " * 2

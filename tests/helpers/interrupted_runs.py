@@ -10,7 +10,7 @@ from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.resume import find_checkpoint
 from mu2mpi.execution.simulation import Keeper, Simulation, Verdict
-from mu2mpi.results.observer import Observer
+from mu2mpi.results.callbacks import Observer
 
 
 class StopAt(Keeper):

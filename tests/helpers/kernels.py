@@ -16,10 +16,10 @@ from helpers.simulations import make_schedule
 from mu2mpi.audit.evidence import byte_evidence
 from mu2mpi.core.registry import find, names
 from mu2mpi.execution.warmup import kernel_calls
-from mu2mpi.federation.draws import draw_independently, draw_uniformly
-from mu2mpi.losses.base import Problem
-from mu2mpi.privacy.noise.binomial import BinomialDraws
-from mu2mpi.privacy.noise.stream import CHUNK, SERVER, add_draws, standard_normal
+from mu2mpi.federation.subsampling import draw_independently, draw_uniformly
+from mu2mpi.losses.loss import Problem
+from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
+from mu2mpi.privacy.noise.noise_stream import CHUNK, SERVER, add_draws, standard_normal
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)

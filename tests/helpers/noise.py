@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mu2mpi.privacy.noise.stream import AGGREGATE, add_noise, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import AGGREGATE, add_noise, padded_zeros
 
 
 def drawn_noise(constants, key, who, number, t):

@@ -12,7 +12,7 @@ from scipy import special
 
 from helpers.sources import random_samples
 from mu2mpi.core.registry import find
-from mu2mpi.losses.base import Problem
+from mu2mpi.losses.loss import Problem
 from mu2mpi.losses.model.scaling import Scaling
 
 

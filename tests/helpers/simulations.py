@@ -4,17 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task import task_of
+from mu2mpi.config.task_builder import task_of
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.federation.constants import RunConstants
 from mu2mpi.federation.machine import Machines
-from mu2mpi.federation.samples import make_supply
+from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.federation.sample_reader import make_supply
 from mu2mpi.federation.task import Task
-from mu2mpi.methods.base import Method
+from mu2mpi.methods.method import Method
 from mu2mpi.privacy.release import Release
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helpers.sources import ArraySource, random_source
-from mu2mpi.federation.participation.base import Federation
+from mu2mpi.federation.participation.schedule import Federation
 
 
 class OwnedSource(ArraySource):

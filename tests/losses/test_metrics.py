@@ -15,7 +15,7 @@ from mu2mpi.core.registry import find, names
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import PIECE, Evaluator, ExactEvaluator, of_population, of_samples
-from mu2mpi.losses.metrics.base import measured
+from mu2mpi.losses.metrics.metric import measured
 
 OF_CLASSES, OF_NUMBERS = ("softmax", "logistic", "smoothed-hinge"), ("squared", "huber", "poisson")
 seeds = st.integers(0, 2**31)

@@ -18,8 +18,15 @@ from mu2mpi.data.partition import parse_partition
 from mu2mpi.execution.plan import Keys, resolve
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.federation.stopwatch import Stopwatch
-from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key, standard_normal
+from mu2mpi.federation.timer import Stopwatch
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE,
+    SERVER,
+    derive_key,
+    key_words,
+    root_key,
+    standard_normal,
+)
 
 SIZES = [7, 12, 3, 9, 5]
 M, DIMENSION, CLASSES = len(SIZES), 4, 3

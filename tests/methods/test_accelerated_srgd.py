@@ -11,7 +11,7 @@ from helpers.simulations import machines_on, make_schedule, simulation_of
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import find
@@ -20,7 +20,7 @@ from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 NAME = "accelerated-srgd"
 SOFTMAX = find("losses", "softmax")

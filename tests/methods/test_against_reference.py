@@ -10,11 +10,11 @@ from helpers.slow import slow
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.plan import Keys
-from mu2mpi.privacy.noise.stream import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
 
 shapes = st.tuples(
     st.integers(1, 6),  # machines

@@ -11,13 +11,13 @@ from helpers.simulations import simulation_of
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.plan import Keys, resolve
-from mu2mpi.federation.sampling import Cyclic
-from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.federation.batching import Cyclic
+from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 
 def by_hand(simulation, source, K, momentum, tail):

@@ -7,7 +7,7 @@ import pytest
 from helpers.simulations import simulation_of
 from helpers.slow import slow
 
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import names
 from mu2mpi.data.sources.population import Population

@@ -13,7 +13,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.plan import Keys
 from mu2mpi.methods.mu2_sgd import algorithm_1, algorithm_2
-from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

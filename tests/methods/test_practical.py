@@ -14,7 +14,7 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.losses.base import Practical
+from mu2mpi.losses.loss import Practical
 from mu2mpi.losses.softmax import Softmax
 from mu2mpi.results.reader import read_experiment
 

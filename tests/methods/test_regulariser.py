@@ -19,7 +19,7 @@ from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import Keys
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.privacy.noise.stream import SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import SERVER, derive_key, key_words, root_key
 
 LOSSES = ["logistic", "squared", "poisson"]
 BOXES = {

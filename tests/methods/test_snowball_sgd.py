@@ -14,7 +14,7 @@ from helpers.sources import ArraySource, one_a_round, random_source
 from hypothesis import strategies as st
 
 from mu2mpi import cli
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import machine_rows
 from mu2mpi.execution.plan import Keys
@@ -22,8 +22,8 @@ from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.snowball_sgd import arithmetic_slack
-from mu2mpi.privacy.mechanisms.last_iterate import LANDING, halving_steps, rounding_slack
-from mu2mpi.privacy.noise.stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LANDING, halving_steps, rounding_slack
+from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 

@@ -13,7 +13,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.progress import LogFile
-from mu2mpi.results.observer import Observer
+from mu2mpi.results.callbacks import Observer
 
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 3, "rounds": 15, "seed": 1}
 

@@ -8,8 +8,8 @@ from helpers.simulations import make_task
 from mu2mpi.cli import main
 from mu2mpi.core import registry
 from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
 def stating(guarantee_of, spends_what="rho"):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mu2mpi.privacy.noise.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.noise.grid import MAX_NORMAL
-from mu2mpi.privacy.noise.sampler import ERROR
-from mu2mpi.privacy.noise.stream import MOST_FURTHER
+from mu2mpi.privacy.noise.noise_stream import MOST_FURTHER
+from mu2mpi.privacy.noise.sampler_error import ERROR
 
 
 @numba.njit

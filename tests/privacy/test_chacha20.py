@@ -8,7 +8,7 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.stream import key_words
+from mu2mpi.privacy.noise.noise_stream import key_words
 
 keys = st.binary(min_size=32, max_size=32)
 words = st.integers(0, 2**32 - 1)

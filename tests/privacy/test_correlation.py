@@ -9,13 +9,12 @@ from helpers.sources import random_source
 from helpers.unequal_machines import federation_of
 from hypothesis import given, settings, strategies as st
 
-from mu2mpi.analysis.ledgers import contradictions
+from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation
 from mu2mpi.federation.participation.trace import Trace
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.mechanisms.base import per_machine_noise_source
-from mu2mpi.privacy.mechanisms.correlated import (
+from mu2mpi.privacy.mechanisms.correlated_mechanism import (
     FEWEST_BUFFERS,
     HIGHEST,
     LOWEST,
@@ -23,8 +22,9 @@ from mu2mpi.privacy.mechanisms.correlated import (
     CorrelatedNoise,
     CorrelatedOptions,
 )
+from mu2mpi.privacy.mechanisms.mechanism import per_machine_noise_source
 from mu2mpi.privacy.noise.correlation import Correlation, Filter
-from mu2mpi.privacy.noise.stream import MACHINE, SERVER, key_words, padded_zeros, standard_normal
+from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, key_words, padded_zeros, standard_normal
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))

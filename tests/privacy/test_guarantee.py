@@ -5,9 +5,9 @@ import math
 import pytest
 from helpers import reference as ref
 
-from mu2mpi.privacy.accounting.gaussian import epsilon_exact, epsilon_paper
+from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact, epsilon_paper
 from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian
-from mu2mpi.privacy.noise.sampler import EXACT, deviation
+from mu2mpi.privacy.noise.sampler_error import EXACT, deviation
 
 DELTA = 1e-5
 DRAWN = deviation(100, 50, 2.0**16, 2.0**16)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from mu2mpi.core.parallel import block
 from mu2mpi.privacy.noise.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours
-from mu2mpi.privacy.noise.stream import CHUNK
+from mu2mpi.privacy.noise.noise_stream import CHUNK
 
 keys = st.binary(min_size=32, max_size=32)
 USE = int.from_bytes(b"ksam", "little")

@@ -5,7 +5,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
 
 DELTA = 1e-5
 

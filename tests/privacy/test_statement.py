@@ -11,11 +11,11 @@ from helpers.simulations import make_schedule
 from hypothesis import strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
-from mu2mpi.privacy.mechanisms.last_iterate import LastIterate, growth_of
-from mu2mpi.privacy.mechanisms.poisson import PoissonReleases
-from mu2mpi.privacy.mechanisms.replacement import ReplacementReleases
-from mu2mpi.privacy.mechanisms.replacement_exact import ExactReplacement
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
+from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterate, growth_of
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ExactReplacement
+from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementReleases
 from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
 
 

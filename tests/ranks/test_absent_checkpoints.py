@@ -16,7 +16,7 @@ from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.execution.resume import check_state
 from mu2mpi.results.checkpoint import write_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 SIZES = [19, 4, 11, 7]
 WAYS = [

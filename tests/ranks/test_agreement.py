@@ -7,7 +7,7 @@ import pytest
 from helpers.launch import mpirun
 from helpers.slow import slow
 
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.registry import find, names
 from mu2mpi.results.reader import read_result
 

@@ -22,7 +22,7 @@ from mu2mpi.execution.evaluation import Evaluator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 POINTS = [
     *((os, name) for name in ("open", "fsync", "link", "replace", "unlink")),

@@ -7,9 +7,9 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.cli import main
-from mu2mpi.execution.sweep import waves
+from mu2mpi.execution.sweep_runner import waves
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import PREVIOUS, SUFFIX
+from mu2mpi.results.records import PREVIOUS, SUFFIX
 
 sweeps = st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 100)), max_size=30)
 

@@ -18,9 +18,9 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.data import source as sources
 from mu2mpi.data.sources.user_file import Split
 from mu2mpi.federation.machine import Machines
+from mu2mpi.results.callbacks import Observer
 from mu2mpi.results.checkpoint import read_checkpoint
-from mu2mpi.results.observer import Observer
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 ROWS, FEATURES, MACHINES = 300, 3, 3
 random = np.random.default_rng(0)

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.federation.stopwatch import PHASES
-from mu2mpi.privacy.mechanisms.gaussian import GaussianReleases
+from mu2mpi.federation.timer import PHASES
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.results.records import Diagnostics, History, Theory
 from mu2mpi.results.result import Result
-from mu2mpi.results.schema import Diagnostics, History, Theory
 
 
 def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):

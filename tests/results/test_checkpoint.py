@@ -15,7 +15,7 @@ from mu2mpi.results.checkpoint import (
     remove_checkpoint,
     write_checkpoint,
 )
-from mu2mpi.results.schema import Checkpoint, History, checkpoint_path, previous_path
+from mu2mpi.results.records import Checkpoint, History, checkpoint_path, previous_path
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from mu2mpi.analysis.show import describe
+from mu2mpi.analysis.description import describe
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result

@@ -16,7 +16,7 @@ from mu2mpi import _version
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import attributes_of
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import SCHEMA, History
+from mu2mpi.results.records import SCHEMA, History
 from mu2mpi.results.writer import check_output, write_result
 
 

@@ -11,7 +11,7 @@ from helpers.launch import mu2mpi
 
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 LONG = 'data = "synthetic"\nsamples = 400_000\nserver = "trusted"\nmachines = 2\nseed = 3\n'
 

@@ -6,7 +6,7 @@ from helpers.launch import mu2mpi
 
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.schema import checkpoint_path
+from mu2mpi.results.records import checkpoint_path
 
 SMALL = "machines = 4\nrounds = 50\nseed = 7\n"
 LONG = 'data = "synthetic"\nsamples = 12_000\nmachines = 4\nseed = 3\n'

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.figures._page import PAGE, Page, page_of as page_of, styled
-from mu2mpi.analysis.settings import without_repeats
+from mu2mpi.analysis.figures._theme import PAGE, Page, page_of as page_of, styled
+from mu2mpi.analysis.setting_labels import without_repeats
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find
 from mu2mpi.core.suggestions import or_else
 from mu2mpi.results.reader import Summary
 
 if TYPE_CHECKING:
-    from mu2mpi.analysis.figures.base import Figure
+    from mu2mpi.analysis.figures.figure import Figure
 
 # File formats by suffix, with the metadata that leaves the date out
 FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}

@@ -13,14 +13,22 @@ from typing import Any
 import tomli_w
 
 from mu2mpi._version import __version__
-from mu2mpi.analysis.cells import Layout
+from mu2mpi.analysis.aggregation import Layout
+from mu2mpi.analysis.description import TEST_SHARE, in_numbers, trusted
 from mu2mpi.analysis.figures import draw, find_figure, image
-from mu2mpi.analysis.grids import aligned, grids
-from mu2mpi.analysis.ledgers import together
-from mu2mpi.analysis.settings import MISSING, Words, by_rows, by_settings, grouped, sort_key, without_repeats
-from mu2mpi.analysis.show import TEST_SHARE, in_numbers, trusted
+from mu2mpi.analysis.pivot import aligned, grids
+from mu2mpi.analysis.privacy_reports import together
+from mu2mpi.analysis.setting_labels import (
+    MISSING,
+    Words,
+    by_rows,
+    by_settings,
+    grouped,
+    sort_key,
+    without_repeats,
+)
 from mu2mpi.analysis.tables import build_table
-from mu2mpi.config.options import option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, needed
 from mu2mpi.core.registry import find, names, summary
 from mu2mpi.results.reader import Summary, read_result

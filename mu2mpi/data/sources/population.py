@@ -9,9 +9,9 @@ from pydantic import Field
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
+from mu2mpi.data.seed_stream import SeedStream, philox_key, unit_uniforms
 from mu2mpi.data.source import Samples, Source, Which
 from mu2mpi.data.sources.synthetic import GeneratedOptions
-from mu2mpi.data.streams import SeedStream, philox_key, unit_uniforms
 
 POINTS = 1024  # a power of two: then a uniform number names a point without rounding
 MOST = 1 << 14  # features, or classes: points, and their probabilities, take 128 MB at most

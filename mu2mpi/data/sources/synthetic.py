@@ -9,8 +9,8 @@ from pydantic import Field
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
+from mu2mpi.data.seed_stream import SeedStream, unit_uniforms
 from mu2mpi.data.source import Samples, Source, Which
-from mu2mpi.data.streams import SeedStream, unit_uniforms
 
 TRUTH, STREAMS = 0, {"training": 1, "test": 2}  # streams of one seed
 # Values in a block of rows, which share a part of the stream. Up to so many rows of a block are generated one

@@ -15,11 +15,20 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import LEAST, MOST, Options, check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.data.cells import MISSING, UNFIT
-from mu2mpi.data.formats.base import Table, open_file
-from mu2mpi.data.schema import MOST_CLASSES, TENTHS, Column, Encoded, Flaws, Schema, ShareOrFile, read_schema
+from mu2mpi.data.column_values import MISSING, UNFIT
+from mu2mpi.data.formats.format import Table, open_file
+from mu2mpi.data.redaction import DataError, row_text, shown, telling
 from mu2mpi.data.source import COLUMN_AT_ONCE, DataRequest, Samples, Source, Which, classes_of, row_blocks
-from mu2mpi.data.telling import DataError, row_text, shown, telling
+from mu2mpi.data.table_schema import (
+    MOST_CLASSES,
+    TENTHS,
+    Column,
+    Encoded,
+    Flaws,
+    Schema,
+    ShareOrFile,
+    read_schema,
+)
 
 LARGEST = 1e150  # squares of larger features, and sums of them, may leave the range of floating-point numbers
 READ_BYTES = 4 << 20  # features that are read at once

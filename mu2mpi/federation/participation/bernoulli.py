@@ -3,7 +3,7 @@
 import re
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Mask, Participation
+from mu2mpi.federation.participation.schedule import Federation, Mask, Participation
 
 MIN_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
 
@@ -34,7 +34,7 @@ class Bernoulli(Participation):
 
     def participates(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix: where a uniform random number is less than p."""
-        from mu2mpi.data.streams import unit_uniforms
+        from mu2mpi.data.seed_stream import unit_uniforms
 
         matrix: Mask = unit_uniforms(self.random_words(rounds)) < self.probability
         return matrix

@@ -2,7 +2,7 @@
 
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Mask, Participation
+from mu2mpi.federation.participation.schedule import Mask, Participation
 
 
 @register

@@ -5,7 +5,7 @@ from pathlib import Path
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Mask, Participation
+from mu2mpi.federation.participation.schedule import Federation, Mask, Participation
 
 
 @register

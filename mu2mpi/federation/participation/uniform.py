@@ -6,7 +6,7 @@ from fractions import Fraction
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.base import Federation, Mask, Participation
+from mu2mpi.federation.participation.schedule import Federation, Mask, Participation
 
 
 @register

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import Integers
+from mu2mpi.federation.servers.server import Integers
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.federation.trust import ColludersOptions, WithColluders
+from mu2mpi.federation.trust_mode import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
@@ -54,7 +54,7 @@ class AggregatedServer(WithColluders, UntrustedServer):
     def prepare(self) -> None:
         """Make the arrays and the noise sources of this rank."""
         from mu2mpi.privacy.noise.masks import Masks
-        from mu2mpi.privacy.noise.stream import derive_key, padded_zeros
+        from mu2mpi.privacy.noise.noise_stream import derive_key, padded_zeros
 
         super().prepare()
         self._flat_masked, self._masked = padded_zeros(self._shape)

@@ -11,14 +11,14 @@ from pydantic import Field
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import Integers
+from mu2mpi.federation.servers.server import Integers
 from mu2mpi.federation.servers.trusted import TrustedServer
-from mu2mpi.federation.trust import ColludersOptions, WithColluders
+from mu2mpi.federation.trust_mode import ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.constants import RunConstants
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.privacy.mechanisms.binomial import BinomialReleases
+    from mu2mpi.federation.run_constants import RunConstants
+    from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialReleases
 
     Messages = NDArray[np.uint32]  # twice the number of a coordinate, plus the bit
 

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import Integers, Server
+from mu2mpi.federation.servers.server import Integers, Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.stopwatch import Stopwatch
-    from mu2mpi.privacy.noise.source import NoiseSource
+    from mu2mpi.federation.timer import Stopwatch
+    from mu2mpi.privacy.noise.noise_source import NoiseSource
 
 
 @register
@@ -31,7 +31,7 @@ class TrustedServer(Server):
 
     def prepare(self) -> None:
         """Make the arrays and the noise sources of this rank."""
-        from mu2mpi.privacy.noise.stream import SERVER, padded_zeros
+        from mu2mpi.privacy.noise.noise_stream import SERVER, padded_zeros
 
         self._draw: NoiseSource | None = None
         self._total: Integers | None = None

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.base import Integers, Server
+from mu2mpi.federation.servers.server import Integers, Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.stopwatch import Stopwatch
+    from mu2mpi.federation.timer import Stopwatch
 
 
 @register
@@ -25,7 +25,7 @@ class UntrustedServer(Server):
 
     def prepare(self) -> None:
         """Make the arrays and the noise sources of this rank."""
-        from mu2mpi.privacy.noise.stream import padded_zeros
+        from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
         _, self._total = padded_zeros(self._shape)
 

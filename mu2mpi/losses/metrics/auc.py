@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mu2mpi.core.registry import register
-from mu2mpi.losses.metrics.base import Array, ClassPredictions, Metric
+from mu2mpi.losses.metrics.metric import Array, ClassPredictions, Metric
 
 
 @register

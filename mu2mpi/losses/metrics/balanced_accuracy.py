@@ -3,7 +3,7 @@
 import numpy as np
 
 from mu2mpi.core.registry import register
-from mu2mpi.losses.metrics.base import ClassPredictions, Metric
+from mu2mpi.losses.metrics.metric import ClassPredictions, Metric
 
 
 @register

@@ -3,7 +3,7 @@
 import math
 
 from mu2mpi.core.registry import register
-from mu2mpi.losses.metrics.base import Metric, NumberPredictions
+from mu2mpi.losses.metrics.metric import Metric, NumberPredictions
 
 ROUNDING = 1e-12  # variance of numbers in [-1, 1] that may consist of rounding errors alone
 

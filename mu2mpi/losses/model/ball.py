@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mu2mpi.core.kernels import inline, reduction
-from mu2mpi.losses.base import Array
+from mu2mpi.losses.loss import Array
 from mu2mpi.losses.model.linear import inner, norm
 
 # Squares that are summed up by themselves, so that rounding errors of d grow with BLOCK + d / BLOCK

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from mu2mpi.core.registry import find, register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.trust import shared_by
-from mu2mpi.methods.presets.base import Preset
+from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.methods.presets.preset import Preset
 
 STEP = 1.8  # of many passes in units of 1/L, where 2 is the largest that decreases the loss
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from functools import lru_cache, partial
 
-from mu2mpi.privacy.accounting.gaussian import SMALLEST_DELTA, UP, epsilon_exact, epsilon_paper, rho_exact
-from mu2mpi.privacy.noise.sampler import EXACT, RESERVE, Deviation, with_sampler
+from mu2mpi.privacy.accounting.gaussian_dp import SMALLEST_DELTA, UP, epsilon_exact, epsilon_paper, rho_exact
+from mu2mpi.privacy.noise.sampler_error import EXACT, RESERVE, Deviation, with_sampler
 
 
 # A folder of results has few epsilons, and each takes a search.

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting.guarantee import Approximate, Budget, Gaussian, Guarantee
 from mu2mpi.privacy.accounting.pld import LEAST, MAX_MULTIPLIER, MOST_ROUNDS, least_multiplier
-from mu2mpi.privacy.mechanisms.base import Mechanism
-from mu2mpi.privacy.noise.sampler import RESERVE
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
+from mu2mpi.privacy.noise.sampler_error import RESERVE
 from mu2mpi.privacy.release import Release
 
 

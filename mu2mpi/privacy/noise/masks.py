@@ -19,7 +19,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline, kernel, scratch
 from mu2mpi.core.memory import memory_left
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.stream import CHUNK, derive_key, key_words
+from mu2mpi.privacy.noise.noise_stream import CHUNK, derive_key, key_words
 
 Integers = NDArray[np.int64]
 

@@ -1,0 +1,30 @@
+"""Print versions, the MPI library, ranks, hosts and folders.
+
+Under mpirun it tells whether the ranks find each other. Put its output into a bug report.
+"""
+
+from argparse import ArgumentParser, Namespace
+from importlib.resources import files
+
+from mu2mpi._version import __version__
+from mu2mpi.cli.common_arguments import add_flag
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_flag(parser, "--cite", "print instead how to cite the paper and this version of mu2mpi, as BibTeX")
+
+
+def execute(arguments: Namespace) -> None:
+    from mu2mpi.core.parallel import world
+
+    communicator = world()
+    if arguments.cite:
+        entries = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")
+        text = entries.replace("VERSION", __version__).rstrip()
+    else:
+        from mu2mpi.execution.environment import describe, folders
+
+        facts = {**describe(communicator), **folders()}
+        text = "\n".join(f"{name:22} {value}" for name, value in facts.items())
+    if communicator.rank == 0:
+        print(text)

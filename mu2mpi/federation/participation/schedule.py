@@ -1,0 +1,111 @@
+"""Base class of participation schedules: which machines take part in which round.
+
+Schedules are imported to list and validate options: numpy waits until a run needs it.
+"""
+
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import ClassVar, NamedTuple, TypeAlias
+
+from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.registry import OptionValue, default, find, names
+from mu2mpi.core.suggestions import did_you_mean
+
+Integers: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float64]"
+Mask: TypeAlias = "NDArray[np.bool_]"
+
+_STREAM = 0x70617274  # separates public random numbers of schedules from those of synthetic data
+
+
+class Federation(NamedTuple):
+    """Public facts about the machines, from which a schedule is built."""
+
+    sizes: Integers  # number of samples of each machine, shape (machines,)
+    names: tuple[str, ...]  # owners of the samples, or indices of the machines
+    seed: int  # public seed of random schedules
+    recorded: "Mask | None" = None  # participation matrix of a result file, in place of input files
+
+
+class Participation(OptionValue, ABC):
+    """Participation schedule of M machines.
+
+    The option ``--participation`` is the name of a schedule, followed by a colon and a value if it has one.
+    A schedule must depend on public facts alone, since it is not covered by the privacy guarantee. It is made
+    of its value and the federation; InputError if they do not fit, or a file cannot be used.
+    """
+
+    kind: ClassVar[str] = "participation"
+    summary: ClassVar[str] = ""  # for the help
+    is_default: ClassVar[bool] = False
+    default_objective: ClassVar[str] = "machines"  # whose mean is minimised unless --objective says
+    needs_fresh_samples: ClassVar[bool] = False  # whether methods that take no fresh samples refuse it
+
+    def __init__(self, value: str, federation: Federation) -> None:
+        self.value, self.federation = value, federation
+
+    @property
+    def machines(self) -> int:
+        """Number of machines M."""
+        return len(self.federation.sizes)
+
+    @classmethod
+    def check_value(cls, value: str) -> None:
+        """Raise ValueError unless the text behind the colon is valid; empty by default."""
+        if value:
+            raise ValueError(f"should be {cls.form}, without a value")
+
+    @classmethod
+    def input_files(cls, value: str) -> tuple[str, ...]:
+        """Names of the files that the schedule reads, as the user wrote them."""
+        return ()
+
+    @classmethod
+    def expected_share(cls, value: str, machines: int) -> Fraction | float | None:
+        """Return the expected share of the machines in every round, or None if rounds differ."""
+        return None
+
+    @abstractmethod
+    def participates(self, rounds: range, total_rounds: int) -> Mask:
+        """Participation matrix of some rounds, counted from 1, of a run of `total_rounds`.
+
+        Returns
+        -------
+        ndarray of bool, shape (len(rounds), machines)
+            The same for a round whichever others are asked for with it.
+        """
+
+    def random_words(self, rounds: range) -> "NDArray[np.uint64]":
+        """Public random word of each machine in each of some rounds: shape (rounds, machines)."""
+        from mu2mpi.data.seed_stream import SeedStream
+
+        words = SeedStream(self.federation.seed, _STREAM)
+        first, count = rounds.start * self.machines, len(rounds) * self.machines
+        return words.words(0, count, first).reshape(len(rounds), self.machines)
+
+    @property
+    def max_rounds(self) -> int:
+        """Largest number of rounds that the schedule allows."""
+        return 2**32 - 1
+
+    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
+        """Return the expected number of rounds of each machine; `counts` if rounds differ."""
+        share = self.expected_share(self.value, self.machines)
+        return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
+
+
+def schedule_of(text: str | None) -> tuple[type[Participation], str]:
+    """Participation schedule and value of an option such as ``uniform:20``; the default one of None."""
+    name, _, value = (text or default("participation")).partition(":")
+    return find("participation", name), value
+
+
+def check_participation(text: str) -> str | None:
+    """Return the option, or None for the default schedule; ValueError if it is invalid."""
+    name, colon, value = text.partition(":")
+    if name not in names("participation") or (colon and not value):
+        forms = [find("participation", known).form for known in names("participation")]
+        raise ValueError(f"should be {', '.join(forms)}{did_you_mean(text, forms)}")
+    schedule: type[Participation] = find("participation", name)
+    schedule.check_value(value)
+    return None if schedule.is_default else text

@@ -1,0 +1,307 @@
+"""Files whose claims hold, files that were changed, and the numbers of `mu2mpi privacy --rho ...`."""
+
+import math
+import re
+import tomllib
+
+import h5py
+import pytest
+from helpers import reference as ref
+
+from mu2mpi.analysis.description import KEY_GONE, describe
+from mu2mpi.analysis.privacy_reports import check_ledgers, contradictions, convert
+from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.execution.job import run
+from mu2mpi.results.reader import read_result
+
+RUNS = {
+    "plain": {"server": "untrusted", "rho": 4.0, "seed": 1},
+    "secret": {"server": "trusted", "rho": 0.5},
+    "calibrated": {"server": "trusted", "epsilon": 2.0, "delta": 1e-6, "seed": 1},
+    "clipped": {"server": "untrusted", "rho": 1.0, "clip_norm": 1.5, "seed": 2},
+    "practical": {"server": "trusted", "epsilon": 1.0, "preset": "practical", "seed": 2},
+    "aggregate": {"server": "untrusted", "rho": 1.0, "noise": "aggregate", "seed": 2},
+    "minibatch": {"method": "noisy-minibatch-sgd", "epsilon": 1.0, "batch": 30, "seed": 2},
+    "poisson": {"method": "dp-sgd", "server": "trusted", "rho": 0.5, "seed": 2},
+    "snowball": {"method": "snowball-sgd", "server": "trusted", "rho": 2.0, "seed": 2},
+    "silent": {"server": "untrusted", "rho": float("inf"), "seed": 3},
+    "aggregated": {"server": "aggregated", "rho": 1.0, "seed": 3},
+    "unmasked": {"server": "aggregated", "masks": "none", "rho": 1.0, "seed": 3},
+    "shuffled": {"server": "shuffled", "rho": 1.0, "seed": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with a real result of each kind."""
+    folder = tmp_path_factory.mktemp("ledgers")
+    for name, settings in RUNS.items():
+        run(Experiment(machines=3, rounds=20, **settings), output=folder / f"{name}.h5")
+    return folder
+
+
+def contradicted(path):
+    return "\n".join(contradictions(read_result(path)))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_run_writes_holds(made, name):
+    text, problems = check_ledgers([made / f"{name}.h5"])
+    assert problems == []
+    (row,) = (line.split() for line in text.splitlines() if "agrees" in line)
+    # Only a rho has an epsilon by the lemma.
+    assert ("none" in row) == ("–" in row) == (name in ("minibatch", "poisson"))
+
+
+def test_an_experiment_with_epsilon_keeps_its_promise(made):
+    privacy = read_result(made / "calibrated.h5").privacy
+    assert 2 * (1 - 1 / 400) < privacy.epsilon_exact <= 2
+    assert ref.gaussian_delta(2.0, privacy.rho) <= 1e-6
+
+
+def changed(source, target, action):
+    """Copy a file and change it as another program would."""
+    target.write_bytes(source.read_bytes())
+    with h5py.File(target, "r+") as file:
+        action(file)
+    return target
+
+
+def attribute(**values):
+    return lambda file: file["privacy"].attrs.update(values)
+
+
+def scaled(**factors):
+    def action(file):
+        for name, factor in factors.items():
+            value = file["privacy"].attrs[name]
+            file["privacy"].attrs[name] = type(value)(value * factor)
+
+    return action
+
+
+def spent_by_half(file):
+    file["history/rho_spent"][...] = file["history/rho_spent"][()] / 2
+
+
+def reversed_rounds(file):
+    file["history/round"][...] = file["history/round"][()][::-1]
+
+
+def no_history(file):
+    for name in list(file["history"]):
+        values = file[f"history/{name}"][:0]
+        del file[f"history/{name}"]
+        file[f"history/{name}"] = values
+
+
+CHANGES = [
+    ("plain", spent_by_half, "rho_spent by round 1 is 0.4472135955"),
+    ("plain", reversed_rounds, "/history"),
+    ("plain", no_history, "/history"),
+    ("plain", scaled(samples=2), "60 samples"),
+    ("minibatch", attribute(samples=10_000), "epsilon_exact = 0.99"),
+    ("minibatch", attribute(mechanism="gaussian", rho=0.5, touched=20), "mechanism = gaussian"),
+    ("poisson", attribute(sigma=1.0), "sigma = 1"),
+    ("poisson", attribute(drawn=500.0), "drawn = 500.0"),
+    ("poisson", attribute(mechanism="gaussian", rho=0.5, touched=20), "mechanism is gaussian"),
+    # All alike, so that the statement agrees with itself.
+    ("minibatch", scaled(samples=10, sigma=1 / 10), "1,800"),
+    ("poisson", scaled(samples=2), "/history"),
+    ("snowball", scaled(growth=30, sigma=1 / 30), "growth is"),
+    ("snowball", scaled(samples=2), "samples is 204"),
+    ("shuffled", scaled(parts=1.5, sigma=math.sqrt(1.5)), "parts is 3"),
+    ("shuffled", scaled(coins=1 / 4, sigma=1 / 2), "rho = 1"),
+    ("shuffled", scaled(summed=2), "summed is 40"),
+    ("aggregated", scaled(parts=1.5), "parts is 3"),
+]
+"""That of single attributes are below."""
+
+
+@pytest.mark.parametrize(("name", "action", "named"), CHANGES)
+def test_a_changed_file_is_found_out(made, tmp_path, name, action, named):
+    assert named in contradicted(changed(made / f"{name}.h5", tmp_path / "changed.h5", action))
+
+
+def with_experiment(changes):
+    """Return what gives a file another experiment; None stands for an option that is left out."""
+
+    def action(file):
+        settings = {**tomllib.loads(file.attrs["experiment"].decode()), **changes}
+        stated = {name: value for name, value in settings.items() if value is not None}
+        file.attrs["experiment"] = Experiment.make(stated).to_toml()
+
+    return action
+
+
+SWITCHES = {"estimator": None, "query": None, "batch": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "named"),
+    [
+        ("plain", {"rounds": 2**31}, "rounds is 20"),
+        ("plain", {"estimator": "gradient"}, "touched is 20"),
+        ("plain", {"method": "parallel-sgd", **SWITCHES}, "S is 17.9"),
+        ("plain", {"diameter": 5.0}, "clip_norm is 17.9"),
+        ("plain", {"noise": "aggregate"}, "noise is protocol"),
+        ("plain", {"rho": None, "epsilon": 0.5}, "at most 0.5"),
+        ("plain", {"seed": None}, "noise_recomputable is True"),
+        ("calibrated", {"epsilon": 1.9}, "at most 1.9"),
+        ("aggregated", {"server": "trusted", "colluders": None, "masks": None}, "server is aggregated"),
+        ("shuffled", {"colluders": 2}, "parts is 2"),
+        ("minibatch", {"batch": 10**6}, "batch = 1000000"),
+        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement"),
+        ("poisson", {"batch": 1}, "drawn is 85.3"),
+        ("poisson", {"rounds": 2**31}, "2147483648"),
+        ("snowball", {"rho": 0.1}, "rho is 2.0"),
+        ("snowball", {"method": "parallel-sgd"}, "mechanism = last-iterate"),
+        ("silent", {"rho": 1.0}, "rho is inf"),
+    ],
+)
+def test_an_experiment_that_is_not_that_of_the_run_is_found_out(made, tmp_path, name, changes, named):
+    path = changed(made / f"{name}.h5", tmp_path / "changed.h5", with_experiment(changes))
+    assert named in contradicted(path)
+
+
+def odd_values(value):
+    """Return what a program that is wrong, or means ill, may write in place of an attribute."""
+    if isinstance(value, str | bytes):
+        return ["", "x", 5]
+    numbers = [0, -1, 2**62, "x", 2.5] if value.dtype.kind in "iu" else [0.0, -1.0, math.nan, math.inf, "x"]
+    return [other for other in [*numbers, value / 2, value * 2] if other != value]
+
+
+@pytest.mark.parametrize("name", ["plain", "aggregate", "minibatch", "snowball", "shuffled"])
+def test_no_attribute_may_be_another_or_absent(made, tmp_path, name):
+    """Neither breaks the check: what is there is contradicted, and what is of no use is named."""
+    source, path = made / f"{name}.h5", tmp_path / "changed.h5"
+    with h5py.File(source) as file:
+        stated = dict(file["privacy"].attrs)
+    for attribute_name, value in stated.items():
+        for other in odd_values(value):
+            changed(source, path, attribute(**{attribute_name: other}))
+            try:
+                found = contradicted(path)
+            except InputError as error:
+                found = str(path) in str(error)
+            assert found, f"{attribute_name} = {other!r}"
+        changed(source, path, lambda file, absent=attribute_name: file["privacy"].attrs.pop(absent))
+        with pytest.raises(InputError, match=re.escape(str(path))):
+            read_result(path)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"mechanism": "magic"},
+        {"rho": 1.0},
+        {"sigma": "large"},
+        {"rounds": 20.5},
+        {"mechanism": "gaussian"},
+        {"protects": "last iterate"},
+    ],
+)
+def test_a_statement_that_cannot_be_read_is_refused(made, tmp_path, stated):
+    path = changed(made / "poisson.h5", tmp_path / "changed.h5", attribute(**stated))
+    with pytest.raises(InputError, match=re.escape(str(path))):
+        read_result(path)
+
+
+def test_a_mismatch_is_an_error_with_code_1(made, tmp_path, capsys):
+    path = changed(made / "plain.h5", tmp_path / "changed.h5", attribute(sigma=1.0))
+    assert main(["privacy", str(made / "plain.h5")]) == 0
+    capsys.readouterr()
+    assert main(["privacy", str(made / "plain.h5"), str(path)]) == 1
+    said = capsys.readouterr()
+    assert "MISMATCH" in said.out
+    assert all(str(path) in line for line in said.err.splitlines() if "claimed" in line)
+
+
+def test_several_runs_on_the_same_data_add_up_and_remarks_are_made_once(made):
+    names = ("plain", "clipped", "secret")
+    text = " ".join(check_ledgers([made / f"{name}.h5" for name in names])[0].split())
+    # 4^2 + 1^2 + 0.5^2
+    assert "rho = 4.154" in text
+    assert text.count(KEY_GONE) == text.count("The noise follows from the seed") == 1
+    assert "Together" not in check_ledgers([made / "plain.h5"])[0]
+    # Where not all have a rho, epsilons and deltas do: 1 + 2 and 1e-5 + 1e-6.
+    text = " ".join(check_ledgers([made / "minibatch.h5", made / "calibrated.h5"])[0].split())
+    assert "at most epsilon = 2.994 at delta = 1.1e-05" in text
+
+
+@pytest.mark.parametrize("name", ["plain", "secret", "silent"])
+def test_of_a_run_without_a_seed_it_is_said_that_its_key_is_gone(made, name):
+    shown = " ".join(describe(read_result(made / f"{name}.h5"), made / f"{name}.h5").split())
+    assert shown.count(KEY_GONE) == (name == "secret")
+
+
+def test_nothing_is_passed_over(made, tmp_path):
+    (tmp_path / "half.h5").write_bytes((made / "plain.h5").read_bytes()[:3000])
+    with pytest.raises(InputError, match=r"half\.h5"):
+        check_ledgers([made, tmp_path])
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def table(text):
+    rows = [line.split() for line in text.splitlines() if re.match(r"\d\S*e?-?\d*  ", line)]
+    return {float(delta): (float(exact), float(lemma)) for delta, exact, lemma in rows}
+
+
+def test_rho_and_delta_give_epsilon_rounded_up():
+    text = convert({"rho": 4.0, "delta": 1e-5})
+    said = flat(text)
+    assert "epsilon = 24.39 and delta = 1e-05, exactly." in said
+    assert "epsilon would be 27.2." in said
+    for delta, (exact, lemma) in table(text).items():
+        assert 1 <= exact / float(ref.epsilon_exact(4.0, delta)) < 1.001
+        assert 1 <= lemma / float(ref.epsilon_paper(4.0, delta)) < 1.001
+    assert len(table(text)) == 10
+
+
+def test_epsilon_and_delta_give_the_rho_that_a_run_takes():
+    text = flat(convert({"epsilon": 2.0, "delta": 1e-6, "samples": 60_000}))
+    rho = float(re.search(r"rho = (\S+) is \(", text)[1])
+    # A 512th of both is left to what the draws of the noise add.
+    left, delta = 2.0 * 511 / 512, 1e-6 * 511 / 512
+    assert ref.gaussian_delta(left, rho) <= delta < ref.gaussian_delta(left, rho * (1 + 1e-6))
+
+
+def test_rho_and_epsilon_give_delta_rounded_up():
+    text = flat(convert({"rho": 1.0, "epsilon": 2.0}))
+    found = float(re.search(r"epsilon = 2 and delta = (\S+),", text)[1])
+    assert 1 <= found / float(ref.gaussian_delta(2.0, 1.0)) < 1.001
+
+
+def test_a_delta_of_a_sample_is_a_warning():
+    assert "not below 1/n for n = 1,000 samples" in flat(
+        convert({"rho": 0.1, "delta": 1e-3, "samples": 1000})
+    )
+    assert "not below" not in convert({"rho": 0.1, "delta": 9e-4, "samples": 1000})
+
+
+def test_a_delta_beyond_all_floating_point_numbers():
+    assert "delta = 4.94" in flat(convert({"rho": 0.01, "epsilon": 1000.0}))
+    assert "delta = 1," in flat(convert({"rho": 1e3, "epsilon": 1.0}))
+
+
+def test_no_noise_no_guarantee():
+    for given in ({"rho": float("inf")}, {"epsilon": float("inf"), "delta": 1e-5}):
+        assert "no privacy guarantee at all" in convert(given)
+
+
+BAD = [
+    *({}, {"delta": 1e-5}, {"rho": 1.0, "epsilon": 1.0, "delta": 1e-5}, {"rho": 0.0}, {"rho": float("nan")}),
+    *({"epsilon": 1.0, "delta": 1.0}, {"rho": 1.0, "samples": 10**400}, {"rho": 1.0, "delta": 5e-324}),
+]
+
+
+@pytest.mark.parametrize("given", BAD)
+def test_bad_numbers_are_refused(given):
+    with pytest.raises(InputError):
+        convert(given)

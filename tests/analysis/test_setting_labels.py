@@ -1,0 +1,81 @@
+"""Runs chosen by conditions, also by settings that only some experiments have, and own labels."""
+
+from pathlib import Path
+
+import pytest
+from helpers.summaries import cells_of, methods
+
+from mu2mpi import cli
+from mu2mpi.analysis.setting_labels import Words, chosen, listed, read_labels
+from mu2mpi.analysis.tables import Dress, build_table
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.results.reader import Summary
+
+RUNS = {
+    "plain": {},
+    "box": {"data": "a.npz", "normalize": "box", "feature_bound": 3.0, "test": 0.25},
+    "aggregate": {"noise": "aggregate", "epsilon": 2.0},
+    "storm": {"query": "iterate", "clip_norm": 1.0},
+    "dp": {"method": "dp-sgd", "server": "trusted", "batch": 7, "mechanism": "poisson"},
+    "population": {"data": "population", "margin": 0.25, "features": 3},
+}
+
+
+def named(*conditions):
+    runs = [
+        Summary(Path(name), Experiment(machines=2, rounds=9, **settings), "", 1.0, 0.5)
+        for name, settings in RUNS.items()
+    ]
+    return [run.path.name for run in chosen(runs, conditions)]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "names"),
+    [
+        (["feature_bound=3"], ["box"]),
+        (["estimator=unset"], ["dp"]),
+        (["method=dp-sgd"], ["dp"]),
+        (["feature_bound=unset"], ["plain", "aggregate", "storm", "dp", "population"]),
+        (["method=dp-sgd,mu2-sgd"], list(RUNS)),
+        (["epsilon=2, unset"], list(RUNS)),
+        (["method=mu2-sgd", "query=average", "noise=unset"], ["plain", "box", "population"]),
+        (["rho=4.0", "rho=4", "normalize=none"], ["plain", "storm", "dp", "population"]),
+    ],
+)
+def test_runs_are_chosen_by_any_settings(conditions, names):
+    assert named(*conditions) == names
+
+
+@pytest.mark.parametrize("condition", ["normalize=unit", "batch=7,8", "rho=four", "normalize", "ranks=2"])
+def test_what_chooses_nothing_is_refused(condition):
+    with pytest.raises(InputError):
+        named(condition)
+
+
+def test_values_are_listed_as_numbers():
+    assert listed([30, 1, 100.0, None, 3, "iid", 10, 3]) == "1, 3, 10, 30, 100, iid, unset"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--where", "roh=4"], "rho"),
+        (["--where", "clients=4"], "machines"),
+        (["--rows", "methd"], "method"),
+        (["--values", "val_loss"], "test_loss"),
+    ],
+)
+def test_names_of_settings_and_measurements_that_are_misspelt_are_answered(capsys, folder, words, meant):
+    assert cli.main(["table", str(folder), *words]) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_own_labels(tmp_path):
+    (tmp_path / "labels.toml").write_text('method = "algorithm"\n[epsilon]\n1 = "strict"\n')
+    words = Words(read_labels([str(tmp_path / "labels.toml"), "epsilon=4:loose"]))
+    runs = [run for epsilon in (1.0, 4.0) for run in methods(epsilon=epsilon)]
+    text = build_table(runs).render("text", Dress(words=words))
+    assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]
+    with pytest.raises(InputError):
+        read_labels(["epsilom=4:loose"])

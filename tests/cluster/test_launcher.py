@@ -1,0 +1,248 @@
+"""The number of ranks, the choice of a launcher, and what comes of a launch, without a scheduler."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+from helpers.launch import SETTINGS, command_on, mu2mpi
+from helpers.slow import slow
+
+from mu2mpi import cli
+from mu2mpi.cli.program import parse
+from mu2mpi.cluster import launcher, slurm
+from mu2mpi.cluster.launcher import Outputs, find_launcher, ranks_of_job
+from mu2mpi.core.errors import InputError
+from mu2mpi.results.records import checkpoint_path
+
+
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch):
+    """Set the variables of no job, but for those that a test sets."""
+    for name in (
+        "SLURM_JOB_ID",
+        "MU2MPI_RANKS",
+        "SLURM_NTASKS",
+        "SLURM_TASKS_PER_NODE",
+        "SLURM_ARRAY_TASK_ID",
+    ):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("variables", "ranks"),
+    [
+        ("", 1),
+        ("MU2MPI_RANKS=3", 3),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=6 SLURM_TASKS_PER_NODE=4,2", 6),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=6 MU2MPI_RANKS=2", 2),
+        ("SLURM_JOB_ID=1 SLURM_TASKS_PER_NODE=1", 1),
+        ("SLURM_NTASKS=6", 1),
+        ("SLURM_JOB_ID=1 SLURM_TASKS_PER_NODE=1(x2)", None),
+        ("MU2MPI_RANKS=0", None),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=abc", None),
+    ],
+)
+def test_the_ranks_of_a_job(monkeypatch, variables, ranks):
+    for word in variables.split():
+        monkeypatch.setenv(*word.split("="))
+    if ranks is not None:
+        assert ranks_of_job() == ranks
+        return
+    with pytest.raises(InputError):
+        ranks_of_job()
+
+
+STOPPED, PROGRESS, STUCK = "stopped with a checkpoint", "lost after progress", "lost without progress"
+
+
+@pytest.mark.parametrize(
+    ("ended", "by"),
+    [*product((STOPPED, PROGRESS, STUCK), ("nobody", "USR1", "preempt", "scancel", "INT", "requeue"))],
+)
+@pytest.mark.parametrize(("starts", "node_is_lost"), [(0, False), (3, False), (3, True)])
+def test_which_jobs_go_back_into_the_queue(monkeypatch, tmp_path, ended, by, starts, node_is_lost):
+    said = {"preempt": "the scheduler", "scancel": "a person", "requeue": "a requeue"}
+    asked = []
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(slurm, "restarts", lambda: starts)
+    monkeypatch.setattr(slurm, "nodes_answer", lambda: not node_is_lost)
+    monkeypatch.setattr(slurm, "who_ends", lambda: said[by])
+    monkeypatch.setattr(slurm, "requeue", lambda limit: asked.append(limit) or True)
+    outputs = Outputs([tmp_path / "a.h5"])
+    if ended != STUCK:
+        checkpoint_path(tmp_path / "a.h5").touch()
+    signals = {"nobody": [], "USR1": [signal.SIGUSR1], "INT": [signal.SIGINT]}.get(by, [signal.SIGTERM])
+    is_requeued = launcher._is_requeued(75 if ended == STOPPED else None, outputs, {*signals}, 20)
+    tries = ended != STUCK or starts < 3 or node_is_lost
+    assert is_requeued == (by in ("USR1", "preempt") or (by == "nobody" and tries))
+    assert asked == [20] * is_requeued
+
+
+def fake_launcher(folder, text):
+    path = folder / "launcher"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def run(folder, *arguments, text=None, **variables):
+    """Start a command on two ranks, by a launcher of this text."""
+    if text is not None:
+        variables["MU2MPI_LAUNCHER"] = fake_launcher(folder, text)
+    return mu2mpi("launch", "--ranks", "2", *arguments, cwd=folder, **variables)
+
+
+ALL_SEE_TWO = '"$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
+"""What makes of a launcher whose ranks are alone one that seems to work."""
+
+
+@pytest.mark.mpi
+def test_our_own_mpirun_is_found(monkeypatch):
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    assert find_launcher(2, os.environ) == [str(Path(sys.executable).parent / "mpirun"), "-n", "2"]
+
+
+@pytest.mark.parametrize("text", ['"$@"\n"$@"', "exit 7", None])
+def test_a_launcher_whose_ranks_are_alone_or_that_fails_is_refused(monkeypatch, tmp_path, text):
+    monkeypatch.setenv("MU2MPI_LAUNCHER", fake_launcher(tmp_path, text) if text else "/nonexistent/srun -n 2")
+    with pytest.raises(InputError):
+        find_launcher(2, os.environ)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [2, *slow(1)])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [*slow(("info", 0)), ("run --data mnist --data-dir nowhere", 2)]
+)
+def test_launch_returns_the_code_of_the_ranks(arguments, code, ranks, tmp_path):
+    done = mu2mpi("launch", "--ranks", str(ranks), *arguments.split(), cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+def test_a_launcher_sees_no_failure_in_what_is_bad_input_for_all_ranks(tmp_path):
+    text = f'{command_on(2)[0]} -n 2 "$@"; echo $? > code'
+    done = run(tmp_path, "run", "--data", "mnist", "--data-dir", "nowhere", text=text)
+    assert done.returncode == 2
+    assert (tmp_path / "code").read_text() == "0\n"
+
+
+def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
+    # What Open MPI makes of the loss of a node. The file for the word lies where results will.
+    (tmp_path / "runs").mkdir()
+    text = f'case "$*" in *" -m mu2mpi"*) ls -A runs > seen; exit 0;; esac; {ALL_SEE_TWO}'
+    done = run(tmp_path, "run", "--output", "runs/deeper/a.h5", text=text)
+    assert done.returncode == 1
+    assert (tmp_path / "seen").read_text().startswith(".mu2mpi-launch-0-")
+    assert not [*(tmp_path / "runs").iterdir()]
+
+
+@pytest.mark.slow
+def test_a_word_counts_more_than_the_code_of_a_launcher(tmp_path):
+    done = run(tmp_path, "info", text=f'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; {ALL_SEE_TWO}')
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_rank_that_cannot_leave_word_ends_with_the_code_itself(tmp_path):
+    place = tmp_path / "word"
+    done = mu2mpi("run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_WORD=str(place))
+    assert done.returncode == 2
+    assert not place.exists()
+
+
+def test_a_signal_during_the_choice_of_a_launcher_ends_it(tmp_path):
+    text = f"touch {shlex.quote(str(tmp_path / 'begun'))}; exec sleep 30"
+    variables = {**os.environ, "MU2MPI_LAUNCHER": fake_launcher(tmp_path, text)}
+    command = [sys.executable, "-m", "mu2mpi", "launch", "--ranks", "2", "info"]
+    with subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not [*tmp_path.glob(".mu2mpi*")]
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MU2MPI_RANKS", "0"), ("MU2MPI_LAUNCHER", "mpirun 'x")])
+def test_a_launch_says_what_is_wrong_with_its_environment(variable, value, monkeypatch, capsys):
+    monkeypatch.setenv("MU2MPI_RANKS", "2")
+    monkeypatch.setenv(variable, value)
+    assert cli.main(["launch", "info"]) == 2
+    assert variable in capsys.readouterr().err
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return [tmp_path / "runs" / name for name in ("a.h5", "b.h5")]
+
+
+def write(path, text="a result"):
+    path.parent.mkdir(exist_ok=True)
+    path.with_name("new").write_text(text)
+    path.with_name("new").replace(path)
+
+
+def test_nothing_has_moved_on_at_first_nor_with_files_of_others(paths, tmp_path):
+    assert Outputs(paths).folder() == tmp_path
+    write(checkpoint_path(paths[0]))
+    outputs = Outputs(paths)
+    assert outputs.folder() == tmp_path / "runs"
+    write(paths[0].with_name("of another.h5"))
+    checkpoint_path(paths[0]).unlink()
+    assert not outputs.have_moved_on()
+    assert not Outputs([]).are_complete()
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_another_checkpoint_is_progress(paths, was_there):
+    if was_there:
+        write(checkpoint_path(paths[1]))
+    outputs = Outputs(paths)
+    write(checkpoint_path(paths[1]))
+    assert outputs.have_moved_on()
+    assert not outputs.are_complete()
+
+
+def test_all_is_done_with_every_result_and_no_checkpoint(paths):
+    outputs = Outputs(paths)
+    write(paths[0])
+    assert not outputs.are_complete()
+    write(checkpoint_path(paths[1]))
+    write(paths[1])
+    assert not outputs.are_complete()
+    checkpoint_path(paths[1]).unlink()
+    assert outputs.are_complete()
+
+
+def test_what_is_to_be_replaced_is_no_result(paths):
+    write(paths[0])
+    outputs = Outputs(paths[:1], overwrite=True)
+    assert not outputs.are_complete()
+    write(paths[0])
+    assert outputs.are_complete()
+
+
+SWEEP = 'data = "digits"\nmachines = 2\nrounds = 3\nserver = ["untrusted", "trusted"]\nseed = 1\n'
+
+
+@pytest.mark.parametrize(
+    "words", ["run --rounds 3 --seed 1", "run -o x/a.h5 --rounds 3", "sweep s.toml --index 1"]
+)
+def test_commands_name_the_files_that_they_write(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(SWEEP)
+    arguments = parse(words.split())
+    named = arguments.command.outputs(arguments, 1)
+    assert cli.main(words.split()) == 0
+    assert {*named} == {path.relative_to(tmp_path) for path in tmp_path.rglob("*.h5")}

@@ -1,0 +1,54 @@
+"""Sums and statistics that rank 0 collects for a checkpoint, and what crosses the wire meanwhile."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mu2mpi.audit.recorded_ranks import on_ranks
+from mu2mpi.core.parallel import block
+from mu2mpi.federation.collectives import gather_counts, gather_sum, scatter_sum
+from mu2mpi.privacy.noise.noise_stream import key_words, padded_zeros, root_key
+
+KEY, SHAPE, NORMS, CLIPPED = key_words(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
+SUMS = np.random.default_rng(1).integers(-(2**40), 2**40, (3, *SHAPE))
+COUNTS = np.random.default_rng(2).integers(0, 9, (5, 3))
+
+
+def hosted(rank, size, q):
+    """Return what is collected of the machines of a rank."""
+    (flat_q, own), counts = padded_zeros(SHAPE), COUNTS[list(block(len(COUNTS), size, rank))]
+    own[...] = q
+    facts = {"largest_squared_norm": NORMS[rank], "clipped": CLIPPED[rank]}
+    return SimpleNamespace(q=own, flat_q=flat_q, class_counts=lambda t: t * counts, **facts)
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "masked"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
+    def act(rank):
+        machines = hosted(rank.rank, size, SUMS[rank.rank])
+        return gather_sum(machines, rank, key), gather_counts(machines, 2, rank, key), pickle.dumps(rank.sent)
+
+    (total, counts, _), *others = on_ranks(size, act)
+    np.testing.assert_array_equal(total, SUMS[:size].sum(axis=0))
+    assert counts[:2] == (max(NORMS[:size]), sum(CLIPPED[:size]))
+    np.testing.assert_array_equal(counts.classes, 2 * COUNTS)
+    for rank, (nothing, _, message) in enumerate(others, start=1):
+        assert nothing is None
+        assert (SUMS[rank].tobytes()[:40] in message) == (key is None)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_masked_parts_add_up_to_the_sum(size):
+    def act(rank):
+        machines = hosted(rank.rank, size, SUMS[0] * (rank.rank == 0))
+        scatter_sum(machines, rank, KEY)
+        return machines.q
+
+    parts = on_ranks(size, act)
+    np.testing.assert_array_equal(sum(parts), SUMS[0])
+    # 15 words of 64 fair coins have 480 ones, with a standard deviation of 15.5.
+    ones = [sum(int(word).bit_count() for word in part.view(np.uint64).ravel()) for part in parts]
+    assert max(abs(count - 480) for count in ones) < 80

@@ -1,0 +1,69 @@
+"""Samples in chunks of rounds: each read once, in its turn, and the same bits whatever is read at once."""
+
+import numpy as np
+import pytest
+from helpers.simulations import simulation_of
+from helpers.sources import ArraySource, random_source
+
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data import source as source_module
+from mu2mpi.data.partition import machine_rows
+from mu2mpi.execution.plan import resolve
+from mu2mpi.federation.sample_reader import make_supply
+
+DIMENSION = 6
+KEY = bytes(32)
+
+
+class Watched(ArraySource):
+    """Remembers which training rows were asked for."""
+
+    def training(self, rows):
+        self.asked.append(rows)
+        return super().training(rows)
+
+
+def limit_memory(monkeypatch, source, samples):
+    """Have no more than so many samples read at once."""
+    for name in ("WHOLE_BYTES", "PART_BYTES"):
+        monkeypatch.setattr(source_module, name, samples * source.sample_bytes)
+
+
+def watched(n: int) -> Watched:
+    source = random_source(1, n, DIMENSION, 3)
+    source.__class__ = Watched
+    source.asked = []
+    return source
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7, 25, 1000])
+@pytest.mark.parametrize("hosted", [range(4), range(1, 3), range(4, 4)])
+def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted):
+    source = watched(100)
+    limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
+    constants = resolve(Experiment(machines=4), source, 1).constants
+    read = make_supply(source, constants, KEY, hosted, "iid", bytes(32))
+    rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
+    while t <= 25:
+        samples = read(t)
+        assert samples.rounds.start == t
+        expected = rows[t - 1 : samples.rounds.stop - 1]
+        np.testing.assert_array_equal(samples.features, source._training.features[expected.ravel()])
+        np.testing.assert_array_equal(samples.labels, source._training.labels[expected.ravel()])
+        t = samples.rounds.stop
+    assert t == 26
+    np.testing.assert_array_equal(np.concatenate(source.asked), rows.ravel())
+    if len(hosted):
+        assert max(map(len, source.asked)) <= at_once * len(hosted)
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
+    experiment = Experiment(server=server, machines=4, seed=3)
+    whole = simulation_of(experiment, random_source(1, 100, DIMENSION, 3)).run()
+    source = watched(100)
+    limit_memory(monkeypatch, source, 3 * 4)
+    parts = simulation_of(experiment, source).run()
+    assert len(source.asked) == 9
+    assert parts.x.tobytes() == whole.x.tobytes()
+    assert parts.history.test_loss.tobytes() == whole.history.test_loss.tobytes()
