@@ -8,13 +8,13 @@ from typing import Any
 
 from mu2mpi._version import __version__
 
-# Module of each public name; type checkers read them in __init__.pyi
-_HOMES = {
+# Module of each public name; __init__.pyi declares the names for type checkers
+_MODULES = {
     "Experiment": "mu2mpi.config.experiment",
     "InputError": "mu2mpi.core.errors",
     "Interrupted": "mu2mpi.core.errors",
     "LiveFigure": "mu2mpi.analysis.runs",
-    "Observer": "mu2mpi.results.callbacks",
+    "Callback": "mu2mpi.results.callbacks",
     "Result": "mu2mpi.results.result",
     "Runs": "mu2mpi.analysis.runs",
     "load": "mu2mpi.analysis.runs",
@@ -23,16 +23,16 @@ _HOMES = {
     "run": "mu2mpi.execution.job",
     "sweep": "mu2mpi.analysis.runs",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: numba alone takes longer than `mu2mpi --help` may."""
-    if name not in _HOMES:
+    """Import a public name on its first use, since imports such as numba would slow down `mu2mpi --help`."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'mu2mpi' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -m mu2mpi``: the same as the command ``mu2mpi``."""
+"""Entry point of ``python -m mu2mpi``, equivalent to the command ``mu2mpi``."""
 
 import sys
 

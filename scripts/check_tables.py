@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.result_files import find_summaries
+from mu2mpi.results.result_files import load_summaries
 
 SEEDS = 5
 """A cell is not judged with fewer."""
@@ -25,7 +25,7 @@ SEEDS = 5
 
 def main(folders: list[Path], partial: bool) -> int:
     """Print a line for each cell of the paper and return the exit code."""
-    summaries, warnings = find_summaries(folders)
+    summaries, warnings = load_summaries(folders)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     rows = csv.DictReader(io.StringIO(build_table(summaries).render("csv")))

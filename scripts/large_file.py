@@ -33,7 +33,7 @@ def main() -> None:
     communicator = world()
     if communicator.rank == 0 and not path.exists():
         write(path, gigabytes)
-    communicator.wait_for_all()
+    communicator.barrier()
     started = perf_counter()
     result = run(Experiment(data=str(path), machines=machines, partition=partition, rho=4.0, seed=1))
     seconds = perf_counter() - started

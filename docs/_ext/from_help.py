@@ -1,39 +1,31 @@
-"""Sphinx: the pages of commands and of options, from what makes ``--help``.
+"""Sphinx extension: reference pages of commands and options, from the declarations behind ``--help``.
 
-A page holds ``<!-- commands -->`` or ``<!-- options -->`` where they belong.
+A page marks their place by ``<!-- commands -->`` or ``<!-- options -->``.
 """
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.commands import command_names
-from mu2mpi.cli.program import parser_of
-from mu2mpi.config.experiment_options import choices, option_fields, own_options, takes_boolean
-from mu2mpi.core.registry import find, names as known_names
+from mu2mpi.cli.experiment_arguments import flag, help_text
+from mu2mpi.cli.help_topics import grouped_options, option_values
+from mu2mpi.cli.program import build_parser
+from mu2mpi.config.experiment_options import (
+    SELECTORS,
+    choices,
+    details,
+    is_flag,
+    option_fields,
+    own_options,
+)
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
-
-GROUPS = {
-    "What is learned, and from what": "data loss normalize norm_bound l2 samples features classes data_seed "
-    "margin label_noise heterogeneity schema labels test missing_labels feature_bound label_range strict "
-    "data_is_public",
-    "Who takes part": "machines partition participation participation_seed objective",
-    "Privacy": "rho epsilon delta budgets server colluders masks shuffle mechanism noise noise_correlation "
-    "noise_buffers",
-    "Method": "method preset estimator query",
-    "Steps": "rounds batch tail momentum diameter clip_norm eta_scale",
-    "Seed and output": "seed evaluations",
-}
-"""Options by what they are about, in the order of the page."""
-
-OF_EXPERIMENT = "the experiment"
-"""How the title of their group begins in the help of a command; they have a page of their own."""
 
 KINDS = {int: "a whole number", float: "a number", str: "text"}
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -44,59 +36,52 @@ WORDS = re.compile(
     r"(?P<code>`[^`]+`)|(?P<flag>--[a-z][a-z0-9-]*)|\(docs/(?P<page>[\w/-]+\.md)(?: says which)?\)"
     r"|(?P<sign>[*_<>`|\[\]\\$])"
 )
-"""What in a help is no plain text for Markdown: code, flags, pages, and signs that have a meaning there."""
+"""Parts of a help text that Markdown needs marked or escaped: code, flags, pages and special characters."""
 
 DEFAULT = re.compile(r" ?\[default: (?P<default>[^\]]*)\]")
-
-
-def grouped_options() -> dict[str, list[str]]:
-    """Return the names of all options by group; raises ValueError unless each is in one."""
-    groups = {title: names.split() for title, names in GROUPS.items()}
-    named, known = [name for names in groups.values() for name in names], option_fields()
-    if sorted(named) != sorted(known):
-        wrong = {*named} ^ {*known} or {name for name in named if named.count(name) > 1}
-        raise ValueError(f"GROUPS in {__file__} should name once: {', '.join(sorted(wrong))}")
-    return groups
 
 
 def options_page() -> str:
     """Return all options by group, in Markdown."""
     parts = []
     for title, members in grouped_options().items():
-        parts += [f"## {title}", *("\n".join(_option(name)) for name in members)]
+        if members:
+            heading = title[:1].upper() + title[1:]
+            parts += [f"## {heading}", *("\n".join(_option(name)) for name in members)]
     return "\n\n".join(parts)
 
 
 def _option(name: str) -> Iterator[str]:
-    chooser = next((of for of in ("data", "method", "server") if name in own_options(of)), "")
-    fields = own_options(chooser).get(name)
-    flag, alike = f"--{name.replace('_', '-')}", _alike(fields or {"": option_fields()[name]})
+    selector = next((option for option in SELECTORS if name in own_options(option)), "")
+    fields = own_options(selector).get(name)
+    variants = _variants(fields or {"": option_fields()[name]})
     yield f"### {name}\n"
-    for owners, field in alike:
-        whose = f"`{chooser}` {_listed(owners)}"
-        if len(alike) > 1:
-            yield f"With {whose}:"
-        yield f"{_sentence(_without_default(field), choices(field) or ())}\n"
-        yield f"- flag: `{flag}`" + ("" if takes_boolean(field) else f", values: {_values(field)}")
-        if told := _summaries(field):
-            yield "\n".join(f"  - `{name}`: {_marked(words)}" for name, words in told.items())
+    for owners, field in variants:
+        condition = f"`{selector}` {_listed(owners)}"
+        if len(variants) > 1:
+            yield f"With {condition}:"
+        text = _sentence(DEFAULT.sub("", str(field.description)), choices(field) or ())
+        yield f"{text} {_marked(details(field))}".rstrip() + "\n"
+        yield f"- flag: `{flag(name)}`" + ("" if is_flag(field) else f", values: {_values(field)}")
+        if summaries := {value.label: value.summary for value in option_values(name)}:
+            yield "\n".join(f"  - `{label}`: {_marked(words)}" for label, words in summaries.items())
         yield f"- default: {_default(field)}"
-        if chooser and len(alike) == 1:
-            yield f"- only with {whose}"
+        if selector and len(variants) == 1:
+            yield f"- only with {condition}"
         yield ""
 
 
-def _alike(fields: dict[str, FieldInfo]) -> list[tuple[list[str], FieldInfo]]:
-    """Return the forms of an option, and who has each."""
-    forms: dict[tuple[object, ...], tuple[list[str], FieldInfo]] = {}
+def _variants(fields: dict[str, FieldInfo]) -> list[tuple[list[str], FieldInfo]]:
+    """Return the distinct declarations of an option, each with the methods, sources, ... that have it."""
+    variants: dict[tuple[object, ...], tuple[list[str], FieldInfo]] = {}
     for owner, field in fields.items():
-        form = (field.description, field.default, str(field.annotation))
-        forms.setdefault(form, ([], field))[0].append(owner)
-    return list(forms.values())
+        key = (field.description, field.default, str(field.annotation))
+        variants.setdefault(key, ([], field))[0].append(owner)
+    return list(variants.values())
 
 
-def _listed(names: list[str]) -> str:
-    """Return names as code, but for what is no name, such as "a file"."""
+def _listed(names: Iterable[str]) -> str:
+    """Return names as code, and "a file" as it is."""
     return ", ".join(name if " " in name else f"`{name}`" for name in names)
 
 
@@ -114,39 +99,25 @@ def _values(field: FieldInfo) -> str:
     return " ".join(filter(None, [words, " and ".join(bounds)]))
 
 
-def _summaries(field: FieldInfo) -> dict[str, str]:
-    """Return a few words about each thing that an option chooses, where it has some."""
-    extra = field.json_schema_extra
-    kind = str(extra.get("kind", extra.get("forms"))) if isinstance(extra, dict) else ""
-    things = [find(kind, name) for name in known_names(kind)] if kind else []
-    told = {getattr(one, "form", one.name): getattr(one, "summary", "") for one in things}
-    return {name: words for name, words in told.items() if words}
-
-
 def _number(number: Any) -> str:
-    """Return a number as people write it: large powers of two as such."""
+    """Format a number: large powers of two as powers, others with thousands separators."""
     if isinstance(number, int) and number > 10**9 and number.bit_count() == 1:
         return "2" + str(number.bit_length() - 1).translate(SUPERSCRIPTS)
     return f"{number:g}" if isinstance(number, float) else f"{number:,}"
 
 
 def _default(field: FieldInfo) -> str:
-    said = DEFAULT.search(str(field.description))
-    if said:
-        return _marked(said["default"])
+    if column_metadata := DEFAULT.search(str(field.description)):
+        return _marked(column_metadata["default"])
     if field.default is None:
         return "not set"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 
-def _without_default(field: FieldInfo) -> str:
-    return DEFAULT.sub("", str(field.description))
-
-
 def commands_page() -> str:
-    """Return all commands with their options, in Markdown."""
+    """Return all commands and their options, in Markdown."""
     names = command_names()
-    parser = parser_of(names, names)
+    parser = build_parser(names, names)
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     summaries = {choice.dest: str(choice.help) for choice in commands._choices_actions}
     lines = [f"- [`mu2mpi {name}`](#mu2mpi-{name}): {_marked(summaries[name])}" for name in names]
@@ -154,25 +125,28 @@ def commands_page() -> str:
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    formatter = parser._get_formatter()
+    formatter, fields = parser._get_formatter(), option_fields()
     yield f"\n## mu2mpi {name}\n\n{_sentence(str(parser.description))}\n"
     yield f"```{{program}} mu2mpi {name}\n```\n"
-    for group in parser._action_groups:
-        if str(group.title).startswith(OF_EXPERIMENT):
-            yield "All [options of an experiment](options.md) may follow.\n"
-            continue
-        for action in group._group_actions:
-            if action.dest == "help":
-                continue
+    shared = []
+    for action in parser._actions:
+        if action.dest in fields and action.help == help_text(fields[action.dest]):
+            shared.append(action.dest)
+        elif action.dest != "help":
             metavar = formatter._metavar_formatter(action, action.dest)(1)[0]
             value = "" if action.nargs == 0 else f" {metavar}"
-            flags = ", ".join(f"{flag}{value}" for flag in action.option_strings) or metavar
-            words = formatter._expand_help(action) if action.help else f"One of {metavar.strip('{}')}"
-            yield f"```{{option}} {flags}\n{_sentence(words)}\n```\n"
+            flags = ", ".join(f"{option}{value}" for option in action.option_strings) or metavar
+            text = formatter._expand_help(action) if action.help else f"One of {metavar.strip('{}')}"
+            yield f"```{{option}} {flags}\n{_sentence(text)}\n```\n"
+    if len(shared) == len(fields):
+        yield "All [options of an experiment](options.md) may be given, too.\n"
+    elif shared:
+        flags = _listed(flag(option) for option in shared)
+        yield f"These [options of an experiment](options.md) may be given, too: {flags}.\n"
 
 
 def _sentence(text: str, names: tuple[str, ...] = ()) -> str:
-    """Return a help as a sentence in Markdown; a name at its beginning stays as it is."""
+    """Return a help text as a sentence in Markdown, in which a name at the beginning stays lower-case."""
     text = text.strip().removesuffix(".")
     first, space, rest = text.partition(" ")
     begin = f"`{first}`" if first in names else text[0].upper() + first[1:]
@@ -180,7 +154,7 @@ def _sentence(text: str, names: tuple[str, ...] = ()) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a help in Markdown, with links to the pages that it names."""
+    """Return a help text in Markdown, with links to the pages that it names."""
     return WORDS.sub(_mark, text)
 
 
@@ -198,13 +172,13 @@ def _mark(found: re.Match[str]) -> str:
 
 
 def fill_in(app: "Sphinx", name: str, source: list[str]) -> None:
-    """Put what is made into a page that asks for it."""
+    """Replace the marks of a page by the generated Markdown."""
     for mark, make in (("<!-- commands -->", commands_page), ("<!-- options -->", options_page)):
         if mark in source[0]:
             source[0] = source[0].replace(mark, make())
 
 
 def setup(app: "Sphinx") -> dict[str, Any]:
-    """Have marks replaced when pages are read."""
+    """Register `fill_in` for the pages that Sphinx reads."""
     app.connect("source-read", fill_in)
     return {"parallel_read_safe": True}

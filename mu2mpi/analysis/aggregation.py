@@ -1,9 +1,9 @@
-"""Runs grouped by any of their settings: some down, some across, one cell for all seeds."""
+"""Aggregation of runs over seeds, grouped by settings that are the rows and columns of a table."""
 
 import csv
 import importlib.resources
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -12,236 +12,245 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.analysis.setting_labels import (
-    POOLED,
-    PRIVACY,
-    SHARE,
-    Key,
-    by_settings,
-    is_settled,
-    privacy_of,
+    AVERAGED_SETTINGS,
+    COLLUDERS_SHARE,
+    PRIVACY_SETTINGS,
+    GroupKey,
+    drop_repeats,
+    group_by_settings,
+    is_determined_by,
+    privacy_settings,
     sort_key,
-    varying,
-    without_repeats,
+    varying_settings,
 )
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_options
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.suggestions import or_else
-from mu2mpi.results.reader import Summary, canonical
-from mu2mpi.results.records import SCORES
-from mu2mpi.results.result_files import names_of
+from mu2mpi.core.suggestions import suggest_or_list
+from mu2mpi.results.reader import RunSummary, canonical_settings
+from mu2mpi.results.records import SCORE_COLUMNS
+from mu2mpi.results.result_files import join_names
 
-VALUES = ("test_loss", "test_accuracy")  # What the paper's tables measure
-# Settings that are always told of rows, as who reads two of them asks which is the better
-TOLD = (*PRIVACY, "delta", "budgets")
-# Settings that one method may have and another not, beside the options of methods
-STEPS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
-# What may be a row or a column: the settings, and the number of ranks, which changes times alone
-PLACES = (*option_fields(), "ranks", SHARE)
+PAPER_VALUES = ("test_loss", "test_accuracy")  # Measurements in the paper's tables
+# Settings that are rows wherever they differ, even if another row setting determines them
+ALWAYS_SHOWN = (*PRIVACY_SETTINGS, "delta", "budgets")
+# Settings beside the options of methods that may differ from method to method
+METHOD_SETTINGS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
+# Possible rows and columns: settings, and the number of ranks (which affects times alone)
+AXIS_SETTINGS = (*option_fields(), "ranks", COLLUDERS_SHARE)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which settings stand where, and which measurements of `Summary.row` are shown; empty: what suits."""
+class TableLayout:
+    """Settings that are rows and columns, and measurements that are shown; empty: chosen by default."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in self.places:
-            if name not in PLACES:
-                raise InputError(f"there is no setting {name!r}{or_else(name, PLACES, 'settings')}")
-            if self.places.count(name) > 1:
-                raise InputError(f"{name} cannot stand in two places of a table")
+        for name in self.axes:
+            if name not in AXIS_SETTINGS:
+                raise InputError(
+                    f"there is no setting {name!r}{suggest_or_list(name, AXIS_SETTINGS, 'settings')}"
+                )
+            if self.axes.count(name) > 1:
+                raise InputError(f"{name} is given twice among the rows and columns. Give it once.")
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """All settings that are rows or columns."""
         return (*self.rows, *self.columns)
 
-    def completed(self, runs: Sequence[Summary], tell: Sequence[str]) -> "Layout":
-        """Return the layout with the paper's rows and columns, or others in which runs differ: `tell`."""
-        rows, columns, privacy = self.rows, self.columns, privacy_of(runs)
-        pairs = {(run.experiment.machines, run.experiment.rounds) for run in runs}
-        machines = {machines for machines, _ in pairs}
+    def completed(self, runs: Sequence[RunSummary], varying: Sequence[str]) -> "TableLayout":
+        """Return the layout with default rows, columns and values, chosen among the settings that vary."""
+        rows, columns, privacy = self.rows, self.columns, privacy_settings(runs)
+        sizes = {(run.experiment.machines, run.experiment.rounds) for run in runs}
+        machines = {machines for machines, _ in sizes}
         if not columns:
-            sizes = ["machines"]
+            preferred = ["machines"]
             if all(run.settings["samples"] is not None for run in runs):
-                sizes.append("samples")
-            if len(privacy) == 1 and {"method", "server", *rows} & {*tell}:
-                # Something else differs that can stand down.
-                sizes += privacy
-            usual = [name for name in (*sizes, *privacy, "server") if name not in rows]
-            columns = (next((name for name in usual if name in tell and name in sizes), usual[0]),)
+                preferred.append("samples")
+            # Privacy may be a column if another setting that varies is a row.
+            if len(privacy) == 1 and {"method", "server", *rows} & {*varying}:
+                preferred += privacy
+            defaults = [name for name in (*preferred, *privacy, "server") if name not in rows]
+            columns = (next((n for n in defaults if n in varying and n in preferred), defaults[0]),)
         if not rows:
             methods = {run.settings["method"] for run in runs}
-            colluders = SHARE if len(machines) > 1 else "colluders"
-            usual = ["method"] * (len(methods) > 1) + ["server"] + [colluders] * ("colluders" in tell)
-            rows = tuple(name for name in (*usual, *privacy) if name not in columns)
-        if "rounds" not in (*rows, *columns) and ("rounds" in tell or len(machines) == len(pairs)):
+            colluders = COLLUDERS_SHARE if len(machines) > 1 else "colluders"
+            defaults = ["method"] * (len(methods) > 1) + ["server"] + [colluders] * ("colluders" in varying)
+            rows = tuple(name for name in (*defaults, *privacy) if name not in columns)
+        if "rounds" not in (*rows, *columns) and ("rounds" in varying or len(machines) == len(sizes)):
             rows, columns = (
                 tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
                 for part in (rows, columns)
             )
-        return Layout(rows, columns, self.values or usual_values(runs))
+        return TableLayout(rows, columns, self.values or default_values(runs))
 
 
 class Estimate(NamedTuple):
-    """Mean and sample standard deviation over seeds; of one run the deviation is NaN, of none both."""
+    """Mean over seeds (NaN without runs) and sample standard deviation (NaN for a single run)."""
 
     mean: float
-    deviation: float
+    std: float
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The runs of one cell, perhaps none: their number, and their measurements and the paper's by name."""
+class Aggregate:
+    """Statistics of the runs of one table entry, which may be none."""
 
-    seeds: int
-    values: dict[str, Estimate]
-    paper: dict[str, float]
-    settings: dict[str, Any]  # those that follow from where the cell stands
-    diameters: frozenset[float]  # of the balls, also where a preset chose them
+    seeds: int  # number of runs
+    values: dict[str, Estimate]  # by measurement
+    paper: dict[str, float]  # the paper's values by measurement, if it has this experiment
+    settings: dict[str, Any]  # settings that rows or columns determine
+    diameters: frozenset[float]  # of the balls, including those chosen by a preset
 
 
 @dataclass(frozen=True)
 class Section:
-    """Runs that differ in the settings of rows and columns, and the seed, alone; all share `settings`."""
+    """One table: runs with equal `settings`, which differ in rows, columns and the seed alone."""
 
-    layout: Layout
+    layout: TableLayout
     settings: dict[str, Any]
-    defaults: dict[str, Any]
-    follow: dict[str, str]  # settings that differ with a place of the layout alone, and that place
-    rows: list[Key]
-    columns: list[Key]
-    cells: dict[tuple[Key, Key], Cell]
+    defaults: dict[str, Any]  # default values of settings
+    determined: dict[str, str]  # settings that a row or column setting determines, and that setting
+    rows: list[GroupKey]
+    columns: list[GroupKey]
+    aggregates: dict[tuple[GroupKey, GroupKey], Aggregate]
 
     @property
-    def seeds(self) -> set[int]:
-        """How many runs cells have that have any."""
-        return {cell.seeds for cell in self.cells.values() if cell.seeds}
+    def seed_counts(self) -> set[int]:
+        """Distinct numbers of runs per entry, without empty entries."""
+        return {aggregate.seeds for aggregate in self.aggregates.values() if aggregate.seeds}
 
 
-def build_sections(runs: Iterable[Summary], layout: Layout) -> tuple[list[Section], list[str]]:
-    """Group runs into sections, one for each set of shared settings; note what the reader should know.
+def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[list[Section], list[str]]:
+    """Group runs into sections and average them over seeds.
 
-    Runs are averaged only if they differ in the seed alone (or in what changes nothing in the model). Any
-    other difference makes a section, or a row where sections would have one row each and none are named.
+    Averaged runs differ in the seed alone, or in settings without an effect on the model. Other differences
+    make a section, or rows by default where sections would have a single row. Also returns notes for the
+    reader. Raises InputError without runs, or for a measurement that no run has.
     """
-    kept, notes = without_repeats(runs, *({"ranks"} & {*layout.places}))
-    owns, tell = [run.own_settings for run in kept], varying(kept)
-    full = layout.completed(kept, tell)
+    kept, notes = drop_repeats(runs, *({"ranks"} & {*layout.axes}))
+    rows, varying = [run.independent_settings for run in kept], varying_settings(kept)
+    full = layout.completed(kept, varying)
     check_values(kept, full.values)
-    apart = [name for name in tell if name not in full.places]
-    of_methods = {*own_options("method"), *STEPS}
-    given = ["method", *(name for name in apart if name not in of_methods)]
-    own = [name for name in apart if name in of_methods and is_settled(name, given, owns)]
-    # Settings that need no sections, with the place of the layout that they follow from.
-    follow = dict.fromkeys(own, "method") if "method" in full.places else {}
-    follow |= {"colluders": SHARE} if {SHARE, "machines"} <= {*full.places} else {}
-
-    def split() -> dict[Key, list[Summary]]:
-        """Return the runs of each section by what they share: what tells sections apart, or never differs."""
-        left_out = {*full.places, *POOLED, *follow}
-        there = {name: {row[name] for row in owns} for name in owns[0] if name not in left_out}
-        names, delta = [n for n, values in there.items() if n in tell or len(values) == 1], None
-        # Where some runs have an epsilon, the reader is told at which delta, if that is the same of all.
-        if "epsilon" in full.places and len(deltas := there.get("delta", set()) - {None}) == 1:
-            names, (delta,) = list(dict.fromkeys([*names, "delta"])), deltas
-        groups: dict[Key, list[Summary]] = {}
-        for run, row in zip(kept, owns, strict=True):
-            told = row if delta is None else {**row, "delta": delta}
-            shared = tuple((name, told[name]) for name in names if told[name] is not None)
-            groups.setdefault(shared, []).append(run)
-        return groups
-
-    groups = split()
-    columns = {tuple(by_settings(members, full.columns)) for members in groups.values()}
-    are_rows = all(len(by_settings(members, full.rows)) == 1 for members in groups.values())
-    if not layout.rows and len(groups) > 1 == len(columns) and are_rows:
-        added, more = list[str](), dict[str, str]()
-        for name in (name for name in apart if name not in follow):
-            causes = [other for other in added if name not in TOLD and is_settled(name, [other], owns)]
-            if causes:
-                more[name] = causes[0]
+    others = [name for name in varying if name not in full.axes]
+    per_method = {*own_options("method"), *METHOD_SETTINGS}
+    given = ["method", *(name for name in others if name not in per_method)]
+    of_method = [name for name in others if name in per_method and is_determined_by(name, given, rows)]
+    determined = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
+    determined |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
+    groups = _group_by_shared_settings(kept, {*full.axes, *AVERAGED_SETTINGS, *determined}, varying, full)
+    columns = {tuple(group_by_settings(members, full.columns)) for members in groups.values()}
+    have_one_row = all(len(group_by_settings(members, full.rows)) == 1 for members in groups.values())
+    if not layout.rows and len(groups) > 1 == len(columns) and have_one_row:
+        added, causes = list[str](), dict[str, str]()
+        for name in (name for name in others if name not in determined):
+            by = [a for a in added if name not in ALWAYS_SHOWN and is_determined_by(name, [a], rows)]
+            if by:
+                causes[name] = by[0]
             else:
                 added.append(name)
         if len(added) <= 2:
-            full, follow = replace(full, rows=(*full.rows, *added)), follow | more
-            groups = split()
+            full, determined = replace(full, rows=(*full.rows, *added)), determined | causes
+            left_out = {*full.axes, *AVERAGED_SETTINGS, *determined}
+            groups = _group_by_shared_settings(kept, left_out, varying, full)
     order = sorted(groups, key=lambda key: [(name, sort_key((value,))) for name, value in key])
-    sections = [_section(dict(key), groups[key], full, follow) for key in order]
-    return sections, [*notes, *versions_note(kept)]
+    sections = [_section(dict(key), groups[key], full, determined) for key in order]
+    return sections, [*notes, *version_note(kept)]
 
 
-def versions_note(runs: Sequence[Summary]) -> list[str]:
-    """Return a note where files were made by several versions of the package."""
+def _group_by_shared_settings(
+    runs: Sequence[RunSummary], left_out: Collection[str], varying: Sequence[str], layout: TableLayout
+) -> dict[GroupKey, list[RunSummary]]:
+    """Group runs by (name, value) pairs of all settings but those left out; the groups are sections."""
+    rows = [run.independent_settings for run in runs]
+    values_of = {name: {row[name] for row in rows} for name in rows[0] if name not in left_out}
+    names, delta = [n for n, values in values_of.items() if n in varying or len(values) == 1], None
+    # An epsilon is shown with its delta, if all runs have the same delta.
+    if "epsilon" in layout.axes and len(deltas := values_of.get("delta", set()) - {None}) == 1:
+        names, (delta,) = list(dict.fromkeys([*names, "delta"])), deltas
+    groups: dict[GroupKey, list[RunSummary]] = {}
+    for run, own in zip(runs, rows, strict=True):
+        row = own if delta is None else {**own, "delta": delta}
+        shared = tuple((name, row[name]) for name in names if row[name] is not None)
+        groups.setdefault(shared, []).append(run)
+    return groups
+
+
+def version_note(runs: Sequence[RunSummary]) -> list[str]:
+    """Return a note if the files were written by several versions of the package."""
     versions = sorted({run.version for run in runs if run.version})
-    return [f"these results were made by versions {names_of(versions)} of mu2mpi"] if versions[1:] else []
+    return [f"these results were made by versions {join_names(versions)} of mu2mpi"] if versions[1:] else []
 
 
 def _section(
-    settings: dict[str, Any], runs: Sequence[Summary], layout: Layout, follow: dict[str, str]
+    settings: dict[str, Any], runs: Sequence[RunSummary], layout: TableLayout, determined: dict[str, str]
 ) -> Section:
-    members, cut, cells = by_settings(runs, layout.places), len(layout.rows), {}
-    rows = sorted({key[:cut] for key in members}, key=sort_key)
-    columns = sorted({key[cut:] for key in members}, key=sort_key)
+    groups, n_rows, aggregates = group_by_settings(runs, layout.axes), len(layout.rows), {}
+    rows = sorted({key[:n_rows] for key in groups}, key=sort_key)
+    columns = sorted({key[n_rows:] for key in groups}, key=sort_key)
     for row, column in product(rows, columns):
-        there, others = members.get(row + column, []), dict[str, Any]()
-        if there:
-            one, own = there[0].settings, there[0].own_settings
-            others = {name: one[name] if name == "colluders" else own[name] for name in follow}
-            if one["epsilon"] is not None and "rho" not in layout.places:
-                others["rho"] = one["rho"]
-        ran = _what_ran(settings | others | dict(zip(layout.places, row + column, strict=True)))
-        cells[row, column] = Cell(
-            seeds=len(there),
-            values={name: estimate([run.row.get(name, math.nan) for run in there]) for name in layout.values},
-            paper={} if follow and not there else _paper().get(ran, {}),
+        members, others = groups.get(row + column, []), dict[str, Any]()
+        if members:
+            known, own = members[0].settings, members[0].independent_settings
+            others = {name: known[name] if name == "colluders" else own[name] for name in determined}
+            if known["epsilon"] is not None and "rho" not in layout.axes:
+                others["rho"] = known["rho"]
+        key = _paper_key(settings | others | dict(zip(layout.axes, row + column, strict=True)))
+        aggregates[row, column] = Aggregate(
+            seeds=len(members),
+            values={
+                n: mean_and_std([run.table_row.get(n, math.nan) for run in members]) for n in layout.values
+            },
+            paper={} if determined and not members else _paper_values().get(key, {}),
             settings=others,
-            diameters=frozenset(run.experiment.diameter for run in there),
+            diameters=frozenset(run.experiment.diameter for run in members),
         )
-    return Section(layout, settings, runs[0].experiment.defaults, follow, rows, columns, cells)
+    return Section(layout, settings, runs[0].experiment.defaults, determined, rows, columns, aggregates)
 
 
-def usual_values(runs: Iterable[Summary]) -> tuple[str, ...]:
-    """Return the loss and the score of runs: accuracy, R^2, or both where they learn classes and numbers."""
-    learned = {run.labels for run in runs}
-    return ("test_loss", *(score for labels, score in SCORES.items() if labels in learned))
+def default_values(runs: Iterable[RunSummary]) -> tuple[str, ...]:
+    """Names of the loss and the score: accuracy for classes, R^2 for numbers, both for mixed runs."""
+    label_kinds = {run.labels for run in runs}
+    return ("test_loss", *(score for labels, score in SCORE_COLUMNS.items() if labels in label_kinds))
 
 
-def check_values(runs: Iterable[Summary], values: Iterable[str]) -> None:
-    """Raise an InputError if no run has one of these measurements."""
-    numbers = (name for run in runs for name, value in run.row.items() if isinstance(value, int | float))
-    known = [name for name in dict.fromkeys(numbers) if name not in PLACES]
+def check_values(runs: Iterable[RunSummary], values: Iterable[str]) -> None:
+    """Raise InputError for a measurement that no run has."""
+    numbers = (
+        name for run in runs for name, value in run.table_row.items() if isinstance(value, int | float)
+    )
+    known = [name for name in dict.fromkeys(numbers) if name not in AXIS_SETTINGS]
     for name in values:
         if name not in known:
-            raise InputError(f"no run has a value {name!r}{or_else(name, known, 'values')}")
+            raise InputError(f"no run has a value {name!r}{suggest_or_list(name, known, 'values')}")
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def mean_and_std(values: Sequence[float]) -> Estimate:
     """Return mean and sample standard deviation."""
     if not values:
         return Estimate(math.nan, math.nan)
-    # Rounding would make the mean of equal numbers differ from them.
-    is_one = len(set(values)) == 1
-    mean, deviation = (values[0], 0.0) if is_one else (np.mean(values), np.std(values, ddof=1))
-    return Estimate(float(mean), float(deviation) if len(values) > 1 else math.nan)
+    # The computed mean of equal numbers may differ from them by rounding.
+    are_equal = len(set(values)) == 1
+    mean, std = (values[0], 0.0) if are_equal else (np.mean(values), np.std(values, ddof=1))
+    return Estimate(float(mean), float(std) if len(values) > 1 else math.nan)
 
 
-def _what_ran(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
-    """Return what the runs of a cell have in common, by which the paper's values are found."""
-    left_out = (*POOLED, "delta", "ranks", SHARE)
+def _paper_key(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    """Return the settings that identify an experiment of the paper."""
+    left_out = (*AVERAGED_SETTINGS, "delta", "ranks", COLLUDERS_SHARE)
     return frozenset((n, v) for n, v in settings.items() if v is not None and n not in left_out)
 
 
 @cache
-def _paper() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
+def _paper_values() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
-    found = {}
+    values_of = {}
     for line in csv.DictReader(text.splitlines()):
-        values = {name: float(line.pop(name.removeprefix("test_"))) for name in VALUES}
-        experiment = Experiment.make({"data": "mnist", "diameter": 0.1, **line})
-        found[_what_ran(canonical(experiment))] = values
-    return found
+        values = {name: float(line.pop(name.removeprefix("test_"))) for name in PAPER_VALUES}
+        experiment = Experiment.from_settings({"data": "mnist", "diameter": 0.1, **line})
+        values_of[_paper_key(canonical_settings(experiment))] = values
+    return values_of

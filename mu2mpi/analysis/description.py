@@ -1,4 +1,4 @@
-"""One result file in words: what ``mu2mpi show`` prints."""
+"""Description of a result file or checkpoint, as ``mu2mpi show`` prints it."""
 
 import math
 import textwrap
@@ -8,59 +8,51 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.setting_labels import number_text, rounded_up
-from mu2mpi.core.registry import find, names
-from mu2mpi.core.text import as_paragraph, as_text
+from mu2mpi.analysis.setting_labels import format_value, rounded_up
+from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.losses.metrics.metric import metrics
-from mu2mpi.privacy.accounting.per_machine import Accounts
+from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import SCORES, Checkpoint, Diagnostics, History, Theory, checkpoint_path
+from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, Theory, checkpoint_path
 from mu2mpi.results.result import Result
 
-# Numbers of classes, machines and coefficients up to which each is listed
-MAX_CLASSES, MAX_ROWS, MAX_TERMS = 20, 20, 100
-# Headers of a table, with the arrays that stand below and the formats of their numbers
+MAX_CLASSES = 20  # Classes listed
+MAX_MACHINES = 20  # Unequal machines listed
+MAX_TERMS = 100  # Coefficients listed
+# Columns of a table by header: attribute with the array, and format of its numbers
 Columns = Mapping[str, tuple[str, Callable[[float], str]]]
 _ACCOUNTS: Columns = {
-    "samples": ("samples", "{:,}".format),
-    "rounds": ("rounds", "{:,}".format),
-    "weight": ("weight", "{:.3g}".format),
-    "sigma": ("sigma", "{:.4g}".format),
-    "rho allowed": ("rho_allowed", rounded_up),
-    "rho": ("rho", rounded_up),
+    "samples": ("samples", "{:,}".format), "rounds": ("rounds", "{:,}".format),
+    "weight": ("weight", "{:.3g}".format), "sigma": ("sigma", "{:.4g}".format),
+    "rho allowed": ("rho_allowed", rounded_up), "rho": ("rho", rounded_up),
     "epsilon": ("epsilon", rounded_up),
-}
+}  # fmt: skip
 _HISTORY: Columns = {
-    "round": ("round", "{:,}".format),
-    "samples": ("samples", "{:,}".format),
-    "test loss": ("test_loss", "{:.4f}".format),
-    "R2": ("test_r2", "{:.4f}".format),
-    "accuracy": ("test_accuracy", "{:.1%}".format),
-    "rho spent": ("rho_spent", "{:.3g}".format),
+    "round": ("round", "{:,}".format), "samples": ("samples", "{:,}".format),
+    "test loss": ("test_loss", "{:.4f}".format), "R2": ("test_r2", "{:.4f}".format),
+    "accuracy": ("test_accuracy", "{:.1%}".format), "rho spent": ("rho_spent", "{:.3g}".format),
     "seconds": ("elapsed_seconds", "{:.2f}".format),
-}
-
+}  # fmt: skip
 _METRIC_FORMATS = {"%": "{:.1%}", "1": "{:.4f}", "label": "{:.6g}"}
-
-TEST_SHARE = (
-    "Test loss and scores were computed without noise on a share of the data file: nothing protects the "
-    "people in it. Do not publish these numbers, or test on a file that is public (--test FILE)."
+PRIVATE_TEST_WARNING = (
+    "Test loss and scores were computed without noise on a share of the data file, whose people nothing "
+    "protects. Do not publish these numbers, or test on a public file (--test FILE)."
 )
-
-KEY_GONE = (
-    "No result holds the secret key of the noise, and a finished run has removed the checkpoint that did. "
-    "Unless a backup or a snapshot kept a copy of that, the noise cannot be computed again, not even by you."
+KEY_DISCARDED = (
+    "No result file has the secret noise key, and the checkpoint with it was removed at the end of the run. "
+    "Without a backup or snapshot of the checkpoint, nobody can recompute the noise, including you."
 )
 
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
-    """Say what a file holds, in paragraphs for a terminal; on request also what no guarantee covers."""
+    """Return the content of a result file as sections for a terminal, optionally with the diagnostics."""
     privacy = [describe_privacy(result.privacy, result.accounts)]
-    privacy += [as_paragraph(f"WARNING: {TEST_SHARE}")] * lists_tests(result)
-    if result.privacy.has_lost_key and (checkpoint := checkpoint_path(path)).exists():
-        # A kill after the result was written, and before the checkpoint was removed.
-        warning = f"WARNING: {checkpoint} is still there and may hold the key of this noise. Remove it."
-        privacy.append(as_paragraph(warning))
+    privacy += [wrap_paragraph(f"WARNING: {PRIVATE_TEST_WARNING}")] * has_private_test_results(result)
+    if result.privacy.is_key_discarded and (checkpoint := checkpoint_path(path)).exists():
+        # The run was killed between writing the result and removing the checkpoint.
+        warning = f"WARNING: {checkpoint} is still there and may have the key of this noise. Remove it."
+        privacy.append(wrap_paragraph(warning))
     sections = {
         "Experiment": _experiment(result),
         "Test samples by class": _by_class(result),
@@ -72,182 +64,182 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
         "Where it ran": _pairs(result.environment.items()),
         "To repeat it": _repeat(result),
     }
-    return _titled(path, sections)
+    return _join_sections(path, sections)
 
 
 def describe_coefficients(result: Result, path: Path) -> str:
-    """Say what a model adds up in the columns' own units, and what of it may be noise."""
+    """Return a table of a model's coefficients in the units of the data, with their standard errors."""
     found = result.coefficients()
     last = len(found.terms) - 1
     largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_TERMS]
-    numbers = np.vstack([found.values, found.errors]).T
-    lines = [[found.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in sorted({*largest.tolist(), last})]
+    numbers = np.vstack([found.values, found.standard_errors]).T
+    rows = [[found.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in sorted({*largest.tolist(), last})]
     notes = list(found.notes)
-    if len(lines) <= last:
-        notes.append(f"These are the {MAX_TERMS} features of {last:,} with the largest coefficients.")
-    table = as_text(["", *found.rows, "standard error"], [lines])
-    return "\n\n".join([str(path), table, "\n".join(map(as_paragraph, notes))])
+    if len(rows) <= last:
+        notes.append(f"Shown are the {MAX_TERMS} of {last:,} features with the largest coefficients.")
+    table = text_table(["", *found.rows, "standard error"], [rows])
+    return "\n\n".join([str(path), table, "\n".join(map(wrap_paragraph, notes))])
 
 
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
-    """Progress of a run at its last checkpoint, without its sums, its key and its digest of the data."""
+    """Return the progress of a run at its last checkpoint, without its sums, noise key and data digest."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
-    history, labels = checkpoint.history, find("losses", checkpoint.experiment.loss).labels
+    history, labels = checkpoint.history, lookup("losses", checkpoint.experiment.loss).label_kind
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
-        "the same command goes on from here",
+        "the same command resumes the run",
         "Experiment": _pairs(checkpoint.experiment.settings().items()),
-        "History": _history(history, labels) if len(history) else "nothing measured yet",
+        "History": _history(history, labels) if len(history) else "no evaluation yet",
     }
-    return _titled(path, sections)
+    return _join_sections(path, sections)
 
 
-def _titled(path: Path, sections: Mapping[str, str]) -> str:
-    """Return a file's name, and all sections that say something."""
-    said = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in sections.items() if text]
-    return "\n\n".join([str(path), *said])
+def _join_sections(path: Path, sections: Mapping[str, str]) -> str:
+    """Return a file's name and its non-empty sections, indented below their titles."""
+    parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in sections.items() if text]
+    return "\n\n".join([str(path), *parts])
 
 
-def describe_privacy(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
-    """Say in sentences what the messages of a run, or of its machines, reveal at most, and to whom."""
+def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | None = None) -> str:
+    """Return the privacy guarantee of a run in sentences: adversary, parameters, noise and concerns."""
     mechanism, concerns = privacy.mechanism, privacy.concerns(accounts)
     if not privacy.is_noisy:
-        return as_paragraph(" ".join(concern.full for concern in concerns))
-    exactly = rounded_up(privacy.epsilon_exact)
+        return wrap_paragraph(" ".join(concern.full for concern in concerns))
+    exact = rounded_up(privacy.epsilon_exact)
     claim = (
-        f"what is seen is (epsilon, delta)-private with epsilon = {exactly} at delta = {privacy.delta:g}, "
-        f"{mechanism.words}"
+        f"(epsilon, delta)-DP: epsilon = {exact} at delta = {privacy.delta:g}, {mechanism.accounting_note}"
     )
     if privacy.rho is not None:
         claim = (
-            f"the Renyi divergence of what is seen is at most a rho^2/2 at every order a > 1, with rho = "
+            f"a Renyi divergence of at most a rho^2/2 at every order a > 1, with rho = "
             f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
-            f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exactly} exactly."
+            f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exact} exactly."
         )
-    together = f"what {mechanism.parts:,} of {mechanism.machines:,} machines draw together"
+    total = f"the sum of the noise of {mechanism.noise_shares:,} of {mechanism.machines:,} machines"
     paragraphs = [
-        f"{privacy.who} learns at most this about any one sample: "
-        f"when one sample of one machine is replaced ({privacy.adjacency}), {claim}",
+        f"{privacy.adversary} learns at most this about any one sample of one machine ({privacy.adjacency} "
+        f"adjacency): {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
-        f"{'each draw' if mechanism.parts == 1 else together}{mechanism.noise_words}, on a grid of "
-        f"{mechanism.resolution:.3g}. "
-        f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} is for draws that are not quite exact.",
-        KEY_GONE * privacy.has_lost_key,
-        mechanism.price,
-        trusted(privacy.server),
+        f"{'each draw' if mechanism.noise_shares == 1 else total}{mechanism.noise_description}, on a grid of "
+        f"{mechanism.grid_spacing:.3g}. "
+        f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} covers the error of the noise sampler.",
+        KEY_DISCARDED * privacy.is_key_discarded,
+        mechanism.communication_cost,
+        trust_statement(privacy.server),
         *(f"WARNING: {concern.full}" for concern in concerns),
     ]
-    machines = [] if accounts is None else [_machines(accounts)]
-    return "\n".join([*map(as_paragraph, filter(None, paragraphs)), *machines])
+    machines = [] if accounts is None else [_accounts_table(accounts)]
+    return "\n".join([*map(wrap_paragraph, filter(None, paragraphs)), *machines])
 
 
-def by_epsilon(accounts: Accounts) -> NDArray[np.int64]:
-    """Return the numbers of all machines, those about whose samples most is told first."""
+def sort_by_epsilon(accounts: PerMachineAccounts) -> NDArray[np.int64]:
+    """Return the indices of all machines, those with the largest epsilon first."""
     return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
 
 
-def _machines(accounts: Accounts) -> str:
-    """Say how many machines there are, and what each spends about which most is told."""
-    order, away = by_epsilon(accounts)[:MAX_ROWS], np.sum(accounts.rounds == 0)
-    said = (
-        "Machines differ, and this is about those of which most is told. There are "
-        f"{len(accounts.rounds):,}, and {away:,} never take part. Below are those of which most is told:"
+def _accounts_table(accounts: PerMachineAccounts) -> str:
+    """Return the number of unequal machines, and a table of those with the largest epsilon."""
+    order, absent = sort_by_epsilon(accounts)[:MAX_MACHINES], np.sum(accounts.rounds == 0)
+    text = (
+        f"Machines differ: of {len(accounts.rounds):,} machines, {absent:,} never take part. The guarantee "
+        "above is that of the machine with the largest epsilon. The machines with the largest epsilon are:"
     )
     machines = [accounts.names[i] for i in order.tolist()]
-    return f"{as_paragraph(said)}\n{_table(accounts, _ACCOUNTS, order, machine=machines)}"
+    return f"{wrap_paragraph(text)}\n{_table(accounts, _ACCOUNTS, order, machine=machines)}"
 
 
-def trusted(server: str) -> str:
-    """Say who has to be trusted, if anybody has."""
-    trusts = find("servers", server).trusts if server in names("servers") else ""
+def trust_statement(server: str) -> str:
+    """Return who has to be trusted in a trust mode; empty for nobody."""
+    trusts = lookup("servers", server).trusted_parties if server in known_names("servers") else ""
     return f"Who has to be trusted ({server} server): {trusts}." if trusts else ""
 
 
-def in_brief(privacy: PrivacyStatement, accounts: Accounts | None = None) -> str:
-    """Say in a line what a run guarantees, and why that may be less than it looks."""
-    but = "; ".join(c.brief for c in privacy.concerns(accounts))
+def privacy_summary(privacy: PrivacyStatement, accounts: PerMachineAccounts | None = None) -> str:
+    """Return the privacy guarantee of a run in one line, with its concerns in brief."""
+    concerns = "; ".join(c.brief for c in privacy.concerns(accounts))
     if not privacy.is_noisy:
-        return f"privacy: none ({but})"
+        return f"privacy: none ({concerns})"
     rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
-    helped = "" if privacy.colluders is None else f" with c = {privacy.colluders:,}"
+    colluders = "" if privacy.colluders is None else f" with c = {privacy.colluders:,}"
     return (
-        f"privacy of {privacy.unit} ({privacy.adjacency}), {privacy.server} server{helped}: epsilon = "
-        f"{rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g}{rho}{'; but ' if but else ''}{but}"
+        f"privacy of {privacy.privacy_unit} ({privacy.adjacency}), {privacy.server} server{colluders}: "
+        f"epsilon = {rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g}{rho}"
+        f"{'; but ' if concerns else ''}{concerns}"
     )
 
 
-def in_numbers(rho: float | None, exactly: float, lemma: float, account: str) -> list[str]:
-    """Return a claim's rho, epsilon exactly (by the mechanism's account) and by the lemma, for a table."""
+def claim_columns(rho: float | None, exact: float, lemma: float, mechanism: str) -> list[str]:
+    """Return rho, exact epsilon (with the mechanism if it has no rho) and the lemma's epsilon, as text."""
     if rho is None:
-        return ["none", f"{rounded_up(exactly)} ({account})", "–"]
-    return [rounded_up(rho), rounded_up(exactly), rounded_up(lemma)]
+        return ["none", f"{rounded_up(exact)} ({mechanism})", "–"]
+    return [rounded_up(rho), rounded_up(exact), rounded_up(lemma)]
 
 
-def lists_tests(result: Result) -> bool:
-    """Return whether a file holds test results of people whom nothing protects."""
-    return result.tests_on_a_share and result.history.has_losses
+def has_private_test_results(result: Result) -> bool:
+    """Return whether a file has test results computed without noise on a share of the data file."""
+    return result.has_unprotected_test_set and result.history.has_losses
 
 
 def _experiment(result: Result) -> str:
-    """Return settings, model and labels, and the loss, the score and all other measures of the output."""
+    """Return settings, shape of the model, labels, and loss and metrics of the output on the test set."""
     rows, features = result.x.shape
     facts = [
         *result.experiment.settings().items(),
         ("model", f"{rows} row{'s' if rows > 1 else ''} x {features:,} features (bias included)"),
     ]
     if result.label_range is not None:
-        low, high = map(number_text, result.label_range)
+        low, high = map(format_value, result.label_range)
         facts.append(("label", f"a number from {low} to {high}"))
     elif result.class_names is not None:
         more = ["..."] * (result.classes > MAX_CLASSES)
         facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
-    history, score = result.history, SCORES[result.labels]
+    history, score = result.history, SCORE_COLUMNS[result.labels]
     unit = " nats" * (result.unit == "nat")
     facts.append(("final test loss", _text(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
-    measures = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
+    metric_values = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     known = metrics()
-    for name, value in measures.items():
+    for name, value in metric_values.items():
         style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
-        facts.append((f"final test {metric_words(name)}", _text(value, style.format)))
+        facts.append((f"final test {metric_label(name)}", _text(value, style.format)))
     return _pairs(facts)
 
 
-def metric_words(name: str) -> str:
-    """Return the long name of a metric of a result file, with its unit; its name if it is not known here."""
+def metric_label(name: str) -> str:
+    """Return the long name and unit of a metric; its name if it is not registered."""
     if (metric := metrics().get(name)) is None:
         return name.replace("_", " ")
     return metric.long_name + " (in the label's units)" * (metric.unit == "label")
 
 
 def _by_class(result: Result) -> str:
-    """Return how many samples of each class there are, how many of them are recognised, and what else not."""
+    """Return number of samples, accuracy and most frequent wrong prediction of each class."""
     if result.confusion is None or result.classes > MAX_CLASSES:
         return ""
-    names, lines = result.names_of_classes, []
-    for k, taken in enumerate(result.confusion):
-        there, wrong = taken.sum(), np.delete(taken, k)
-        other, most = np.delete(names, k)[np.argmax(wrong)], wrong.max()
-        accuracy = f"{taken[k] / there:.1%}" if there else "none"
-        lines.append([names[k], f"{there:,}", accuracy, f"{other} ({most:,})" if most else ""])
-    return as_text(["class", "samples", "accuracy", "most often taken for"], [lines])
+    classes, rows = result.names_of_classes, []
+    for k, predicted in enumerate(result.confusion):
+        samples, wrong = predicted.sum(), np.delete(predicted, k)
+        other, largest = np.delete(classes, k)[np.argmax(wrong)], wrong.max()
+        accuracy = f"{predicted[k] / samples:.1%}" if samples else "none"
+        rows.append([classes[k], f"{samples:,}", accuracy, f"{other} ({largest:,})" if largest else ""])
+    return text_table(["class", "samples", "accuracy", "most often mistaken for"], [rows])
 
 
 def _history(history: History, labels: str) -> str:
-    """Return the first, the last and some rows between them, evenly spread over the evaluations."""
-    chosen = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
-    left_out = {*SCORES.values()} - {SCORES[labels]}
-    shown = {title: column for title, column in _HISTORY.items() if column[0] not in left_out}
-    return _table(history, shown, chosen)
+    """Return a table of up to eight evaluations, evenly spaced from the first to the last."""
+    rows = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
+    left_out = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
+    columns = {title: column for title, column in _HISTORY.items() if column[0] not in left_out}
+    return _table(history, columns, rows)
 
 
-def _table(source: object, columns: Columns, at: NDArray[np.int64], **first: Sequence[str]) -> str:
-    """Return some places of arrays as a table, behind a first column."""
+def _table(source: object, columns: Columns, rows: NDArray[np.int64], **first: Sequence[str]) -> str:
+    """Return rows of the columns of a record as a table; `first` are columns of text before them."""
     texts = first | {
-        title: [_text(value, style) for value in getattr(source, name)[at].tolist()]
+        title: [_text(value, style) for value in getattr(source, name)[rows].tolist()]
         for title, (name, style) in columns.items()
     }
-    return as_text([*texts], [list(zip(*texts.values(), strict=True))])
+    return text_table([*texts], [list(zip(*texts.values(), strict=True))])
 
 
 def _text(value: float, style: Callable[[float], str]) -> str:
@@ -255,39 +247,39 @@ def _text(value: float, style: Callable[[float], str]) -> str:
 
 
 def _theory(theory: Theory | None, unit: str) -> str:
-    """Return measured excess loss and bound side by side, and what the excess is measured from."""
+    """Return the measured excess loss beside the theorem's bound."""
     if theory is None:
         return ""
     applies = not math.isnan(theory.excess_loss_bound)
     bound = f"{theory.excess_loss_bound:.4g}" if applies else "none"
     if math.isnan(theory.minimum_loss):
-        return as_paragraph(
+        return wrap_paragraph(
             f"The theorem's bound on the excess loss{unit}: {bound}. The model is too large to "
             "search for the smallest loss in the ball, so the excess loss was not measured."
         )
-    scope = "The theorem bounds the expected excess loss on fresh samples for every problem with the same "
-    scope += "constants."
+    scope = (
+        "The theorem bounds the expected excess loss on fresh samples for all problems with its constants."
+    )
     if not applies:
         scope = (
-            "The theorem says nothing of this run: it is about the paper's method with machines that are "
-            "alike and all there, increments that are not clipped to less than S, and the learning rate of "
-            "the theorem."
+            "The theorem does not apply to this run: it requires the paper's method, equal machines with "
+            "full participation, a clipping norm of at least S and the theorem's learning rate."
         )
     row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
     smallest = f"{theory.minimum_loss:.6f} (or up to {rounded_up(theory.minimum_gap)} less)"
     note = f"Measured from the smallest test loss in the ball, {smallest}. {scope}"
-    return f"{as_text(['', 'measured', 'theorem: at most'], [[row]])}\n{as_paragraph(note)}"
+    return f"{text_table(['', 'measured', 'theorem: at most'], [[row]])}\n{wrap_paragraph(note)}"
 
 
-def _diagnostics(diagnostics: Diagnostics | None, path: Path, asked_for: bool) -> str:
+def _diagnostics(diagnostics: Diagnostics | None, path: Path, is_requested: bool) -> str:
     if diagnostics is None:
-        return "This file holds none." if asked_for else ""
-    if not asked_for:
-        return as_paragraph(
-            "This file holds some, computed from the private data and not covered by the guarantee. To see "
-            f"them: mu2mpi show --diagnostics {path}; to write a file without them: mu2mpi publish."
+        return "This file has none." if is_requested else ""
+    if not is_requested:
+        return wrap_paragraph(
+            "This file has diagnostics, computed from the private data and not covered by the guarantee. To "
+            f"see them: mu2mpi show --diagnostics {path}; to write a file without them: mu2mpi publish."
         )
-    return as_paragraph(
+    return wrap_paragraph(
         f"Largest increment norm {diagnostics.largest_increment_norm:.4g}; "
         f"{diagnostics.clipped_share:.3%} of the increments were clipped. These two numbers are computed "
         "from the private data and are not covered by the guarantee: do not publish them with it."
@@ -300,16 +292,16 @@ def _timing(result: Result) -> str:
         return ""
     phases["all phases"] = np.sum([*phases.values()], axis=0)
     rows = [[phase, f"{np.mean(each):.3f}", f"{np.max(each):.3f}"] for phase, each in phases.items()]
-    return as_text(["phase", "mean over ranks", "slowest rank"], [rows])
+    return text_table(["phase", "mean over ranks", "slowest rank"], [rows])
 
 
 def _repeat(result: Result) -> str:
     text = "Save these lines as experiment.toml and run: mu2mpi run --config experiment.toml"
     if result.experiment.seed is None:
         text += " (without a seed the noise will differ)"
-    return f"{as_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
+    return f"{wrap_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 
 
 def _pairs(facts: Collection[tuple[str, object]]) -> str:
     width = max((len(name) for name, _ in facts), default=0)
-    return "\n".join(f"{name.ljust(width)}  {' '.join(number_text(value).split())}" for name, value in facts)
+    return "\n".join(f"{name.ljust(width)}  {' '.join(format_value(value).split())}" for name, value in facts)

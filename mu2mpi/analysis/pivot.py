@@ -1,4 +1,4 @@
-"""A section of a table as it is read: short headers, rounded numbers, the best ones, and a legend."""
+"""Tables as text: labels of rows and columns, rounded numbers, best means, and a legend."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,247 +6,252 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from mu2mpi.analysis.aggregation import PLACES, Section
-from mu2mpi.analysis.setting_labels import MISSING, PRIVACY, SHARE, Key, Words
-from mu2mpi.core.text import Row
+from mu2mpi.analysis.aggregation import AXIS_SETTINGS, Section
+from mu2mpi.analysis.setting_labels import COLLUDERS_SHARE, MISSING, PRIVACY_SETTINGS, GroupKey, Labels
+from mu2mpi.core.text import TableRow
 from mu2mpi.losses.metrics.metric import metrics
 
-# Measurements, other than metrics and the loss, of which the lowest is the best
-_COSTS = ("excess_loss", "elapsed_seconds", "gradient_evaluations")
-# Settings that make a problem, not a way to solve it: what differs in one of these is not compared
-_GIVEN = (
+# Measurements of which the lowest is the best, beside the loss and metrics
+_LOWER_IS_BETTER = ("excess_loss", "elapsed_seconds", "gradient_evaluations")
+# Settings of the problem, not of the method: means are compared at equal values of these
+_PROBLEM_SETTINGS = (
     "data", "test", "loss", "machines", "rounds", "samples", "features", "classes", "epsilon", "rho", "delta",
     "partition", "participation", "budgets", "seed", "ranks",
 )  # fmt: skip
 
 
 class Entry(NamedTuple):
-    """A number of a table with its standard deviation and a remark, or the mark of a missing one."""
+    """Text of a table entry: a number with its standard deviation and a remark, or the mark of a gap."""
 
     mean: str
-    deviation: str = ""
+    std: str = ""
     remark: str = ""
     is_best: bool = False
 
     def text(self, bold: str, escape: Callable[[str], str] = str) -> str:
-        """Return the entry for a format that does not align, with the best in bold."""
-        number = escape(f"{self.mean} ± {self.deviation}" if self.deviation else self.mean)
+        """Return the entry without padding; `bold` formats the best."""
+        number = escape(f"{self.mean} ± {self.std}" if self.std else self.mean)
         number = bold.format(number) if self.is_best else number
         return f"{number} {escape(self.remark)}" if self.remark else number
 
 
-def aligned(column: Sequence[Entry], blank: Callable[[str], str] = lambda text: " " * len(text)) -> list[str]:
-    """Return entries of a column as text, aligned at points and plus-minus signs by blanks."""
+def align_column(column: Sequence[Entry], blank: Callable[[str], str] = lambda t: " " * len(t)) -> list[str]:
+    """Return a column as text aligned at decimal points and plus-minus signs, padded by `blank`."""
     has_best = any(entry.is_best for entry in column)
-    columns = [entry.mean for entry in column], [entry.deviation for entry in column]
+    means, stds = [entry.mean for entry in column], [entry.std for entry in column]
     texts = []
-    for entry, (before, after), (ahead, behind) in zip(
-        column, *(_paddings(numbers, blank) for numbers in columns), strict=True
+    for entry, (before, after), (std_before, std_after) in zip(
+        column, _paddings(means, blank), _paddings(stds, blank), strict=True
     ):
         text = before + entry.mean + ("*" if entry.is_best else " " * has_best)
-        text += f"{after} ± {ahead}{entry.deviation}" if entry.deviation else ""
-        texts.append(f"{text}{behind if entry.deviation else after} {entry.remark}" if entry.remark else text)
+        text += f"{after} ± {std_before}{entry.std}" if entry.std else ""
+        texts.append(f"{text}{std_after if entry.std else after} {entry.remark}" if entry.remark else text)
     return texts
 
 
-def _paddings(numbers: Row, blank: Callable[[str], str]) -> list[tuple[str, str]]:
+def _paddings(numbers: TableRow, blank: Callable[[str], str]) -> list[tuple[str, str]]:
     """Return the padding before and after each number that aligns their decimal points."""
     parts = [(whole, point + digits) for whole, point, digits in (text.partition(".") for text in numbers)]
     longest, deepest = (max(column, key=len) for column in zip(*parts, strict=True))
     return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in parts]
 
 
-class Line(NamedTuple):
-    """One line of a table: its block, the cells before its numbers, and these."""
+class PivotRow(NamedTuple):
+    """One row of a table: the block that it belongs to, its labels and its entries."""
 
     block: int
-    heads: list[str]
+    labels: list[str]
     entries: list[Entry]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A section in words: lines in blocks that share the first of their rows' settings."""
+class PivotTable:
+    """Text of a section: its title, labels, entries and legend."""
 
-    heading: str
-    heads: list[str]  # names of the rows' settings, and an empty one above labels of lines
+    title: str  # settings that are equal in the whole table
+    row_headers: list[str]  # names of the row settings, and an empty one above names of measurements
     columns: list[str]
-    lines: list[Line]
+    rows: list[PivotRow]  # in blocks with the same value of the first row setting
     legend: str
 
     @property
     def header(self) -> list[str]:
-        """The words above all columns."""
-        return [*self.heads, *self.columns]
+        """Headers of all columns."""
+        return [*self.row_headers, *self.columns]
 
-    def blocks(self, write: Callable[[Sequence[Entry]], Sequence[str]]) -> list[list[list[str]]]:
-        """Return the rows of each block, with the numbers of each column as they are written."""
-        columns = zip(*(line.entries for line in self.lines), strict=True)
-        rows = zip(self.lines, zip(*map(write, columns), strict=True), strict=True)
+    def blocks(self, format_column: Callable[[Sequence[Entry]], Sequence[str]]) -> list[list[list[str]]]:
+        """Return the rows of each block as text, with columns of entries formatted by `format_column`."""
+        columns = zip(*(row.entries for row in self.rows), strict=True)
+        rows = zip(self.rows, zip(*map(format_column, columns), strict=True), strict=True)
         blocks = groupby(rows, key=lambda pair: pair[0].block)
-        return [[[*line.heads, *numbers] for line, numbers in block] for _, block in blocks]
+        return [[[*row.labels, *numbers] for row, numbers in block] for _, block in blocks]
 
 
-class Scale(NamedTuple):
-    """How a value is written: its label, with a power of ten if it has one, and its factor and decimals."""
+class ValueFormat(NamedTuple):
+    """Format of a measurement: label (with a power of ten, if any), factor and number of decimals."""
 
     label: str
     factor: float
     decimals: int
 
     def text(self, number: float) -> str:
-        """Return a number as it is written."""
+        """Return a number as text."""
         return f"{self.factor * number:,.{self.decimals}f}"
 
 
-def _measure(name: str) -> tuple[str, int | None, int]:
-    """Return label, decimals (None: by the numbers), and 1 or -1 where the best is the highest or lowest."""
+def _value_style(name: str) -> tuple[str, int | None, int]:
+    """Return label, decimals (None: by magnitude), and 1 (higher is better), -1 (lower) or 0 (neither)."""
     if name == "test_loss":
         return "loss", 4, -1
-    if name in _COSTS or (metric := metrics().get(name.removeprefix("test_"))) is None:
-        return name.replace("_", " "), None, -1 if name in _COSTS else 0
+    if name in _LOWER_IS_BETTER or (metric := metrics().get(name.removeprefix("test_"))) is None:
+        return name.replace("_", " "), None, -1 if name in _LOWER_IS_BETTER else 0
     decimals = {"%": 1, "1": 4, "label": None}[metric.unit]
     return metric.title + " %" * (metric.unit == "%"), decimals, 1 if metric.higher_is_better else -1
 
 
-def scale_of(name: str, means: Iterable[float]) -> Scale:
-    """Choose how the numbers of a value are written: all with as many decimals."""
-    label, decimals, _ = _measure(name)
+def choose_format(name: str, means: Iterable[float]) -> ValueFormat:
+    """Choose the common format of the means of a measurement."""
+    label, decimals, _ = _value_style(name)
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if decimals is not None or not means:
-        return Scale(label, 100 if label.endswith("%") else 1, decimals or 0)
-    least, power = (math.floor(math.log10(mean)) for mean in (min(means), max(means)))
+        return ValueFormat(label, 100 if label.endswith("%") else 1, decimals or 0)
+    lowest, power = (math.floor(math.log10(mean)) for mean in (min(means), max(means)))
     if not -3 <= power < 7:
-        raised = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        return Scale(f"{label} (10{raised})", 10.0**-power, 3)
-    digits = 0 if all(mean.is_integer() for mean in means) else 3 - max(least, power - 2)
-    return Scale(label, 1, max(0, digits))
+        exponent = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return ValueFormat(f"{label} (10{exponent})", 10.0**-power, 3)
+    digits = 0 if all(mean.is_integer() for mean in means) else 3 - max(lowest, power - 2)
+    return ValueFormat(label, 1, max(0, digits))
 
 
-def grids(sections: Sequence[Section], words: Words, best: bool = False) -> list[Grid]:
-    """Put sections in words; on request with the best mean of those that can be compared marked."""
-    # All tables have the same rows, without settings that nothing changes.
+def pivot_tables(sections: Sequence[Section], labels: Labels, mark_best: bool = False) -> list[PivotTable]:
+    """Return the text of sections, optionally with the best of the comparable means marked."""
+    # All tables have the same row settings: those that differ in any section.
     names = sections[0].layout.rows
-    kept = [k for k in range(len(names)) if len({row[k] for s in sections for row in s.rows}) > 1]
-    return [_grid(section, kept, words, best) for section in sections]
+    shown = [k for k in range(len(names)) if len({row[k] for s in sections for row in s.rows}) > 1]
+    return [_pivot_table(section, shown, labels, mark_best) for section in sections]
 
 
-def _grid(section: Section, kept: Sequence[int], words: Words, best: bool) -> Grid:
-    """Return a section with its rows' settings of these numbers."""
-    layout, cells = section.layout, section.cells
-    scales = {name: scale_of(name, [c.values[name].mean for c in cells.values()]) for name in layout.values}
-    leaders, lead = _leaders(section, scales, words) if best else (set(), "")
-    firsts = [row[kept[0]] if kept else None for row in section.rows]
+def _pivot_table(section: Section, shown: Sequence[int], labels: Labels, mark_best: bool) -> PivotTable:
+    """Return the text of a section; `shown` has the indices of the row settings that are shown."""
+    layout, aggregates = section.layout, section.aggregates
+    formats = {n: choose_format(n, [a.values[n].mean for a in aggregates.values()]) for n in layout.values}
+    best, best_note = _best_means(section, formats, labels) if mark_best else (set(), "")
+    firsts = [row[shown[0]] if shown else None for row in section.rows]
     order = list(dict.fromkeys(firsts))
-    is_labelled = len(section.seeds) > 1 or len(layout.values) > 1
-    lines: list[Line] = []
+    has_value_labels = len(section.seed_counts) > 1 or len(layout.values) > 1
+    rows: list[PivotRow] = []
     for row, first in zip(section.rows, firsts, strict=True):
         block = order.index(first) if len(order) < len(firsts) else 0
-        titles = [words.in_table(layout.rows[k], row[k]) for k in kept]
-        labelled = []
-        for name, scale in scales.items():
+        row_labels = [labels.table_value(layout.rows[k], row[k]) for k in shown]
+        entries_of = []
+        for name, style in formats.items():
             # The paper has three decimals of losses, and one of accuracies.
-            decimals, entries = min(3, scale.decimals), []
+            decimals, entries = min(3, style.decimals), []
             for column in section.columns:
-                cell = cells[row, column]
-                mean, deviation = ("" if math.isnan(n) else scale.text(n) for n in cell.values[name])
-                paper = f"[{scale.factor * cell.paper[name]:.{decimals}f}]" if name in cell.paper else ""
-                is_best = (name, row, column) in leaders
-                entries.append(Entry(mean, deviation, paper, is_best) if mean else Entry(MISSING))
-            labelled.append((scale.label, entries))
-        if len(section.seeds) > 1:
-            counted = [Entry(str(cells[row, column].seeds or MISSING)) for column in section.columns]
-            labelled.append(("seeds", counted))
-        for label, entries in labelled:
-            lines.append(Line(block, [*titles, *[label] * is_labelled], entries))
-            titles = [""] * len(kept)
-    constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in kept}
-    legend = [_legend(section, scales), *_followed(section, words), *[lead] * best]
-    heads = [*(words.name(layout.rows[k]) for k in kept), *[""] * is_labelled]
-    columns = []
-    for key in section.columns:
-        settings = dict(zip(layout.columns, key, strict=True))
-        # Of epsilon and rho, the one by which privacy was not set is left out.
-        left_out = PRIVACY if any(settings.get(name) is not None for name in PRIVACY) else ()
-        told = [(n, value) for n, value in settings.items() if value is not None or n not in left_out]
-        columns.append(", ".join(words.pair(*setting) for setting in told))
-    # What is the same in the whole table, without names (other than the data's) by default.
-    said = _said(section.settings, section.defaults) | {n: v for n, v in constant.items() if v is not None}
-    heading = words.of({name: said[name] for name in sorted(said, key=PLACES.index)})
-    return Grid(heading, heads, columns, lines, " ".join(legend))
+                aggregate = aggregates[row, column]
+                mean, std = ("" if math.isnan(n) else style.text(n) for n in aggregate.values[name])
+                paper = aggregate.paper.get(name)
+                remark = "" if paper is None else f"[{style.factor * paper:.{decimals}f}]"
+                is_best = (name, row, column) in best
+                entries.append(Entry(mean, std, remark, is_best) if mean else Entry(MISSING))
+            entries_of.append((style.label, entries))
+        if len(section.seed_counts) > 1:
+            counts = [Entry(str(aggregates[row, column].seeds or MISSING)) for column in section.columns]
+            entries_of.append(("seeds", counts))
+        for label, entries in entries_of:
+            rows.append(PivotRow(block, [*row_labels, *[label] * has_value_labels], entries))
+            row_labels = [""] * len(shown)
+    constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in shown}
+    legend = [_legend(section, formats), *_determined_note(section, labels), *[best_note] * mark_best]
+    headers = [*(labels.name(layout.rows[k]) for k in shown), *[""] * has_value_labels]
+    common = _non_default(section.settings, section.defaults)
+    common |= {name: value for name, value in constant.items() if value is not None}
+    title = labels.settings({name: common[name] for name in sorted(common, key=AXIS_SETTINGS.index)})
+    columns = [_column_label(dict(zip(layout.columns, key, strict=True)), labels) for key in section.columns]
+    return PivotTable(title, headers, columns, rows, " ".join(legend))
 
 
-def _leaders(
-    section: Section, scales: dict[str, Scale], words: Words
-) -> tuple[set[tuple[str, Key, Key]], str]:
-    """Return where the best means are of those that can be compared, and say how many lead by chance perhaps.
+def _column_label(settings: Mapping[str, Any], labels: Labels) -> str:
+    # Of epsilon and rho, the unset one is left out.
+    left_out = PRIVACY_SETTINGS if any(settings.get(name) is not None for name in PRIVACY_SETTINGS) else ()
+    shown = [(n, value) for n, value in settings.items() if value is not None or n not in left_out]
+    return ", ".join(labels.setting(*pair) for pair in shown)
 
-    Means of the same problem and privacy can be, of the same server where methods differ, and excess losses
-    in the same ball.
+
+def _best_means(
+    section: Section, formats: dict[str, ValueFormat], labels: Labels
+) -> tuple[set[tuple[str, GroupKey, GroupKey]], str]:
+    """Return (measurement, row, column) of the best of comparable means, and a note on their significance.
+
+    Comparable means share problem, privacy, trust mode (if methods differ) and ball (for excess losses).
     """
-    best: set[tuple[str, Key, Key]] = set()
-    led, close, single, places = 0, 0, 0, section.layout.places
-    given = (*_GIVEN, *["server", "colluders", SHARE] * ("method" in places))
-    signs = {name: sign for name in scales if (sign := _measure(name)[2])}
+    best: set[tuple[str, GroupKey, GroupKey]] = set()
+    n_sets, n_close, n_single, axes = 0, 0, 0, section.layout.axes
+    compared_at = (*_PROBLEM_SETTINGS, *["server", "colluders", COLLUDERS_SHARE] * ("method" in axes))
+    signs = {name: sign for name in formats if (sign := _value_style(name)[2])}
     for name, sign in signs.items():
-        values = {key: cell.values[name] for key, cell in section.cells.items()}
-        sets: dict[Key, list[tuple[Key, Key]]] = {}
-        for (row, column), cell in section.cells.items():
-            if not math.isnan(cell.values[name].mean):
-                key = tuple(v for n, v in zip(places, row + column, strict=True) if n in given)
-                sets.setdefault((*key, name == "excess_loss" and cell.diameters), []).append((row, column))
+        values = {key: aggregate.values[name] for key, aggregate in section.aggregates.items()}
+        sets: dict[GroupKey, list[tuple[GroupKey, GroupKey]]] = {}
+        for (row, column), aggregate in section.aggregates.items():
+            if not math.isnan(aggregate.values[name].mean):
+                key = tuple(v for n, v in zip(axes, row + column, strict=True) if n in compared_at)
+                key = (*key, name == "excess_loss" and aggregate.diameters)
+                sets.setdefault(key, []).append((row, column))
         for keys in (keys for keys in sets.values() if len(keys) > 1):
             first, second = sorted(keys, key=lambda key: -sign * values[key].mean)[:2]
-            written = scales[name].text(values[first].mean)
-            best |= {(name, *key) for key in keys if scales[name].text(values[key].mean) == written}
-            errors = [values[k].deviation / math.sqrt(section.cells[k].seeds) for k in (first, second)]
-            led += 1
-            # Of one seed the deviation is NaN.
-            single += math.isnan(sum(errors))
-            close += abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
-    if not led:
+            text = formats[name].text(values[first].mean)
+            best |= {(name, *key) for key in keys if formats[name].text(values[key].mean) == text}
+            errors = [values[k].std / math.sqrt(section.aggregates[k].seeds) for k in (first, second)]
+            n_sets += 1
+            # The standard deviation of a single seed is NaN.
+            n_single += math.isnan(sum(errors))
+            n_close += abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
+    if not n_sets:
         return best, "No two means can be compared."
-    same = [words.name(n) for n in _GIVEN if n in places and (n, "machines" in places) != ("rounds", True)]
-    balls = {cell.diameters for cell in section.cells.values() if cell.seeds}
-    if "excess_loss" in scales and len(balls) > 1:
-        same.append(f"{words.name('diameter')} (of the excess loss)")
-    at = f"at the same {' and '.join(same)}" if same else "of the table"
-    said = f"{{best}}: the best mean {at}"
-    said += f"; {close:,} of {led:,} lead by less than two standard errors" if close else ""
-    which = f" of {single:,} of {led:,}" if single < led else ""
-    said += f"; one seed tells nothing about the lead{which}" if single else ""
-    return best, f"{said}."
+    shown = [n for n in _PROBLEM_SETTINGS if n in axes and (n, "machines" in axes) != ("rounds", True)]
+    equal = [*map(labels.name, shown)]
+    balls = {aggregate.diameters for aggregate in section.aggregates.values() if aggregate.seeds}
+    if "excess_loss" in formats and len(balls) > 1:
+        equal.append(f"{labels.name('diameter')} (of the excess loss)")
+    at = f"at the same {' and '.join(equal)}" if equal else "of the table"
+    note = f"{{best}}: the best mean {at}"
+    note += f"; {n_close:,} of {n_sets:,} lead by less than two standard errors" if n_close else ""
+    which = f" of {n_single:,} of {n_sets:,}" if n_single < n_sets else ""
+    note += f"; one seed cannot show whether the lead{which} is significant" if n_single else ""
+    return best, f"{note}."
 
 
-def _legend(section: Section, scales: dict[str, Scale]) -> str:
-    values, seeds, called = section.layout.values, section.seeds, [scale.label for scale in scales.values()]
-    *others, last = (name.removesuffix(" %") for name in called)
+def _legend(section: Section, formats: dict[str, ValueFormat]) -> str:
+    values, seeds, labels = section.layout.values, section.seed_counts, [f.label for f in formats.values()]
+    *others, last = (name.removesuffix(" %") for name in labels)
     text = f"{', '.join(others)}{' and ' * bool(others)}{last}"
     if any(name.startswith("test_") for name in values):
         text = f"Test {text} of the output"
-    text = text[0].upper() + text[1:] + " in %" * (len(values) == 1 and called[0].endswith("%"))
-    over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the seeds counted in each cell"
+    text = text[0].upper() + text[1:] + " in %" * (len(values) == 1 and labels[0].endswith("%"))
+    over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the number of seeds in each cell"
     text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
-    if any(name in cell.paper for cell in section.cells.values() if cell.seeds for name in values):
+    if any(name in a.paper for a in section.aggregates.values() if a.seeds for name in values):
         text += " In brackets: the paper's value."
-    return text if all(cell.seeds for cell in section.cells.values()) else f"{text} {MISSING}: no run."
+    return text if all(a.seeds for a in section.aggregates.values()) else f"{text} {MISSING}: no run."
 
 
-def _followed(section: Section, words: Words) -> list[str]:
-    """Say which settings go with a method, or another place of the table."""
-    told: dict[str, dict[str, None]] = {}
-    for (row, column), cell in section.cells.items():
-        at = dict(zip(section.layout.places, row + column, strict=True))
-        for place in {by: None for by in section.follow.values() if by != SHARE}:
-            own = {name: cell.settings.get(name) for name, by in section.follow.items() if by == place}
-            if own := _said(own, section.defaults):
-                told.setdefault(words.of(own), {})[words.pair(place, at[place])] = None
-    said = [f"{' and '.join(those)} with {settings}" for settings, those in told.items()]
-    return [f"{'; '.join(said)}."] * bool(said)
+def _determined_note(section: Section, labels: Labels) -> list[str]:
+    """Return a sentence on settings that the method, or another row or column setting, determines."""
+    labels_by_settings: dict[str, dict[str, None]] = {}
+    for (row, column), aggregate in section.aggregates.items():
+        at = dict(zip(section.layout.axes, row + column, strict=True))
+        for axis in {by: None for by in section.determined.values() if by != COLLUDERS_SHARE}:
+            own = {
+                name: aggregate.settings.get(name) for name, by in section.determined.items() if by == axis
+            }
+            if own := _non_default(own, section.defaults):
+                labels_by_settings.setdefault(labels.settings(own), {})[labels.setting(axis, at[axis])] = None
+    notes = [f"{' and '.join(those)} with {settings}" for settings, those in labels_by_settings.items()]
+    return [f"{'; '.join(notes)}."] * bool(notes)
 
 
-def _said(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that need to be named: not what is unset, or a name or a zero by default."""
+def _non_default(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings to show: all but unset ones, and defaults that are names or zero."""
     usual = {name: v for name, v in defaults.items() if isinstance(v, str) or v == 0}
     usual |= {"partition": "iid", "data": None}
     known = {name: value for name, value in settings.items() if value is not None and name != "schema"}

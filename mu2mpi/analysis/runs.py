@@ -1,4 +1,4 @@
-"""Results in notebooks: many runs as data frame, dataset, table or figure, and one run as it goes on."""
+"""Python interface to results: data frames, datasets, tables and figures of runs, and a live figure."""
 
 import io
 import sys
@@ -8,40 +8,40 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
 
-from mu2mpi.analysis.aggregation import Layout
-from mu2mpi.analysis.datasets import arrays_of, statistics
-from mu2mpi.analysis.setting_labels import Labels, Words, chosen, number_text, read_labels
-from mu2mpi.analysis.tables import Dress, Format, build_table
+from mu2mpi.analysis.aggregation import TableLayout
+from mu2mpi.analysis.datasets import build_dataset, seed_statistics
+from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value, read_labels, select_runs
+from mu2mpi.analysis.tables import Format, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.core.errors import needed
+from mu2mpi.core.errors import import_extra
 from mu2mpi.core.parallel import world
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
-from mu2mpi.results.callbacks import Evaluation, Observer, Start
-from mu2mpi.results.reader import Summary, read_result, read_summary
-from mu2mpi.results.records import SCORES
+from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
+from mu2mpi.results.reader import RunSummary, read_result, read_summary
+from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import check_some, find_summaries
+from mu2mpi.results.result_files import load_summaries, require_results
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from matplotlib.figure import Figure
 
-# Seconds between drawings of a live figure, and the share of the time that they may take
-MIN_SECONDS, MAX_SHARE = 1.0, 0.05
+MIN_SECONDS = 1.0  # Shortest time between updates of a live figure
+MAX_SHARE = 0.05  # Largest share of the run time spent on updates
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
-    """Load all results among files and folders, in the order of their names.
+    """Load results from files and folders, in the order of their names.
 
     Parameters
     ----------
     paths : path, or iterable of paths
-        Files, and folders, which are searched for ``*.h5``, subfolders included.
+        Result files, and folders that are searched for ``*.h5``, including subfolders.
     strict : bool, optional
-        Raise InputError for a file that cannot be used, instead of skipping it with a warning.
+        Raise InputError for an unusable file, instead of skipping it with a warning.
 
     Examples
     --------
@@ -53,11 +53,11 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     ('seed',)
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    found, complaints = find_summaries([Path(path) for path in given], strict)
-    for complaint in complaints:
-        warnings.warn(f"skipped: {complaint}", stacklevel=2)
-    check_some(found, given)
-    return Runs(found)
+    summaries, problems = load_summaries([Path(path) for path in given], strict)
+    for problem in problems:
+        warnings.warn(f"skipped: {problem}", stacklevel=2)
+    require_results(summaries, given)
+    return Runs(summaries)
 
 
 def sweep(
@@ -66,32 +66,32 @@ def sweep(
     output: Path | str,
     data_dir: Path | str | None = None,
     overwrite: bool = False,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
     checkpoint_every: float = CHECKPOINT_SECONDS,
 ) -> "Runs":
-    """Run every combination of the lists among some settings, but for what is finished, and load the results.
+    """Run all combinations of settings that are not finished yet, and load the results.
 
     Parameters
     ----------
     settings : dict or path
-        Settings by name, of which any may be a list; or the TOML file that holds them.
+        Settings by name, any of which may be a list; or a TOML file with them.
     output : path
-        The folder of the results. The same call goes on from what is there.
+        Folder of the results. The same call resumes an interrupted sweep.
     data_dir, checkpoint_every
         As for `run`.
     overwrite : bool, optional
-        Run again what is finished.
-    observers : sequence of Observer, optional
-        Hear of each run, on rank 0 of those that take it.
+        Repeat finished runs.
+    callbacks : sequence of Callback, optional
+        Called during each run, on rank 0 of its ranks.
     progress : bool, optional
-        Say on standard error how it goes, on a terminal or in a notebook with a bar for each run.
+        Print progress on standard error, as a bar per run on a terminal or in a notebook.
 
     Returns
     -------
     Runs
-        In the order of the sweep, the last list fastest; the same on every rank. Raises as `run` does, before
-        the first run if an experiment does not fit its data, or a file in the folder is of another.
+        In the order of the sweep (last list fastest), equal on all ranks. Raises InputError as `run` does,
+        before the first run for experiments that do not suit their data or the files in `output`.
 
     Examples
     --------
@@ -104,30 +104,30 @@ def sweep(
     from mu2mpi.execution.sweep_runner import run_sweep
 
     communicator = world()
-    with communicator.together():
+    with communicator.shared_errors():
         if isinstance(settings, Path | str):
-            found = Sweep(read_toml(Path(settings)), str(settings))
+            plan = Sweep(read_toml(Path(settings)), str(settings))
         else:
-            found = Sweep(settings)
+            plan = Sweep(settings)
     paths = run_sweep(
-        found,
-        found.choose(None),
+        plan,
+        plan.select(None),
         Path(output),
         data_dir=None if data_dir is None else Path(data_dir),
         overwrite=overwrite,
         checkpoint_every=checkpoint_every,
-        observers=observers,
+        callbacks=callbacks,
         progress=progress,
     )
-    with communicator.together():
+    with communicator.shared_errors():
         summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
-    return Runs(communicator.share(summaries))
+    return Runs(communicator.bcast_object(summaries))
 
 
 class Runs(Sequence[Result]):
-    """Runs in an order, as `load` and `sweep` return them; a slice or a sum of them is one as well.
+    """Sequence of runs, as returned by `load` and `sweep`; slices and sums are `Runs`, too.
 
-    What tables and figures need is in memory. A result is read in full when it is asked for, as ``runs[0]``.
+    Summaries for tables and figures are in memory. ``runs[0]`` reads the whole result from its file.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class Runs(Sequence[Result]):
     10
     """
 
-    def __init__(self, summaries: Iterable[Summary]) -> None:
+    def __init__(self, summaries: Iterable[RunSummary]) -> None:
         self.summaries = list(summaries)
 
     def __repr__(self) -> str:
@@ -162,57 +162,54 @@ class Runs(Sequence[Result]):
         return Runs([*self.summaries, *others.summaries])
 
     def select(self, **settings: Any) -> "Runs":
-        """Return the runs with these settings, such as ``epsilon=2, server="trusted"``; None is unset.
-
-        Raises an InputError if there is no such setting, or no such run.
-        """
-        conditions = [f"{name}={number_text(value)}" for name, value in settings.items()]
-        return Runs(chosen(self.summaries, conditions))
+        """Select runs by settings, as ``epsilon=2, server="trusted"`` (None: unset); InputError if none."""
+        conditions = [f"{name}={format_value(value)}" for name, value in settings.items()]
+        return Runs(select_runs(self.summaries, conditions))
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row for each run: all but the diagnostics, which the guarantee does not cover."""
-        pandas = needed("pandas")
-        columns = [*option_fields(), "test_loss", *SCORES.values(), "created", "file"]
-        rows = [run.row for run in self.summaries]
+        """Return a data frame with a row per run: settings, measurements and file, without diagnostics."""
+        pandas = import_extra("pandas")
+        columns = [*option_fields(), "test_loss", *SCORE_COLUMNS.values(), "created", "file"]
+        rows = [run.table_row for run in self.summaries]
         frame = pandas.DataFrame(rows, columns=None if rows else columns)
-        # Integers that may be unset, which pandas would turn into floats; the features of a file are a name.
+        # Nullable integers; but `features` may be a name.
         sizes = ("machines", "rounds", "evaluations", "samples", "features", "classes", "ranks")
-        there = [n for n in ("seed", "data_seed", *sizes) if n in frame]
-        whole = {n: "Int64" for n in there if not frame[n].map(type).eq(str).any()}
-        frame = frame.astype({**whole, "clip_norm": float, "eta_scale": float, "epsilon": float})
+        present = [n for n in ("seed", "data_seed", *sizes) if n in frame]
+        integers = {n: "Int64" for n in present if not frame[n].map(type).eq(str).any()}
+        frame = frame.astype({**integers, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 
     def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
-        """Return one labelled dataset over the settings that vary, the seed and the round.
+        """Return an xarray dataset over the settings that vary, the seed and the round.
 
-        What follows from the settings that vary, as rounds may from machines, is a coordinate along them, and
-        what all share is an attribute. Columns are those of the history, along ``round``, unless it is left
-        out, and of `to_dataframe`, as ``final_test_loss`` where the history has the name.
+        Settings that these determine, as machines may determine rounds, are coordinates along them; common
+        settings are attributes. Variables are the columns of the history (if requested) along ``round``, and
+        of `to_dataframe`, named as ``final_test_loss`` if the history has the same column.
 
-        Where data sets differ, it is a DataTree with a dataset for each. Repeats of a run count once.
+        Runs on several data sets make a DataTree with a dataset for each. Repeats of a run count once.
         """
-        return arrays_of(self.summaries, history)
+        return build_dataset(self.summaries, history)
 
     def over_seeds(
         self, confidence: float = 0.95, history: bool = True
     ) -> "xarray.Dataset | xarray.DataTree":
-        """Return what `to_xarray` does with the statistics of each number over seeds, along ``statistic``.
+        """Return `to_xarray` with statistics over seeds, along the dimension ``statistic``.
 
-        They are the ``mean``, the sample standard ``deviation``, the ends ``low`` and ``high`` of an interval
-        that holds the expectation with this confidence, by Student's t, and how many ``seeds`` there are.
+        These are ``mean``, ``deviation`` (sample standard deviation), ``low`` and ``high`` (ends of Student's
+        confidence interval of the mean), and ``seeds`` (number of runs).
         """
-        return arrays_of(self.summaries, history, lambda dataset: statistics(dataset, confidence))
+        return build_dataset(self.summaries, history, lambda dataset: seed_statistics(dataset, confidence))
 
-    def plot(self, kind: str, against: str | None = None, *, ax: Any = None, **look: Any) -> Any:
-        """Return a figure of those that ``mu2mpi plot --help`` lists, such as ``"history"``.
+    def plot(self, kind: str, against: str | None = None, *, ax: Any = None, **options: Any) -> Any:
+        """Return a figure by its name in ``mu2mpi plot --help``, such as ``"history"``.
 
-        Its look is that of the options of ``mu2mpi plot``: `width`, `title`, `linear`, `labels`, which may be
-        a mapping as ``{"rho=4": "strong"}``, and `style`. With `ax`, one or many, these are drawn into.
+        `against` and `options` are those of ``mu2mpi plot``: `width`, `title`, `linear`, `labels` (or a
+        mapping such as ``{"rho=4": "strong"}``) and `style`. With `ax`, draw into these axes and return them.
         """
-        from mu2mpi.analysis.figures import draw, page_of
+        from mu2mpi.analysis.figures import draw_figure, figure_options
 
-        figure = draw(kind, self.summaries, against, page_of(axes=ax, **look))
+        figure = draw_figure(kind, self.summaries, against, figure_options(axes=ax, **options))
         return figure if ax is None else ax
 
     def table(
@@ -222,44 +219,41 @@ class Runs(Sequence[Result]):
         values: Sequence[str] = (),
         format: Format = "text",
         *,
-        labels: Labels = (),
-        **dress: Any,
+        labels: LabelsArgument = (),
+        **style: Any,
     ) -> str:
-        """Return a table such as ``mu2mpi table`` prints: text, csv, markdown or latex.
+        """Return a table as by ``mu2mpi table``, in the format text, csv, markdown or latex.
 
-        Rows and columns are settings, and values columns of `to_dataframe`; the others are the options of
-        ``mu2mpi table``: `labels`, which may be a mapping such as ``{"rho=4": "strong"}``, `caption`,
-        `label`, `siunitx` and `best`.
+        Rows and columns are settings, values columns of `to_dataframe`. `labels` may be a mapping such as
+        ``{"rho=4": "strong"}``; `style` options are `caption`, `label`, `siunitx` and `best`.
         """
-        table = build_table(self.summaries, Layout(tuple(rows), tuple(columns), tuple(values)))
-        return table.render(format, Dress(words=Words(read_labels(labels)), **dress))
+        table = build_table(self.summaries, TableLayout(tuple(rows), tuple(columns), tuple(values)))
+        return table.render(format, TableStyle(labels=Labels(read_labels(labels)), **style))
 
 
-class LiveFigure(Observer):
-    """Draws loss and score against rounds as they are measured, below the cell of a notebook.
-
-    Each run gets a figure of its own. The last one is `figure`, also where there is no notebook to show it.
+class LiveFigure(Callback):
+    """Live figure of test loss and score against the round, below the notebook cell; a new one for each run.
 
     Examples
     --------
     >>> live = mu2mpi.LiveFigure()
-    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, observers=[live])
+    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, callbacks=[live])
     >>> len(live.figure.axes)
     2
     """
 
-    figure: "Figure"
+    figure: "Figure"  # of the last run, also without a notebook
 
     def __init__(self) -> None:
-        needed("matplotlib")
+        import_extra("matplotlib")
 
-    def on_start(self, start: Start) -> None:
-        """Begin a figure."""
+    def on_start(self, start: RunStart) -> None:
+        """Create an empty figure."""
         from matplotlib.figure import Figure
 
-        self._done: list[Evaluation] = []
+        self._evaluations: list[Evaluation] = []
         self._handle: Any = None
-        self._next = monotonic()
+        self._next_update = monotonic()
         self.figure = Figure(figsize=(7, 2.8), layout="constrained")
         self.figure.suptitle(f"{start.name}: {start.experiment.data}, {start.experiment.server} server")
         for panel in self.figure.subplots(1, 2):
@@ -267,32 +261,32 @@ class LiveFigure(Observer):
             panel.plot([], [], marker=".")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Draw the figure again, unless that is too soon."""
-        self._done.append(evaluation)
-        if (began := monotonic()) >= self._next:
+        """Update the figure, unless the last update is too recent."""
+        self._evaluations.append(evaluation)
+        if (start := monotonic()) >= self._next_update:
             self._draw()
-            self._next = began + max(MIN_SECONDS, (monotonic() - began) / MAX_SHARE)
+            self._next_update = start + max(MIN_SECONDS, (monotonic() - start) / MAX_SHARE)
 
     def on_close(self) -> None:
-        """Draw all points."""
-        if self._done:
+        """Draw all evaluations."""
+        if self._evaluations:
             self._draw()
 
     def _draw(self) -> None:
-        done = self._done
+        done = self._evaluations
         score, factor = ("accuracy (%)", 100.0) if done[-1].labels == "classes" else ("R²", 1.0)
-        values = {"loss": [one.loss for one in done], score: [factor * one.score for one in done]}
+        values = {"loss": [e.loss for e in done], score: [factor * e.score for e in done]}
         for panel, (label, measured) in zip(self.figure.axes, values.items(), strict=True):
-            panel.lines[0].set_data([one.round for one in done], measured)
+            panel.lines[0].set_data([e.round for e in done], measured)
             panel.set_ylabel(f"test {label}")
             panel.relim()
             panel.autoscale_view(scalex=False)
         if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
             return
-        shown, picture = needed("IPython.display"), io.BytesIO()
-        self.figure.savefig(picture, format="png", dpi=150)
-        image = shown.Image(picture.getvalue(), width=672)
+        display, png = import_extra("IPython.display"), io.BytesIO()
+        self.figure.savefig(png, format="png", dpi=150)
+        image = display.Image(png.getvalue(), width=672)
         if self._handle is None:
-            self._handle = shown.display(image, display_id=True)
+            self._handle = display.display(image, display_id=True)
         else:
             self._handle.update(image)

@@ -1,4 +1,4 @@
-"""Tables of result files, in the paper's layout or another, as text, CSV, markdown or LaTeX."""
+"""Tables of results as text, CSV, markdown or LaTeX, by default in the layout of the paper's tables."""
 
 import csv
 import io
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.aggregation import VALUES, Layout, Section, build_sections
-from mu2mpi.analysis.pivot import Entry, Grid, aligned, grids
-from mu2mpi.analysis.setting_labels import Words, number_text
+from mu2mpi.analysis.aggregation import PAPER_VALUES, Section, TableLayout, build_sections
+from mu2mpi.analysis.pivot import Entry, PivotTable, align_column, pivot_tables
+from mu2mpi.analysis.setting_labels import Labels, format_value
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import Block, Row, as_paragraph, as_text
-from mu2mpi.results.reader import Summary
+from mu2mpi.core.text import TableBlock, TableRow, text_table, wrap_paragraph
+from mu2mpi.results.reader import RunSummary
 
 Format = Literal["text", "csv", "markdown", "latex"]
 
@@ -23,93 +23,97 @@ _ESCAPES = {
     "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
 }  # fmt: skip
 
-_MATHS = {
+_MATH_SYMBOLS = {
     "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
     "∞": r"\infty", ",": "{,}", "²": "^2",
 }  # fmt: skip
 
-_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+_SUPERSCRIPTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 _LETTER = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
 _NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
-# What is set as mathematics: letters of the paper, with their values, and powers of ten
+# Text set as mathematics: the paper's symbols, with their values, and powers of ten
 _FORMULA = re.compile(
     rf"{_LETTER} = (?:{_NUMBER}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
-    rf"10[{_RAISED}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
+    rf"10[{_SUPERSCRIPTS}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
 )
 
 
 @dataclass(frozen=True)
-class Dress:
-    """Appearance of a table: caption, marks, alignment and names of settings."""
+class TableStyle:
+    """Appearance of a table."""
 
-    caption: str = ""  # in place of what all runs share; in LaTeX, LaTeX
-    label: str = ""  # for references in LaTeX
-    siunitx: bool = False  # numbers are aligned by that package
-    best: bool = False  # the best mean of those that can be compared is marked
-    words: Words = field(default_factory=Words)
+    caption: str = ""  # in place of the common settings; LaTeX source in the LaTeX format
+    label: str = ""  # LaTeX label
+    siunitx: bool = False  # whether the LaTeX package siunitx aligns numbers
+    best: bool = False  # whether the best of comparable means are marked
+    labels: Labels = field(default_factory=Labels)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Sections, one for each set of shared settings, and what the reader should know of them."""
+    """Sections, one for each set of common settings, and notes for the reader."""
 
     sections: list[Section]
     notes: list[str]
 
-    def render(self, format: Format = "text", dress: Dress | None = None) -> str:
-        """Return the table in one of the formats; CSV has a line for each cell, at full precision."""
-        dress = dress or Dress()
+    def render(self, format: Format = "text", style: TableStyle | None = None) -> str:
+        """Return the table in a format; CSV has one line per entry, at full precision."""
+        style = style or TableStyle()
         if format == "csv":
             return _csv(self.sections)
         renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
         if format not in renderers:
-            raise InputError(f"unknown format {format!r}; the formats are text, csv, markdown and latex")
-        found = grids(self.sections, dress.words, dress.best)
-        parts = [renderers[format](grid, dress, k * (len(found) > 1)) for k, grid in enumerate(found, 1)]
+            raise InputError(f"unknown format {format!r}. Choose text, csv, markdown or latex.")
+        tables = pivot_tables(self.sections, style.labels, style.best)
+        parts = [renderers[format](table, style, k * (len(tables) > 1)) for k, table in enumerate(tables, 1)]
         note = "%" if format == "latex" else "Note:"
         return "\n\n".join([*parts, *(f"{note} {text}" for text in self.notes)])
 
 
-def build_table(runs: Iterable[Summary], layout: Layout | None = None) -> Table:
-    """Arrange runs in a layout, the paper's by default; raises an InputError as `build_sections` does."""
-    return Table(*build_sections(runs, layout or Layout()))
+def build_table(runs: Iterable[RunSummary], layout: TableLayout | None = None) -> Table:
+    """Return the table of runs in a layout; InputError as by `build_sections`."""
+    return Table(*build_sections(runs, layout or TableLayout()))
 
 
-def _text(grid: Grid, dress: Dress, number: int) -> str:
-    table, legend = as_text(grid.header, grid.blocks(aligned)), as_paragraph(grid.legend.format(best="*"))
-    return f"{_caption(dress, grid.heading, number)}\n\n{table}\n\n{legend}"
+def _text(table: PivotTable, style: TableStyle, number: int) -> str:
+    body, legend = text_table(table.header, table.blocks(align_column)), table.legend.format(best="*")
+    return f"{_caption(style, table.title, number)}\n\n{body}\n\n{wrap_paragraph(legend)}"
 
 
-def _markdown(grid: Grid, dress: Dress, number: int) -> str:
-    blocks = grid.blocks(lambda column: [entry.text("**{}**") for entry in column])
-    table = as_markdown(grid.header, blocks, len(grid.columns))
-    return f"**{_caption(dress, grid.heading, number)}**\n\n{table}\n\n{grid.legend.format(best='Bold')}"
+def _markdown(table: PivotTable, style: TableStyle, number: int) -> str:
+    blocks = table.blocks(lambda column: [entry.text("**{}**") for entry in column])
+    body, legend = markdown_table(table.header, blocks, len(table.columns)), table.legend.format(best="Bold")
+    return f"**{_caption(style, table.title, number)}**\n\n{body}\n\n{legend}"
 
 
-def _latex(grid: Grid, dress: Dress, number: int) -> str:
-    """Return a table environment; a caption of the user's is LaTeX."""
-    said = f"{grid.heading}. {grid.legend.format(best='Bold')}"
-    caption = _caption(dress, escaped(grid.heading), number) if dress.caption else escaped(said)
-    label = f"{dress.label}-{number}" if number > 1 else dress.label
-    columns = [list(column) for column in zip(*(line.entries for line in grid.lines), strict=True)]
-    kinds, write, heads = ["l"] * len(columns), _in_text, [escaped(title) for title in grid.columns]
-    if dress.siunitx:
-        kinds, write, heads = [*map(_column_type, columns)], _in_siunitx, [f"{{{head}}}" for head in heads]
-    lines = [" & ".join([*map(escaped, grid.heads), *heads]) + r" \\"]
-    before = len(grid.heads)
-    for block in grid.blocks(lambda column: list(map(write, column))):
+def _latex(table: PivotTable, style: TableStyle, number: int) -> str:
+    """Return a table environment; `number` counts tables from 1, and is 0 for a single one."""
+    description = f"{table.title}. {table.legend.format(best='Bold')}"
+    title = escape_latex(table.title)
+    caption = _caption(style, title, number) if style.caption else escape_latex(description)
+    label = f"{style.label}-{number}" if number > 1 else style.label
+    columns = [list(column) for column in zip(*(row.entries for row in table.rows), strict=True)]
+    types, format_entry, headers = ["l"] * len(columns), _format_entry, [*map(escape_latex, table.columns)]
+    if style.siunitx:
+        types, format_entry = [*map(_column_type, columns)], _format_siunitx
+        headers = [f"{{{header}}}" for header in headers]
+    lines, n = (
+        [" & ".join([*map(escape_latex, table.row_headers), *headers]) + r" \\"],
+        len(table.row_headers),
+    )
+    for block in table.blocks(lambda column: list(map(format_entry, column))):
         lines.append(r"\midrule")
-        lines += [" & ".join([*map(escaped, row[:before]), *row[before:]]) + r" \\" for row in block]
+        lines += [" & ".join([*map(escape_latex, row[:n]), *row[n:]]) + r" \\" for row in block]
     return "\n".join([
-        *[f"% {said}"] * bool(dress.caption),
-        rf"% \usepackage{{booktabs{',siunitx' * dress.siunitx}}}",
+        *[f"% {description}"] * bool(style.caption),
+        rf"% \usepackage{{booktabs{',siunitx' * style.siunitx}}}",
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{caption}}}",
-        *[rf"\label{{{label}}}"] * bool(dress.label),
-        *[r"\sisetup{separate-uncertainty=true, table-align-uncertainty=false}"] * dress.siunitx,
-        rf"\begin{{tabular}}{{{' '.join(['l' * before, *kinds])}}}",
+        *[rf"\label{{{label}}}"] * bool(style.label),
+        *[r"\sisetup{separate-uncertainty=true, table-align-uncertainty=false}"] * style.siunitx,
+        rf"\begin{{tabular}}{{{' '.join(['l' * n, *types])}}}",
         r"\toprule",
         *lines,
         r"\bottomrule",
@@ -118,78 +122,77 @@ def _latex(grid: Grid, dress: Dress, number: int) -> str:
     ])  # fmt: skip
 
 
-def as_markdown(header: Row, blocks: Sequence[Block], numbers: int = 0) -> str:
-    """Return a markdown table whose last `numbers` columns are right-aligned."""
+def markdown_table(header: TableRow, blocks: Sequence[TableBlock], numbers: int = 0) -> str:
+    """Return a markdown table; its last `numbers` columns are right-aligned."""
     rules = ["---"] * (len(header) - numbers) + ["---:"] * numbers
     rows = [header, rules, *(row for block in blocks for row in block)]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
 
 
-def as_csv(header: Row, rows: Sequence[Row]) -> str:
+def csv_table(header: TableRow, rows: Sequence[TableRow]) -> str:
     """Return comma-separated values without a final line break."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows([header, *rows])
     return stream.getvalue().rstrip("\n")
 
 
-def _caption(dress: Dress, heading: str, number: int) -> str:
-    """Return what stands above a table; several tables with one caption still say what they are of."""
-    if not dress.caption:
-        return heading
-    return f"{dress.caption} ({heading})" if number else dress.caption
+def _caption(style: TableStyle, title: str, number: int) -> str:
+    """Return the caption; with several tables, the title is appended to tell them apart."""
+    suffix = f" ({title})" if number else ""
+    return f"{style.caption}{suffix}" if style.caption else title
 
 
 def _csv(sections: Sequence[Section]) -> str:
     layout, lines = sections[0].layout, []
-    of_cells = [cell.settings for section in sections for cell in section.cells.values()]
-    names = list(dict.fromkeys(name for of in (*(s.settings for s in sections), *of_cells) for name in of))
-    columns = {name: ("mean", "sd", *["paper"] * (name in VALUES)) for name in layout.values}
-    header = [*names, *layout.places, "seeds", *(f"{n}_{of}" for n, part in columns.items() for of in part)]
+    aggregates = [aggregate for section in sections for aggregate in section.aggregates.values()]
+    settings_of = [part.settings for part in sections] + [part.settings for part in aggregates]
+    names = list(dict.fromkeys(name for settings in settings_of for name in settings))
+    statistics = {name: ("mean", "sd", *["paper"] * (name in PAPER_VALUES)) for name in layout.values}
+    value_headers = [f"{name}_{column}" for name, columns in statistics.items() for column in columns]
+    header = [*names, *layout.axes, "seeds", *value_headers]
     for section in sections:
-        for (row, column), cell in section.cells.items():
-            shared = map((section.settings | cell.settings).get, names)
-            settings = ["" if value is None else number_text(value) for value in (*shared, *row, *column)]
-            measured = (
-                (*cell.values[name], cell.paper.get(name, math.nan))[: len(part)]
-                for name, part in columns.items()
-            )
-            numbers = ("" if math.isnan(n) else repr(n) for part in measured for n in part)
-            lines.append([*settings, str(cell.seeds), *numbers])
-    return as_csv(header, lines)
+        for (row, column), aggregate in section.aggregates.items():
+            shared = map((section.settings | aggregate.settings).get, names)
+            settings = ["" if value is None else format_value(value) for value in (*shared, *row, *column)]
+            estimates = [(*aggregate.values[n], aggregate.paper.get(n, math.nan)) for n in statistics]
+            numbers = (x for e, n in zip(estimates, statistics, strict=True) for x in e[: len(statistics[n])])
+            texts = ("" if math.isnan(number) else repr(number) for number in numbers)
+            lines.append([*settings, str(aggregate.seeds), *texts])
+    return csv_table(header, lines)
 
 
-def escaped(text: str) -> str:
-    """Return text as LaTeX, with the paper's letters and their values as mathematics."""
+def escape_latex(text: str) -> str:
+    """Escape text for LaTeX, with the paper's symbols and their values as mathematics."""
     parts, end = [], 0
-    for found in _FORMULA.finditer(text):
-        parts += [_plain(text[end : found.start()]), f"${_formula(found[0])}$"]
-        end = found.end()
-    return "".join([*parts, _plain(text[end:])])
+    for match in _FORMULA.finditer(text):
+        parts += [_escape_text(text[end : match.start()]), f"${_format_formula(match[0])}$"]
+        end = match.end()
+    return "".join([*parts, _escape_text(text[end:])])
 
 
-def _plain(text: str) -> str:
+def _escape_text(text: str) -> str:
     return "".join(_ESCAPES.get(letter, letter) for letter in text)
 
 
-def _formula(text: str) -> str:
-    if re.fullmatch(f"10[{_RAISED}]+", text):
-        return f"10^{{{text[2:].translate(str.maketrans(_RAISED, '-0123456789'))}}}"
+def _format_formula(text: str) -> str:
+    if re.fullmatch(f"10[{_SUPERSCRIPTS}]+", text):
+        return f"10^{{{text[2:].translate(str.maketrans(_SUPERSCRIPTS, '-0123456789'))}}}"
     text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: rf"{m[1]} \cdot 10^{{{int(m[2])}}}", text)
     text = re.sub(r"(?<![\d.])1 \\cdot ", "", text)
-    return "".join(_MATHS.get(letter, letter) for letter in text)
+    return "".join(_MATH_SYMBOLS.get(letter, letter) for letter in text)
 
 
-def _in_text(entry: Entry) -> str:
-    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _plain(text)))
+def _format_entry(entry: Entry) -> str:
+    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _escape_text(text)))
 
 
-def _in_siunitx(entry: Entry) -> str:
-    """Return an entry for a column S, with the deviation in units of the last digit of the mean."""
+def _format_siunitx(entry: Entry) -> str:
+    """Return an entry for a column S, with the standard deviation in units of the last digit of the mean."""
     if not _is_number(entry):
-        return f"{{{_plain(entry.mean)}}}"
-    text = entry.mean.replace(",", "") + (f"({_digits(entry.deviation)})" if entry.deviation else "")
+        return f"{{{_escape_text(entry.mean)}}}"
+    text = entry.mean.replace(",", "") + (f"({_digits(entry.std)})" if entry.std else "")
     text = rf"\bfseries {text}" if entry.is_best else text
-    return f"{text} {{~{_plain(entry.remark)}}}" if entry.remark else text
+    return f"{text} {{~{_escape_text(entry.remark)}}}" if entry.remark else text
 
 
 def _is_number(entry: Entry) -> bool:
@@ -206,11 +209,11 @@ def _column_type(column: Sequence[Entry]) -> str:
         return "c"
     parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
     whole, digits = (max(len(part[k]) for part in parts) for k in (0, 2))
-    spread = max(len(_digits(entry.deviation)) for entry in numbers)
+    spread = max(len(_digits(entry.std)) for entry in numbers)
     sign = "-" * any(entry.mean.startswith("-") for entry in numbers)
     options = [f"table-format={sign}{whole}.{digits}" + f"({spread})" * bool(spread)]
     if remark := max((entry.remark for entry in numbers), key=len):
-        options.append(f"table-space-text-post={{~{_plain(remark)}}}")
+        options.append(f"table-space-text-post={{~{_escape_text(remark)}}}")
     if any(entry.is_best for entry in numbers):
         options.append("detect-weight")
     return f"S[{', '.join(options)}]"

@@ -1,4 +1,4 @@
-"""Data sets of which every sample is one of two by a coin, as far apart as increments can be."""
+"""Canaries: samples with two random variants whose increments are as distant as possible."""
 
 import math
 from collections.abc import Iterator
@@ -12,206 +12,229 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.partition import machine_rows
-from mu2mpi.data.source import Labels, Samples, Source, Which
+from mu2mpi.data.partition import iid_rows
+from mu2mpi.data.source import Labels, Samples, Source, SplitName
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.machine import HostedSamples, Supply
+from mu2mpi.federation.machine import HostedSamples, SampleReader
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.sample_reader import make_supply
-from mu2mpi.federation.servers.server import machines_and_server
+from mu2mpi.federation.sample_reader import make_sample_reader
+from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.noise_stream import MAX_NUMBER, key_words
+from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_words
 
 FEATURE_TYPE = np.uint8
 Integers = NDArray[np.int64]
-Kinds = NDArray[np.bool_]  # whether each canary is of the second kind: shape (..., canaries)
-FAR = 160.0  # entries of chosen query points: a model is as sure as it gets, and no square overflows
-CLASSES, PIXELS = 10, 784  # those of MNIST
-# Numbers of machines and rounds: if they are cut to k bits, or rounded to a mantissa of k, some coincide.
+Variants = NDArray[np.bool_]  # whether each canary has its second variant; shape (..., canaries)
+QUERY_POINT_ENTRY = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
+CLASSES = 10  # of MNIST
+PIXELS = 784  # of MNIST
+# Machine and round numbers that would coincide if they were truncated or rounded to k bits
 BOUNDARIES = sorted(
-    {*range(12), *(2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)), MAX_NUMBER - 1}
+    {*range(12), *(2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)), MAX_STREAM_INDEX - 1}
 )
 
 
-class Numbered(Source):
-    """Samples that are the same but for their labels, the row numbers; as many classes are needed to read."""
+class IndexedSource(Source):
+    """Source of samples whose features are all ones and whose labels are their row numbers."""
 
     name, test_samples, scale = "canary", 1, 1.0
 
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
 
-    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        """Return samples of ones, each labelled by its number."""
+    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+        """Return samples of ones, labelled by row number."""
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
 
 
-def real_schedule(pixels: int = PIXELS, **settings: Any) -> RunConstants:
-    """Constants of a run with messages of ten classes and so many features, by default of a long one."""
-    experiment = Experiment.make({"machines": 10, "rounds": 60_000, "rho": 4.0, **settings})
+def realistic_constants(pixels: int = PIXELS, **settings: Any) -> RunConstants:
+    """Run constants with MNIST-sized messages; by default of 60,000 rounds on 10 machines."""
+    experiment = Experiment.from_settings({"machines": 10, "rounds": 60_000, "rho": 4.0, **settings})
     samples = (experiment.machines or 1) * (experiment.rounds or 1)
-    return resolve(experiment, Numbered(samples, CLASSES, pixels), 1).constants
+    return resolve(experiment, IndexedSource(samples, CLASSES, pixels), 1).constants
 
 
-def one_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
-    """Machine i, with the same sample in any round, so that what the noise hides is known, and its server."""
+def single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
+    """Machine i, with the same known sample in every round, and its server."""
     features, sizes = np.ones((1, constants.task.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
-    supply = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
-    return machines_and_server(constants, range(i, i + 1), supply, communicator, key_words(key))
+    read_samples = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
+    return create_machines_and_server(constants, range(i, i + 1), read_samples, communicator, key_words(key))
 
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Settings and samples with which increments are as long, and as far apart, as the guarantee allows."""
+    """Settings and samples whose increments are as long and as distant as the guarantee permits."""
 
-    words: str
-    clip_norm: float | None
+    name: str
+    clip_norm: float | None  # None: the default S = G + 2LD
     diameter: float
-    steps: float  # how large they are, relative to the largest that smoothness allows, where rho is 1 or more
-    chosen: bool  # whether the audit chooses query points, and samples differ in their feature (or 1) as well
+    step_scale: float  # step size relative to 1/(4LT), for rho of at least 1
+    chooses_query_points: bool  # whether the audit sets x_t, and the variants differ in the feature as well
 
     def label(self, t: int) -> int:
-        """Return the class of a sample of round t that is of the first kind; the second has the other."""
-        return t % 2 if self.chosen else 0
+        """Class of the first variant of a sample of round t; the second variant has the other class."""
+        return t % 2 if self.chooses_query_points else 0
 
     def query_point(self, t: int, rows: int) -> Array:
-        """Return x_t of one or two rows where the audit chooses it: both kinds of samples change sides."""
-        row = FAR * np.array([1.0, -0.5]) * (-1) ** t
+        """Return x_t of one or two rows where the audit chooses it: both variants of samples change sides."""
+        row = QUERY_POINT_ENTRY * np.array([1.0, -0.5]) * (-1) ** t
         return np.array([-row, row])[-rows:]
 
-    def reach(self, constants: RunConstants, t: int) -> float:
-        """Return how far apart increments of both kinds lie in round t, in units of twice the norm."""
+    def separation(self, constants: RunConstants, t: int) -> float:
+        """Return how far apart increments of both variants lie in round t, in units of twice the norm."""
         C = unweighted_norm(constants)
-        z = constants.task.scaling.samples(np.array([[1], [1 - self.chosen]], FEATURE_TYPE), Numbered.scale)
-        x, x_previous = (self.query_point(k, constants.task.rows) * self.chosen for k in (t, t - 1))
+        z = constants.task.scaling.scaled_samples(
+            np.array([[1], [1 - self.chooses_query_points]], FEATURE_TYPE), IndexedSource.scale
+        )
+        x, x_previous = (
+            self.query_point(k, constants.task.rows) * self.chooses_query_points for k in (t, t - 1)
+        )
         ends = []
-        for kind, sample in enumerate(z):
-            labels = labels_of(np.full(2, self.label(t) ^ kind, np.int32), constants)
+        for variant, sample in enumerate(z):
+            labels = encode_labels(np.full(2, self.label(t) ^ variant, np.int32), constants)
             margins = np.array([x @ sample, x_previous @ sample])
-            c, c_previous = constants.task.problem.losses_and_residuals(margins, labels)[1]
-            if constants.estimator.lasts:
+            c, c_previous = constants.task.loss.losses_and_residuals(margins, labels)[1]
+            if constants.estimator.is_cumulative:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
             ends.append(np.outer(c, sample) * min(1.0, C / norm))
         return float(np.linalg.norm(ends[0] - ends[1]) / (2 * C))
 
 
-# Samples of both classes have opposite increments, far longer than the clipping norm, and no iterate comes
-# near the surface of the ball
-CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chosen=False)
-# By the third round increments between far query points are longer than S = G + 2 L D
-UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chosen=True)
+# The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball
+CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chooses_query_points=False)
+# From round 3 on, increments between distant query points are longer than S = G + 2 L D
+UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_points=True)
 
 
 def unweighted_norm(constants: RunConstants) -> float:
-    """Return the norm to which increments are clipped before they get the weight of their machine."""
+    """Clipping norm of increments before they are multiplied by the weight of their machine."""
     # The largest weight is 1.
-    members = constants.task.per_machine
-    return constants.mechanism.clip_norm if members is None else float(members.clip_norms().max())
+    plan = constants.task.per_machine
+    return constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
 
 
-def labels_of(classes: NDArray[np.int32], constants: RunConstants) -> Labels:
-    """Return labels of samples of two classes as the loss takes them: numbers are the ends of their range."""
-    return classes if constants.task.problem.labels == "classes" else 2 * classes.astype(np.float64) - 1
+def encode_labels(classes: NDArray[np.int32], constants: RunConstants) -> Labels:
+    """Labels of two classes for a loss: the classes, or -1 and 1 for losses of numbers."""
+    return classes if constants.task.loss.label_kind == "classes" else 2 * classes.astype(np.float64) - 1
 
 
 class Canaries:
-    """Samples that an audit attacks, and what machines get; 32 bytes of `dealing` decide who gets which.
+    """Canaries of an audit, and the samples of all machines.
 
-    Each has a machine, from 0, the round that uses it first, from 1, and the rounds of all messages that
-    depend on it. With random sampling there is one, and rounds mean nothing.
+    Each canary has a machine (from 0), the round of its first use (from 1), and the rounds of all messages
+    that depend on it. With random subsampling there is a single canary, and its round is meaningless.
+
+    Parameters
+    ----------
+    constants : RunConstants
+    case : WorstCase
+    partition_key : bytes
+        32 bytes that determine the partition of the samples among machines.
     """
 
-    def __init__(self, constants: RunConstants, case: WorstCase, dealing: bytes) -> None:
+    def __init__(self, constants: RunConstants, case: WorstCase, partition_key: bytes) -> None:
         self.constants, self.case = constants, case
-        count, sampling, members = constants.task.machines, constants.sampling, constants.task.per_machine
-        samples = count * sampling.owned
-        # These read the numbers of samples; every run reads the same unless they are drawn.
-        self._reader = partial(make_supply, Numbered(samples, samples), constants, dealing, partition="iid")
+        count, batching, plan = constants.task.machines, constants.batching, constants.task.per_machine
+        samples = count * batching.samples_per_machine
+        # The readers return row numbers, the same in every run unless batches are subsampled at random.
+        self._reader = partial(
+            make_sample_reader, IndexedSource(samples, samples), constants, partition_key, partition="iid"
+        )
         self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted, sampling_key=bytes(32))))
         every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
-        if members is not None:
-            present = members.participation.participates(every, range(count))
-        self.there: list[NDArray[np.int64]] = [np.flatnonzero(of_one) + 1 for of_one in present.T]
-        # Noise that is correlated tells of a sample also in rounds after its own.
-        self.stays = constants.estimator.lasts or constants.mechanism.correlation is not None
-        if sampling.chance:
-            weights = np.ones(count) if members is None else members.weights
-            telling = weights * np.sqrt([len(rounds) for rounds in self.there])
-            of_all = [(1, count - 1 - int(telling[::-1].argmax()), 0, [1])]
+        if plan is not None:
+            present = plan.participation.participation_matrix(every, range(count))
+        self.participation_rounds: list[NDArray[np.int64]] = [
+            np.flatnonzero(column) + 1 for column in present.T
+        ]
+        # Correlated noise reveals information on a sample in later rounds as well.
+        self.affects_later_rounds = (
+            constants.estimator.is_cumulative or constants.mechanism.correlation is not None
+        )
+        if batching.subsampling:
+            weights = np.ones(count) if plan is None else plan.weights
+            exposure = weights * np.sqrt([len(rounds) for rounds in self.participation_rounds])
+            facts = [(1, count - 1 - int(exposure[::-1].argmax()), 0, [1])]
         else:
-            of_all = sorted(chain.from_iterable(map(self._of_machine, range(count))))
-        self.rounds, self.machines, places = np.array([of_one[:3] for of_one in of_all]).T
-        self.messages = [messages for *_, messages in of_all]
-        dealt = machine_rows(samples, count, sampling.owned, dealing, range(count))
-        self._rows = dealt[places, self.machines]
-        self._places = np.empty(dealt.size, np.int64)
-        self._places[dealt] = np.arange(len(dealt))[:, np.newaxis]
-        self._labels = np.zeros(dealt.size, np.int32)
-        times = np.searchsorted([sampling.used(t) for t in every], np.arange(sampling.owned), "right")
-        for rows, there in zip(dealt.T, self.there, strict=True):
-            # What is never used is of any class.
-            rounds = np.append(there, np.zeros(len(every) + 1, np.int64))[times]
+            facts = sorted(chain.from_iterable(map(self._of_machine, range(count))))
+        self.rounds, self.machines, places = np.array([row[:3] for row in facts]).T
+        self.messages = [messages for *_, messages in facts]
+        partition = iid_rows(samples, count, batching.samples_per_machine, partition_key, range(count))
+        self._rows = partition[places, self.machines]
+        self._places = np.empty(partition.size, np.int64)
+        self._places[partition] = np.arange(len(partition))[:, np.newaxis]
+        self._labels = np.zeros(partition.size, np.int32)
+        times = np.searchsorted(
+            [batching.distinct_samples(t) for t in every], np.arange(batching.samples_per_machine), "right"
+        )
+        for rows, active in zip(partition.T, self.participation_rounds, strict=True):
+            # Unused samples get an arbitrary class.
+            rounds = np.append(active, np.zeros(len(every) + 1, np.int64))[times]
             self._labels[rows] = [case.label(t) for t in rounds.tolist()]
 
     def _of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
-        """Return the round of each canary of a machine, whose it is, its number there, and its messages."""
-        sampling, is_central = self.constants.sampling, self.constants.task.trust.is_central
-        # What the machines of a central server send in the last round goes nowhere.
+        """Yield round, machine, index among the machine's samples, and dependent messages of each canary."""
+        batching, is_central = self.constants.batching, self.constants.task.trust.is_central
+        # A central server does not use the messages of the last round.
         last = self.constants.rounds - is_central
-        there = [t for t in self.there[machine].tolist() if t <= last]
-        taken = sampling.take(bytes(32), range(1), range(1, len(there) + 1))
-        used_in = np.repeat(there, taken.sizes[:, 0])
-        for k, t in enumerate(there):
-            if sampling.used(k + 1) > (place := sampling.used(k)):
-                messages: list[int] = used_in[taken.places == place].tolist()
-                if self.stays:
-                    messages = list(range(t, last + 1)) if is_central else there[k:]
+        active = [t for t in self.participation_rounds[machine].tolist() if t <= last]
+        batches = batching.batches(bytes(32), range(1), range(1, len(active) + 1))
+        used_in = np.repeat(active, batches.sizes[:, 0])
+        for k, t in enumerate(active):
+            if batching.distinct_samples(k + 1) > (place := batching.distinct_samples(k)):
+                messages: list[int] = used_in[batches.indices == place].tolist()
+                if self.affects_later_rounds:
+                    messages = list(range(t, last + 1)) if is_central else active[k:]
                 yield t, machine, place, messages
 
     def mechanism(self, machine: int) -> Mechanism:
-        """Return what hides the messages of a machine, or if it sends none, those of another."""
-        members = self.constants.task.per_machine
-        own = None if members is None else members.mechanisms_of(range(machine, machine + 1))[0]
+        """Mechanism of a machine, or the main mechanism for a machine that never participates."""
+        plan = self.constants.task.per_machine
+        own = None if plan is None else plan.hosted_mechanisms(range(machine, machine + 1))[0]
         return own or self.constants.mechanism
 
     def claims(self, budget: Budget) -> list[Budget]:
-        """Return what is claimed of each canary: by default a budget, or what its machine states if less."""
-        members, found = self.constants.task.per_machine, []
+        """Privacy claim for each canary: the budget, or the stronger guarantee of its machine."""
+        plan, claims = self.constants.task.per_machine, []
         for machine in self.machines.tolist():
-            own = budget if members is None else members.unequal.budgets.get(machine, budget)
+            own = budget if plan is None else plan.unequal.budgets.get(machine, budget)
             mechanism, epsilon = self.mechanism(machine), own.epsilon
             rho = math.inf if (stated := mechanism.stated_rho) is None else stated
-            if members is not None and (math.isinf(epsilon) or rho < own.rho * (1 - 1e-9)):
+            if plan is not None and (math.isinf(epsilon) or rho < own.rho * (1 - 1e-9)):
                 epsilon = min(epsilon, mechanism.guarantee().epsilon(own.delta))
-            found.append(Budget(min(rho, own.rho) if members else rho, epsilon, own.delta))
-        return found
+            claims.append(Budget(min(rho, own.rho) if plan else rho, epsilon, own.delta))
+        return claims
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def supply(self, hosted: range, kinds: Kinds, sampling: bytes = bytes(32)) -> Supply:
-        """Return what some machines get; 32 bytes of `sampling` decide what they draw, where they do."""
+    def sample_reader(
+        self, hosted: range, variants: Variants, sampling_key: bytes = bytes(32)
+    ) -> SampleReader:
+        """Reader of the samples of hosted machines; a 32-byte key determines random batches."""
         labels, features = self._labels.copy(), np.ones((len(self._labels), 1), FEATURE_TYPE)
-        labels[self._rows] ^= kinds
-        if self.case.chosen:
-            features[self._rows, 0] = ~kinds
-        is_drawn = self.constants.sampling.chance
-        read = self._reader(hosted, sampling_key=sampling) if is_drawn else self._fixed_reader(hosted)
+        labels[self._rows] ^= variants
+        if self.case.chooses_query_points:
+            features[self._rows, 0] = ~variants
+        is_random = self.constants.batching.subsampling
+        read = self._reader(hosted, sampling_key=sampling_key) if is_random else self._fixed_reader(hosted)
 
-        def supply(t: int) -> HostedSamples:
+        def read_samples(t: int) -> HostedSamples:
             numbered = read(t)
             rows = numbered.labels
-            return replace(numbered, labels=labels_of(labels[rows], self.constants), features=features[rows])
+            return replace(
+                numbered, labels=encode_labels(labels[rows], self.constants), features=features[rows]
+            )
 
-        return supply
+        return read_samples
 
-    def draws(self, hosted: range, sampling: bytes) -> NDArray[np.int64]:
-        """Return how often each sample of some machines is drawn: shape (rounds, machines, samples)."""
-        read = self._reader(hosted, sampling_key=sampling)
-        shape = self.constants.rounds, len(hosted), self.constants.sampling.owned
+    def sample_counts(self, hosted: range, sampling_key: bytes) -> NDArray[np.int64]:
+        """Multiplicity of each sample in the batches of machines; shape (rounds, machines, samples)."""
+        read = self._reader(hosted, sampling_key=sampling_key)
+        shape = self.constants.rounds, len(hosted), self.constants.batching.samples_per_machine
         counts, t = np.zeros(shape, np.int64), 1
         while t <= self.constants.rounds:
             samples = read(t)

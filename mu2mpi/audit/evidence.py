@@ -1,4 +1,4 @@
-"""Bounds, with stated confidence, on what numbers give away; and a test of whether bits are uniform."""
+"""Confidence bounds on privacy loss from observed statistics, and tests of uniform bits."""
 
 import math
 from statistics import NormalDist
@@ -10,45 +10,52 @@ from numpy.typing import NDArray
 from mu2mpi.core.kernels import kernel
 from mu2mpi.losses.loss import Array
 
-CONFIDENCE = 0.99  # of all that an audit says together
-RIDGE = 1e-12  # share of all variance that every number is taken to have, lest one be divided by none
-MIN_WORDS = 64 * 256  # with fewer, Pearson's statistic of bytes has a longer tail than chi-square
+CONFIDENCE = 0.99  # of all statements of an audit jointly
+RIDGE_SHARE = 1e-12  # ridge of the covariance relative to its trace
+MIN_VALUES = 64 * 256  # of Pearson's test on bytes; with fewer, its tail is longer than chi-square
 
 
 class Interval(NamedTuple):
-    """An estimate, and between which values the truth lies."""
+    """Estimate with a confidence interval."""
 
     estimate: float
     low: float
     high: float
 
 
-def best_statistics(noise: Array, differences: Array) -> Array:
-    """Return weights of linear discriminants (Fisher, 1936), shape (pairs, numbers) as of `differences`."""
+def fisher_discriminants(noise: Array, differences: Array) -> Array:
+    """Linear discriminants (Fisher, 1936) for mean differences of shape (pairs, numbers)."""
     covariance = np.cov(noise, rowvar=False)
-    ridge = RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
+    ridge = RIDGE_SHARE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
     return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), differences.T).T
 
 
-class Separations:
-    """Distances `mu` of means of pairs of populations in standard deviations; `kinds` marks the second."""
+class MeanSeparation:
+    """Separation `mu` of the means of pairs of populations, in standard deviations.
 
-    def __init__(self, scores: Array, kinds: NDArray[np.bool_]) -> None:
-        runs, second = len(scores), kinds.sum(axis=0)
-        first_mean = (scores * ~kinds).sum(axis=0) / (runs - second)
-        second_mean = (scores * kinds).sum(axis=0) / second
-        gap, rest = second_mean - first_mean, scores - np.where(kinds, second_mean, first_mean)
-        # What has no noise at all is told apart, by a number that can still be computed with.
-        deviation = np.maximum(np.sqrt((rest**2).sum(axis=0) / (runs - 2)), RIDGE * np.abs(gap))
-        deviation[deviation == 0] = 1.0
-        rest /= deviation
-        self.mu = gap / deviation
-        # What each run moves the estimates by, times the number of runs.
-        shares = np.where(kinds, runs / second, -runs / (runs - second))
+    Parameters
+    ----------
+    scores : ndarray, shape (runs, pairs)
+    variants : ndarray of bool, shape (runs, pairs)
+        Whether a score belongs to the second population of its pair.
+    """
+
+    def __init__(self, scores: Array, variants: NDArray[np.bool_]) -> None:
+        runs, second = len(scores), variants.sum(axis=0)
+        first_mean = (scores * ~variants).sum(axis=0) / (runs - second)
+        second_mean = (scores * variants).sum(axis=0) / second
+        gap, rest = second_mean - first_mean, scores - np.where(variants, second_mean, first_mean)
+        # Scores without any noise get a large but finite separation.
+        std = np.maximum(np.sqrt((rest**2).sum(axis=0) / (runs - 2)), RIDGE_SHARE * np.abs(gap))
+        std[std == 0] = 1.0
+        rest /= std
+        self.mu = gap / std
+        # Influence function of the estimates: change by each run, times the number of runs.
+        shares = np.where(variants, runs / second, -runs / (runs - second))
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
-    def combined(self, weights: Array, risk: float) -> list[Interval]:
-        """Return intervals of sums of mu, weighted by each row, of which each end errs with this risk."""
+    def weighted_sums(self, weights: Array, risk: float) -> list[Interval]:
+        """Confidence intervals of weighted sums of mu, one per row of weights; each end errs with `risk`."""
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
         sums, margins = weights @ self.mu, NormalDist().inv_cdf(1 - risk) * errors
@@ -56,7 +63,7 @@ class Separations:
 
 
 def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
-    """Return the threshold of a statistic beyond which the most seems to be given away, by simple bounds."""
+    """Threshold of a statistic that maximises a rough lower bound on epsilon."""
     values = np.unique(np.concatenate([without, with_canary]))
     thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
     alarms, hits = (
@@ -68,18 +75,20 @@ def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
     return float(thresholds[np.argmax(at_least / at_most)])
 
 
-def epsilon_bound(without: Array, with_canary: Array, threshold: float, delta: float, risk: float) -> float:
-    """Return an epsilon that the runs exceed at this delta, or 0; the bound errs with probability `risk`.
+def epsilon_lower_bound(
+    without: Array, with_canary: Array, threshold: float, delta: float, risk: float
+) -> float:
+    """Lower bound on epsilon at a delta, which errs with probability `risk`; 0 if there is none.
 
-    It counts how often a threshold, chosen on other runs, is passed (Jagielski, Ullman and Oprea, 2020).
+    It counts how often scores exceed a threshold chosen on other runs (Jagielski, Ullman and Oprea, 2020).
     """
-    alarm = largest_probability(int(np.sum(without > threshold)), len(without), risk / 2)
-    hit = 1 - largest_probability(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
+    alarm = clopper_pearson_upper(int(np.sum(without > threshold)), len(without), risk / 2)
+    hit = 1 - clopper_pearson_upper(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
     return max(0.0, math.log((hit - delta) / alarm)) if hit > delta else 0.0
 
 
-def largest_probability(successes: int, trials: int, risk: float) -> float:
-    """Return a bound on the probability of success, which errs with probability `risk` (Clopper, Pearson)."""
+def clopper_pearson_upper(successes: int, trials: int, risk: float) -> float:
+    """Upper confidence limit of a binomial probability, which errs with probability `risk`."""
     if successes == trials:
         return 1.0
     k = np.arange(successes + 1)
@@ -93,30 +102,30 @@ def largest_probability(successes: int, trials: int, risk: float) -> float:
 
 
 @kernel
-def count_bytes(counts, words):  # type: ignore[no-untyped-def]
-    """Add the bytes of words, int64 of shape (n,), to counts from the lowest on, shape (bytes, 256)."""
-    for word in words:
+def count_bytes(counts, values):  # type: ignore[no-untyped-def]
+    """Add the bytes of int64 values, shape (n,), from the lowest on, to counts, shape (bytes, 256)."""
+    for value in values:
         for byte in range(len(counts)):
-            counts[byte, word >> 8 * byte & 255] += 1
+            counts[byte, value >> 8 * byte & 255] += 1
 
 
-def byte_evidence(words: NDArray[np.int64]) -> Array:
-    """Evidence against uniform words in each of their bytes, or if they are few, in halves of bytes."""
+def byte_evidence(values: NDArray[np.int64]) -> Array:
+    """Evidence against uniformity of each byte of the values, or of half-bytes if the values are few."""
     counts = np.zeros((8, 256), np.int64)
-    count_bytes(counts, np.ravel(words))
-    if words.size < MIN_WORDS:
+    count_bytes(counts, np.ravel(values))
+    if values.size < MIN_VALUES:
         halves = counts.reshape(8, 16, 16)
         counts = np.concatenate([halves.sum(axis=1), halves.sum(axis=2)])
     return chi_square_evidence(counts)
 
 
 def chi_square_evidence(counts: NDArray[np.int64]) -> Array:
-    """Evidence against uniform counts, shape (..., values): -log of an upper bound on each row's p-value.
+    """Evidence against uniform counts, shape (..., values): -log of a bound on the p-value of each row.
 
     By Chernoff, P(chi-square >= r f) <= (r e^(1 - r))^(f / 2) for f degrees of freedom and r > 1.
     """
-    freedom = counts.shape[-1] - 1
+    degrees = counts.shape[-1] - 1
     expected = counts.sum(axis=-1, keepdims=True) / counts.shape[-1]
-    ratios = np.maximum(((counts - expected) ** 2 / expected).sum(axis=-1) / freedom, 1.0)
-    evidence: Array = freedom / 2 * (ratios - 1 - np.log(ratios))
+    ratios = np.maximum(((counts - expected) ** 2 / expected).sum(axis=-1) / degrees, 1.0)
+    evidence: Array = degrees / 2 * (ratios - 1 - np.log(ratios))
     return evidence

@@ -1,4 +1,4 @@
-"""Ranks in one process, a thread each, and a record of all that crosses the wire between them."""
+"""Ranks as threads of one process, and a record of all messages between them."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -11,55 +11,55 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.parallel import Communicator
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 Integers = NDArray[np.int64]
-_LEFT = object()  # what a rank brings that takes no part in further exchanges
+_FINISHED = object()  # contribution of a rank that takes no part in further exchanges
 
 
 class OutOfStepError(RuntimeError):
-    """A rank waits for others that do not take part."""
+    """Ranks do not call the same collectives."""
 
 
 class _AbandonedError(RuntimeError):
     """Another rank has failed."""
 
 
-class Meeting:
-    """Where ranks meet: each acts in its turn until it waits for the others; faster than a barrier."""
+class Rendezvous:
+    """Synchronisation of ranks: each runs in turn until it waits for the others; faster than a barrier."""
 
     def __init__(self, size: int) -> None:
         self.size, self._is_broken = size, False
         self._turns = [Lock() for _ in range(size)]
-        # The first rank need not wait to begin.
+        # Rank 0 starts at once.
         for turn in self._turns[1:]:
             turn.acquire()
-        self._brought: list[Any] = []
+        self._contributions: list[Any] = []
 
     def wait(self, rank: int) -> None:
-        """Return when it is this rank's turn."""
+        """Block until it is the turn of a rank."""
         self._turns[rank].acquire()
         if self._is_broken:
             raise _AbandonedError
 
-    def pass_on(self, rank: int) -> None:
-        """Let the next rank act."""
+    def signal_next(self, rank: int) -> None:
+        """Start the turn of the next rank."""
         self._turns[(rank + 1) % self.size].release()
 
-    def exchange(self, rank: int, thing: Any) -> list[Any]:
-        """Return what each rank brought, once all have brought theirs."""
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        """Return the contributions of all ranks."""
         if rank == 0:
-            # Others may still read what was brought before.
-            self._brought = [None] * self.size
-        brought = self._brought
-        brought[rank] = thing
-        self.pass_on(rank)
+            # Other ranks may still read the previous list.
+            self._contributions = [None] * self.size
+        contributions = self._contributions
+        contributions[rank] = value
+        self.signal_next(rank)
         self.wait(rank)
-        if 0 < sum(one is _LEFT for one in brought) < self.size:
-            raise OutOfStepError("a rank waits for others that do not take part")
-        return brought
+        if 0 < sum(entry is _FINISHED for entry in contributions) < self.size:
+            raise OutOfStepError("a rank waits for others that take no part in the exchange")
+        return contributions
 
     def abort(self) -> None:
-        """End all ranks as they wait."""
+        """Make all waiting ranks raise."""
         for turn in () if self._is_broken else self._turns:
             self._is_broken = True
             if turn.locked():
@@ -67,69 +67,69 @@ class Meeting:
 
 
 class RecordedRank(Communicator):
-    """One of several ranks of this process, with copies of all that left it and that reached it."""
+    """Rank of this process, with copies of all messages that it sent and received."""
 
-    def __init__(self, rank: int, meeting: Meeting) -> None:
-        self.rank, self.size, self.meeting = rank, meeting.size, meeting
+    def __init__(self, rank: int, rendezvous: Rendezvous) -> None:
+        self.rank, self.size, self.rendezvous = rank, rendezvous.size, rendezvous
         self.sent, self.received = list[Any](), list[Any]()
 
-    def forget(self) -> None:
-        """Begin a new record."""
+    def clear_record(self) -> None:
+        """Clear the record."""
         self.sent, self.received = [], []
 
     def allreduce(self, send: Integers, receive: Integers) -> Integers:
         return self._sum(self._exchange(send), receive)
 
     def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
-        everyones = self._exchange(send)
-        return None if self.rank != 0 or receive is None else self._sum(everyones, receive)
+        contributions = self._exchange(send)
+        return None if self.rank != 0 or receive is None else self._sum(contributions, receive)
 
-    def _sum(self, everyones: list[Integers], receive: Integers) -> Integers:
-        np.sum(everyones, axis=0, out=receive)
+    def _sum(self, contributions: list[Integers], receive: Integers) -> Integers:
+        np.sum(contributions, axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
 
     def bcast(self, array: NDArray[np.float64]) -> None:
-        np.copyto(array, self._of_first(array))
+        np.copyto(array, self._from_rank_0(array))
 
-    def share(self, thing: Any) -> Any:
-        return deepcopy(self._of_first(thing))
+    def share(self, value: Any) -> Any:
+        return deepcopy(self._from_rank_0(value))
 
-    def gather(self, thing: Any) -> list[Any] | None:
-        everyones = self._exchange(thing)
-        return deepcopy(everyones) if self.rank == 0 else None
+    def gather(self, value: Any) -> list[Any] | None:
+        contributions = self._exchange(value)
+        return deepcopy(contributions) if self.rank == 0 else None
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise RuntimeError("the audit does not record what leaves a rank this way")
+        raise RuntimeError("the audit does not record this collective")
 
-    part = allgather = wait_for_all = _refuse  # type: ignore[assignment]
+    split = allgather = barrier = _refuse  # type: ignore[assignment]
 
-    def _of_first(self, thing: Any) -> Any:
-        message = self._exchange(thing if self.rank == 0 else None)[0]
+    def _from_rank_0(self, value: Any) -> Any:
+        message = self._exchange(value if self.rank == 0 else None)[0]
         if self.rank != 0:
             self.received.append(message)
         return message
 
-    def _exchange(self, thing: Any) -> list[Any]:
-        if thing is not None:
-            thing = thing.copy() if isinstance(thing, np.ndarray) else deepcopy(thing)
-            self.sent.append(thing)
-        return self.meeting.exchange(self.rank, thing)
+    def _exchange(self, value: Any) -> list[Any]:
+        if value is not None:
+            value = value.copy() if isinstance(value, np.ndarray) else deepcopy(value)
+            self.sent.append(value)
+        return self.rendezvous.exchange(self.rank, value)
 
 
-def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer]:
-    """Run an action on ranks of this process, which take turns; an error on any rank is raised."""
-    meeting = Meeting(size)
+def run_on_ranks(size: int, action: Callable[[RecordedRank], T]) -> list[T]:
+    """Run an action on ranks of this process, and return the results; an error on any rank is raised."""
+    rendezvous = Rendezvous(size)
 
-    def act(rank: int) -> Answer:
+    def act(rank: int) -> T:
         try:
-            meeting.wait(rank)
-            answer = action(RecordedRank(rank, meeting))
-            meeting.exchange(rank, _LEFT)
-            meeting.pass_on(rank)
+            rendezvous.wait(rank)
+            answer = action(RecordedRank(rank, rendezvous))
+            rendezvous.exchange(rank, _FINISHED)
+            rendezvous.signal_next(rank)
             return answer
         except BaseException:
-            meeting.abort()
+            rendezvous.abort()
             raise
 
     with ThreadPoolExecutor(size) as pool:
@@ -137,7 +137,7 @@ def on_ranks(size: int, action: Callable[[RecordedRank], Answer]) -> list[Answer
             answers = [pool.submit(act, rank) for rank in range(size)]
             wait(answers)
         except BaseException:
-            meeting.abort()
+            rendezvous.abort()
             raise
     errors = [error for answer in answers if (error := answer.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedError)):

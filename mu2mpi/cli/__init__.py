@@ -1,3 +1,3 @@
-"""The command line: a program that finds its commands, each of them a thin layer over the package."""
+"""Command line of mu2mpi: one module per command, each a thin layer over the package."""
 
 from mu2mpi.cli.program import main as main

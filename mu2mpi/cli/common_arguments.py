@@ -1,4 +1,4 @@
-"""Options that several commands have, and what these commands do alike."""
+"""Options and input shared by several commands."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -7,56 +7,56 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.text import warn
 
 if TYPE_CHECKING:
-    from mu2mpi.results.reader import Summary
+    from mu2mpi.results.reader import RunSummary
 
 
-def split(text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas."""
+def split_names(text: str) -> tuple[str, ...]:
+    """Split a list of names at commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-WHERE = "use only runs with this setting, as rho=4, or one of several, as rho=4,16; may be repeated"
-VALUES = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
-LABELS = "call a setting or a value otherwise, as rho=4:strong or rho:privacy, or as a TOML file says"
-DATA_DIR = "holds one folder for each data set, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
-SHARED: dict[str, dict[str, Any]] = {
-    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": WHERE},
-    "--strict": {"action": "store_true", "help": "make a file that cannot be used an error, not a warning"},
-    "--overwrite": {"action": "store_true", "help": "replace the output if it exists"},
-    "--values": {"type": split, "default": (), "metavar": "NAMES", "help": VALUES},
-    "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS},
-    "--data-dir": {"type": Path, "metavar": "FOLDER", "help": DATA_DIR},
+WHERE_HELP = "setting of the runs to use, such as rho=4, or rho=4,16; may be repeated"
+VALUES_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
+LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy, or a TOML file"
+DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
+SHARED_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": WHERE_HELP},
+    "--strict": {"action": "store_true", "help": "error instead of a warning for files that cannot be used"},
+    "--overwrite": {"action": "store_true", "help": "replacement of an existing output"},
+    "--values": {"type": split_names, "default": (), "metavar": "NAMES", "help": VALUES_HELP},
+    "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS_HELP},
+    "--data-dir": {"type": Path, "metavar": "FOLDER", "help": DATA_DIR_HELP},
 }
 
 
 def add_shared(parser: ArgumentParser, *options: str) -> None:
-    """Add options that several commands have."""
+    """Add shared options by flag."""
     for option in options:
-        parser.add_argument(option, **SHARED[option])
+        parser.add_argument(option, **SHARED_ARGUMENTS[option])
 
 
-def add_flag(parser: Any, option: str, what: str) -> None:
-    """Add an option that takes no value."""
-    parser.add_argument(option, action="store_true", help=what)
+def add_flag(parser: Any, option: str, text: str) -> None:
+    """Add an option without a value."""
+    parser.add_argument(option, action="store_true", help=text)
 
 
-def add_output(parser: ArgumentParser, what: str, metavar: str = "FILE", **other: Any) -> None:
-    """Add where to write."""
-    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=what, **other)
+def add_output(parser: ArgumentParser, text: str, metavar: str = "FILE", **other: Any) -> None:
+    """Add the option for the output file or folder."""
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=text, **other)
 
 
 def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -> None:
-    """Add the paths of result files."""
-    what = "result files, or folders of them"
-    parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help=what)
+    """Add the operands that name result files or folders."""
+    text = "result files or folders"
+    parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help=text)
 
 
-def read_runs(arguments: Namespace) -> "tuple[list[Summary], list[str]]":
-    """Read what is at the paths of a command, warn of what is skipped, and return both."""
-    from mu2mpi.analysis.setting_labels import chosen
-    from mu2mpi.results.result_files import check_some, find_summaries
+def read_runs(arguments: Namespace) -> "tuple[list[RunSummary], list[str]]":
+    """Read results at the paths of a command; return those that --where selects, and warnings."""
+    from mu2mpi.analysis.setting_labels import select_runs
+    from mu2mpi.results.result_files import load_summaries, require_results
 
-    found, warnings = find_summaries(arguments.paths, arguments.strict)
+    found, warnings = load_summaries(arguments.paths, arguments.strict)
     warn(*(f"skipped: {warning}" for warning in warnings))
-    check_some(found, arguments.paths)
-    return chosen(found, arguments.where), warnings
+    require_results(found, arguments.paths)
+    return select_runs(found, arguments.where), warnings

@@ -1,4 +1,4 @@
-"""The options of commands that run experiments: those of an experiment, and how it is run."""
+"""Arguments of commands that run experiments, and the experiments, sweeps and outputs they stand for."""
 
 import os
 import re
@@ -11,10 +11,9 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.common_arguments import add_flag, add_shared
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import choices, option_fields, takes_boolean
+from mu2mpi.config.experiment_options import choices, is_flag, option_fields, value_kind
 from mu2mpi.config.sweep import Sweep, result_name
-from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS
@@ -22,54 +21,61 @@ from mu2mpi.execution.signals import CHECKPOINT_SECONDS
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
 
-# Kinds whose modules are imported fast enough for the help to give their summaries
-SUMMARISED = ("methods", "servers", "presets", "sources", "partitions", "participation")
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
-def add_running_options(parser: ArgumentParser, overwrite: str = "replace the output if it exists") -> None:
-    """Add what `run` and `sweep` share: above all one option for each of an experiment."""
+def add_running_options(parser: ArgumentParser, overwrite: str = "replacement of an existing output") -> None:
+    """Add the options that `run` and `sweep` share: those of an experiment, of its logs and checkpoints."""
     add_flag(parser, "--overwrite", overwrite)
     parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
-    parser.add_argument("--log-json", type=Path, metavar="FILE", help="the same as a JSON object a line")
+    parser.add_argument("--log-json", type=Path, metavar="FILE", help="log with a JSON object per line")
     add_shared(parser, "--data-dir")
     parser.add_argument(
         "--checkpoint-every",
         type=float,
         default=CHECKPOINT_SECONDS,
         metavar="SECONDS",
-        help=f"time between checkpoints [default: {CHECKPOINT_SECONDS:g}]; Ctrl-C, SIGTERM, SIGUSR1 or "
-        f"SIGUSR2 makes one at once and ends the run with code {EXIT_INTERRUPTED}",
+        help=f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {CHECKPOINT_SECONDS:g}]",
     )
-    group = parser.add_argument_group("the experiment (also the keys of a configuration file)")
     for name, field in option_fields().items():
-        add_field(group, name, field)
+        add_field(parser, name, field)
 
 
-def add_field(parser: Any, name: str, field: FieldInfo, **other: Any) -> None:
-    """Add an option that leaves no trace if it is not given; `other` replaces what follows from its field."""
-    text, extra = str(field.description).replace("%", "%%"), field.json_schema_extra
-    if isinstance(extra, dict) and (kind := str(extra.get("kind", extra.get("forms")))) in SUMMARISED:
-        things = [find(kind, name) for name in names(kind)]
-        told = [", ".join(filter(None, (getattr(one, "form", one.name), one.summary))) for one in things]
-        text, bracket, default = text.partition(" [default")
-        text += f": {'; '.join(told)}{bracket}{default}"
-    if field.default is not None:
-        default = f"{field.default:g}" if isinstance(field.default, float) else field.default
-        text += f" [default: {default}]"
-    kinds = (field.annotation, *get_args(field.annotation))
-    allowed = other.get("choices", choices(field))
-    words = [word for kind, word in METAVARS.items() if kind in kinds]
-    metavar = None if allowed else "|".join(words or ["NAME"])
-    how = {"action": "store_true"} if takes_boolean(field) else {"choices": allowed, "metavar": metavar}
-    follows = {"default": SUPPRESS, "help": text, **how, **other}
-    parser.add_argument(f"--{name.replace('_', '-')}", dest=name, **follows)
+def flag(name: str) -> str:
+    """Return the command-line flag of an option."""
+    return f"--{name.replace('_', '-')}"
 
 
-def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]) -> dict[str, Any]:
-    """Start the compiler, try the logs; return what `run` and `sweep` are told beside the experiment."""
+def help_text(field: FieldInfo) -> str:
+    """Return the description of an option with its default, for argparse."""
+    text = str(field.description).replace("%", "%%")
+    if field.default is None:
+        return text
+    return (
+        f"{text} [default: {field.default:g}]"
+        if isinstance(field.default, float)
+        else f"{text} [default: {field.default}]"
+    )
+
+
+def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> None:
+    """Add an option that is absent from the namespace unless given; `overrides` go to ``add_argument``."""
+    types = (field.annotation, *get_args(field.annotation))
+    metavars = [metavar for kind, metavar in METAVARS.items() if kind in types]
+    allowed = overrides.get("choices", choices(field))
+    is_short = allowed and value_kind(field) is None
+    value = {"choices": allowed, "metavar": None if is_short else "|".join(metavars or ["NAME"])}
+    keywords = {"action": "store_true"} if is_flag(field) else value
+    keywords = {"default": SUPPRESS, "help": help_text(field), **keywords, **overrides}
+    parser.add_argument(flag(name), dest=name, **keywords)
+
+
+def prepare_run(
+    arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]
+) -> dict[str, Any]:
+    """Start the compiler and check the logs; return keyword arguments of `run` and `run_sweep`."""
     if not arguments.checkpoint_every > 0:
-        arguments.parser.error("--checkpoint-every takes a positive number of seconds")
+        arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")
     from mu2mpi.execution.environment import kernel_cache
     from mu2mpi.execution.progress import LogFile
     from mu2mpi.execution.warmup import start_compiler_without_scipy
@@ -77,76 +83,77 @@ def how_to_run(arguments: Namespace, communicator: "Communicator", outputs: Sequ
 
     start_compiler_without_scipy()
     if communicator.rank == 0 and kernel_cache() is None:
-        warn("compiled kernels cannot be kept: set NUMBA_CACHE_DIR to a folder that can be written")
-    kept = [checkpoint_path(output) for output in outputs]
-    taken = {os.path.realpath(path) for path in (*outputs, *kept, *map(previous_path, kept))}
-    wanted = ((arguments.log, False), (arguments.log_json, True))
-    logs = [(path, as_json) for path, as_json in wanted if path is not None]
-    with communicator.together():
+        warn("compiled kernels cannot be cached. Set NUMBA_CACHE_DIR to a writable folder")
+    checkpoints = [checkpoint_path(output) for output in outputs]
+    written = {os.path.realpath(path) for path in (*outputs, *checkpoints, *map(previous_path, checkpoints))}
+    options = ((arguments.log, False), (arguments.log_json, True))
+    logs = [(path, as_json) for path, as_json in options if path is not None]
+    with communicator.shared_errors():
         for path, as_json in logs if communicator.rank == 0 else ():
-            _check_log(path, taken, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
-            taken.add(os.path.realpath(path))
-    told = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
-    return {"observers": [LogFile(path, as_json) for path, as_json in logs], **told}
+            _check_log(path, written, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
+            written.add(os.path.realpath(path))
+    keywords = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
+    return {"callbacks": [LogFile(path, as_json) for path, as_json in logs], **keywords}
 
 
-def _check_log(path: Path, taken: set[str], begins: bytes) -> None:
-    if os.path.realpath(path) in taken:
-        raise InputError(f"{path} is what the command itself writes; name another file as its log")
+def _check_log(path: Path, written: set[str], begins: bytes) -> None:
+    """Raise InputError unless a log can be appended to a file, which is new or begins as `begins`."""
+    if os.path.realpath(path) in written:
+        raise InputError(f"{path} is another output of this command. Choose another file for the log")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab"):
             pass
-        # Nothing is read from a device or a pipe.
+        # Devices and pipes are not read.
         if path.is_file():
             with path.open("rb") as file:
                 start = file.read(64)
             if start and not re.match(begins, start):
-                raise InputError(f"{path} is there and is no log of this kind; name another file")
+                raise InputError(f"{path} exists and is not a log of this kind. Choose another file")
     except OSError as error:
-        raise InputError(f"cannot write the log {path}: {error.strerror}") from None
+        raise InputError(f"cannot write the log {path}: {error.strerror}. Choose another file") from None
 
 
-def given_settings(arguments: Namespace) -> dict[str, Any]:
-    """Return the experiment's settings that were given as options."""
+def explicit_settings(arguments: Namespace) -> dict[str, Any]:
+    """Return the settings of the experiment that are given as options."""
     return {name: getattr(arguments, name) for name in option_fields() if hasattr(arguments, name)}
 
 
 def merged_settings(config: Path | None, arguments: Namespace) -> dict[str, Any]:
-    """Return a file's settings, overridden by those given; epsilon overrides rho, and rho epsilon."""
-    settings, given = {} if config is None else read_toml(config), given_settings(arguments)
+    """Return the settings of a file, overridden by options; epsilon overrides rho, and vice versa."""
+    settings, given = {} if config is None else read_toml(config), explicit_settings(arguments)
     if "part" in settings:
-        raise InputError(f"{config} has [[part]] tables, which make a sweep: give it to `mu2mpi sweep`")
+        raise InputError(f"{config} has [[part]] tables, so it is a sweep. Use `mu2mpi sweep` for it")
     if "rho" in given or "epsilon" in given:
         settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}
     return {**settings, **given}
 
 
-def experiment_of(arguments: Namespace) -> Experiment:
-    """Return the experiment of `run`."""
-    return Experiment.make(merged_settings(arguments.config, arguments), str(arguments.config or ""))
+def build_experiment(arguments: Namespace) -> Experiment:
+    """Build the experiment of `run`."""
+    return Experiment.from_settings(merged_settings(arguments.config, arguments), str(arguments.config or ""))
 
 
-def output_of(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
-    """Return the result file of `run`."""
+def output_path(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
+    """Return the result file of `run`, by default named after the settings."""
     machines = experiment.machines or ranks
-    return arguments.output or Path("runs") / result_name(experiment.derived(machines=machines))
+    return arguments.output or Path("runs") / result_name(experiment.replace_unchecked(machines=machines))
 
 
-def chosen_of(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:
-    """Return the sweep of `sweep`, and those of its experiments that are to be run."""
-    config, given = arguments.config, given_settings(arguments)
+def select_runs_of_sweep(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:
+    """Return the sweep of `sweep`, and the indices and experiments that its options select."""
+    config, given = arguments.config, explicit_settings(arguments)
     if arguments.methods is not None:
         given["methods"] = arguments.methods
     elif config is None:
-        raise InputError("there is nothing to run: give a TOML file, or --methods all")
+        raise InputError("nothing to run. Give a TOML file, or --methods all")
     sweep = Sweep({} if config is None else read_toml(config), str(config or ""), given)
-    return sweep, sweep.choose(arguments.index, arguments.part)
+    return sweep, sweep.select(arguments.index, arguments.part)
 
 
-def warn_of_tests(experiments: Iterable[Experiment]) -> None:
-    """Say what is not protected of runs that are private but for their test set."""
-    from mu2mpi.analysis.description import TEST_SHARE
+def warn_about_test_sets(experiments: Iterable[Experiment]) -> None:
+    """Print a warning if secret runs are evaluated on an unprotected share of the user's data."""
+    from mu2mpi.analysis.description import PRIVATE_TEST_WARNING
 
-    if any(experiment.tests_on_a_share and experiment.seed is None for experiment in experiments):
-        print(f"not private: {TEST_SHARE[0].lower()}{TEST_SHARE[1:]}")
+    if any(experiment.has_unprotected_test_set and experiment.seed is None for experiment in experiments):
+        print(f"not private: {PRIVATE_TEST_WARNING[0].lower()}{PRIVATE_TEST_WARNING[1:]}")

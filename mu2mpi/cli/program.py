@@ -1,6 +1,6 @@
-"""The program: run a command, and end all ranks as they should.
+"""Command-line program: parse arguments, execute a command, and exit on all ranks.
 
-Exit codes: 0 done, 2 bad input, 1 failure, 75 stopped by a signal with a checkpoint written.
+Exit codes: 0 success, 2 bad input, 1 failure, 75 stopped by a signal after writing a checkpoint.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
 from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
-from mu2mpi.core.registry import find, import_files, summary
+from mu2mpi.core.registry import import_files, lookup, summary_line
 from mu2mpi.core.suggestions import did_you_mean
-from mu2mpi.execution.signals import ending_at_once, stop_requests
+from mu2mpi.execution.signals import exiting_on_signals, stop_requests
 
 DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 EXAMPLES = """examples:
@@ -31,110 +31,140 @@ EXAMPLES = """examples:
   mu2mpi report runs/
   mu2mpi privacy --epsilon 2 --delta 1e-5            which rho that is
 
-Each command has its own --help."""
+mu2mpi COMMAND --help explains a command."""
 
-IMPORT = (
-    "Python file with losses, methods, figures, commands, ... of your own; may be repeated, here or later"
-)
+IMPORT_HELP = "Python file that registers losses, methods, figures, commands, ...; may be repeated"
+
+
+class HelpAction(argparse.Action):
+    """Print the help of a command and exit; a command with COMMON_OPTIONS has a first screen and topics."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: Any, topic: Any, option: Any = None
+    ) -> None:
+        """Print the help, or that of a topic."""
+        command = parser.get_default("command")
+        if not hasattr(command, "COMMON_OPTIONS"):
+            parser.print_help()
+        else:
+            from mu2mpi.cli.help_topics import explain
+
+            print(explain(parser, command, topic), end="")
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises `InputError` for bad usage, on every rank since all have the same arguments."""
+    """Parser that raises `SharedInputError` for bad usage, as all ranks have the same arguments."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message, with the command whose help tells more."""
+        """Raise SharedInputError with the message and the help command."""
         raise SharedInputError(f"{message}\nSee: {self.prog} --help")
 
-    def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """Say of each option that is not known what it may mean, or else which ones there are."""
+    def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise SharedInputError for unknown arguments, with suggestions or else the list of options."""
         known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-        words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        guesses = {word: did_you_mean(word, known) for word in words}
-        if words and all(guesses.values()):
-            self.error("\n".join(f"{word} is no option here{guess}" for word, guess in guesses.items()))
-        self.error(f"unrecognized arguments: {' '.join(unknown)}\nthe options are {', '.join(known)}")
+        options = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
+        hints = {option: did_you_mean(option, known) for option in options}
+        if options and all(hints.values()):
+            self.error("\n".join(f"unknown option {option}{hint}" for option, hint in hints.items()))
+        self.error(f"unknown arguments: {' '.join(unknown)}\nThe options are {', '.join(known)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            meant = did_you_mean(str(value), map(str, action.choices or ()))
-            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
+            hint = did_you_mean(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     _open_outputs()
-    with ending_at_once():
+    with exiting_on_signals():
         try:
-            return _with_word(_execute(parse(sys.argv[1:] if argv is None else argv)))
+            return _report_exit_code(_execute_command(parse(sys.argv[1:] if argv is None else argv)))
         except (InputError, OSError) as error:
-            together = isinstance(error, SharedInputError | SharedOSError)
+            on_all_ranks = isinstance(error, SharedInputError | SharedOSError)
             try:
                 os.getcwd()
             except OSError:
-                error = InputError(f"{error}\nThe working directory is gone: change to a folder that exists.")
-            return _end(f"error: {error}", 2 if isinstance(error, InputError) else 1, together)
+                error = InputError(
+                    f"{error}\nThe working directory was removed. Change to an existing folder."
+                )
+            return _exit_with_message(
+                f"error: {error}", 2 if isinstance(error, InputError) else 1, on_all_ranks
+            )
         except Interrupted as stop:
             done = f"stopped after round {stop.rounds_done} with a checkpoint"
-            return _end(f"{done}; the same command goes on from it", EXIT_INTERRUPTED, together=True)
+            return _exit_with_message(
+                f"{done}. Repeat the command to resume", EXIT_INTERRUPTED, on_all_ranks=True
+            )
         except Exception as error:
-            # What MPI raises is most often the loss of another rank, and not how the run ends.
+            # Errors of MPI mostly follow from the loss of another rank, whose exit code counts.
             if not type(error).__module__.startswith("mpi4py"):
-                exit_report.leave_word(1)
+                exit_report.write_exit_code(1)
             raise
 
 
-def _execute(arguments: argparse.Namespace) -> int:
-    """Execute a command, which has failed as well if what it was to print is lost, and is in no file."""
-    makes_results = hasattr(arguments.command, "outputs")
-    # With results, a signal is from here on kept for the run to come, not died of.
-    with stop_requests() if makes_results else nullcontext():
+def _execute_command(arguments: argparse.Namespace) -> int:
+    """Execute a command; return its exit code, or 1 if its printed output is its only one and was lost."""
+    writes_results = hasattr(arguments.command, "outputs")
+    # From here on, a signal stops the run with a checkpoint instead of killing the process.
+    with stop_requests() if writes_results else nullcontext():
         code = arguments.command.execute(arguments) or 0
     sys.stdout.flush()
-    lost = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
-    if makes_results or lost is None:
+    failure = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
+    if writes_results or failure is None:
         return code
-    if lost.errno == errno.EPIPE:
-        # Whoever reads, such as `head`, has what it wants.
-        return _with_word(1)
-    return _end(f"error: cannot write to standard output: {lost.strerror}", 1, together=False)
+    if failure.errno == errno.EPIPE:
+        # The reader, such as `head`, closed the pipe.
+        return _report_exit_code(1)
+    return _exit_with_message(
+        f"error: cannot write to standard output: {failure.strerror}", 1, on_all_ranks=False
+    )
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of the command that these words name; no other command adds its own."""
-    # Files to import come first, since the commands and options that they add are parsed, too.
-    early = Parser("mu2mpi", add_help=False, allow_abbrev=False)
-    early.add_argument("--import", dest="files", action="append")
-    imports, words = early.parse_known_args(words)
+    """Parse a command line; only the named command adds its arguments, so that others are not imported."""
+    # Import files first, since they may register commands and options.
+    import_parser = Parser("mu2mpi", add_help=False, allow_abbrev=False)
+    import_parser.add_argument("--import", dest="files", action="append")
+    imports, words = import_parser.parse_known_args(words)
     if imports.files:
         from mu2mpi.core import parallel
 
-        with parallel.world_if_parallel().together():
+        with parallel.world_if_parallel().shared_errors():
             import_files(imports.files)
     names = command_names()
-    given = next((word for word in words if word in names), None)
-    # The list of commands is not shown if the first word is one.
-    parser = parser_of([given] if given and given == words[0] else names, [given])
+    command = next((word for word in words if word in names), None)
+    # The other commands are needed only for the list of commands and for errors.
+    parser = build_parser([command] if command and command == words[0] else names, [command])
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        arguments.parser.refuse(unknown)
+        arguments.parser.reject_unknown(unknown)
     return arguments
 
 
-def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
-    """Return the parser of these commands, of which some are complete with their arguments."""
+def build_parser(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
+    """Build the parser of commands; those of `complete` get their arguments, the others a summary only."""
     parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
-    parser.add_argument("--import", metavar="FILE", help=IMPORT)
+    parser.add_argument("--import", metavar="FILE", help=IMPORT_HELP)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        text = summary("commands", name)
-        of_command = commands.add_parser(name, help=text[:1].lower() + text[1:], allow_abbrev=False)
-        of_command.add_argument("--import", metavar="FILE", help=IMPORT)
-        if name in complete:
-            command = find("commands", name)
+        text = summary_line("commands", name)
+        of_command = commands.add_parser(
+            name, help=text[:1].lower() + text[1:], add_help=False, allow_abbrev=False
+        )
+        command = lookup("commands", name) if name in complete else None
+        # A topic may follow where the command has some.
+        topic: dict[str, Any] = (
+            {"nargs": "?", "metavar": "NAME"} if hasattr(command, "COMMON_OPTIONS") else {"nargs": 0}
+        )
+        of_command.add_argument("-h", "--help", action=HelpAction, help="show help and exit", **topic)
+        of_command.add_argument("--import", metavar="FILE", help=IMPORT_HELP)
+        if command is not None:
             of_command.description = command.__doc__
             of_command.set_defaults(command=command, parser=of_command)
             if hasattr(command, "add_arguments"):
@@ -142,16 +172,16 @@ def parser_of(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
     return parser
 
 
-class _Output(io.FileIO):
-    """Takes all that is written, and remembers why some of it could not be."""
+class _FailSafeOutput(io.FileIO):
+    """Output file that never fails to write, and keeps the first error in `failure`."""
 
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write what can be written; the rest is lost."""
+        """Write data, or drop it after an error; return the number of bytes accepted."""
         try:
             while (written := super().write(data)) is None:
-                select.select([], [self], [])  # of a terminal, say, that another program made not to wait
+                select.select([], [self], [])  # a terminal in non-blocking mode
         except OSError as error:
             self.failure = self.failure or error
             return len(data)
@@ -159,50 +189,52 @@ class _Output(io.FileIO):
 
 
 def _open_outputs() -> None:
-    """Make standard output and error take all that is written, but for those of a program around us."""
+    """Replace standard output and error by `_FailSafeOutput`, unless the caller has redirected them."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # Otherwise the next file that is opened would get its number, and what libraries print.
+            # Otherwise the next opened file would get this descriptor, and receive what libraries print.
             os.open(os.devnull, os.O_RDONLY)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__"):
             with suppress(AttributeError, OSError):
                 stream.flush()
-            buffer = io.BufferedWriter(_Output(number, "wb", closefd=False))
+            buffer = io.BufferedWriter(_FailSafeOutput(number, "wb", closefd=False))
             encoding, lines = getattr(stream, "encoding", "utf-8"), number == 2 or os.isatty(number)
             stream = io.TextIOWrapper(buffer, encoding, line_buffering=lines)
             setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a letter gets a question mark instead of an error.
+            # Print a question mark instead of failing where the encoding lacks a letter.
             stream.reconfigure(errors="replace")
 
 
-def _end(message: str, code: int, together: bool) -> int:
-    """Say on rank 0 what all know together, or on this rank what it alone knows, which ends the others."""
+def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
+    """Print a message and exit: on all ranks alike, or on this rank alone, which aborts the others."""
     from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
-    who = "" if together or communicator.size == 1 else f"rank {communicator.rank}: "
-    if communicator.rank == 0 or not together:
-        print(f"mu2mpi: {who}{message}", file=sys.stderr, flush=True)
-    if together:
-        communicator.wait_for_all()
-        return _with_word(code)
-    is_left = exit_report.leave_word(code)
+    prefix = "" if on_all_ranks or communicator.size == 1 else f"rank {communicator.rank}: "
+    if communicator.rank == 0 or not on_all_ranks:
+        print(f"mu2mpi: {prefix}{message}", file=sys.stderr, flush=True)
+    if on_all_ranks:
+        communicator.barrier()
+        return _report_exit_code(code)
+    is_written = exit_report.write_exit_code(code)
     if communicator.size > 1:
         communicator.abort(code)
-    return 0 if is_left else code
+    return 0 if is_written else code
 
 
-def _with_word(code: int) -> int:
-    """Leave word of this code if `mu2mpi launch` waits for it; return the exit code of every rank."""
-    # It is 0 then for any end, since launchers kill ranks once one ends otherwise.
-    if not os.environ.get(exit_report.VARIABLE):
+def _report_exit_code(code: int) -> int:
+    """Write the exit report if `mu2mpi launch` waits for one; return the exit code of every rank."""
+    # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
+    if not os.environ.get(exit_report.PATH_VARIABLE):
         return code
     from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
-    return 0 if communicator.share(communicator.rank == 0 and exit_report.leave_word(code)) else code
+    return (
+        0 if communicator.bcast_object(communicator.rank == 0 and exit_report.write_exit_code(code)) else code
+    )

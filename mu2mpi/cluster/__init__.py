@@ -1,1 +1,1 @@
-"""Jobs on clusters: their scripts, what starts the ranks inside of one, and what becomes of it."""
+"""Cluster jobs: job scripts, submission and status, and the launcher of the ranks inside a job."""

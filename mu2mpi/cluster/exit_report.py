@@ -1,4 +1,4 @@
-"""The exit code that rank 0 writes for `mu2mpi launch`: launchers may end with 0 after the loss of a node."""
+"""Exit report: exit code that rank 0 writes to a file, as MPI launchers may return 0 after losing a node."""
 
 import os
 import sys
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-VARIABLE = "MU2MPI_WORD"  # names the file
+PATH_VARIABLE = "MU2MPI_WORD"  # Environment variable of the path of the exit report
 
 
 @contextmanager
-def place_for_word(folder: Path, job: str, start: int) -> Iterator[Path]:
-    """Make an empty file, in this folder if possible, and remove it and those of earlier starts."""
-    # Ranks write to a file that is there, so that those of an earlier start write none.
-    before, after = f".mu2mpi-launch-{job}-", f"-{start}.word"
-    tried = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
-    found = next((each for each in tried if os.access(each, os.W_OK)), folder)
-    handle, name = tempfile.mkstemp(prefix=before, suffix=after, dir=found)
+def report_file(folder: Path, job_id: str, start: int) -> Iterator[Path]:
+    """Context manager: empty exit report for this start of a job; removes those of earlier starts."""
+    # Ranks only write to an existing file, so ranks that survive from an earlier start report nothing.
+    prefix, suffix = f".mu2mpi-launch-{job_id}-", f"-{start}.word"
+    candidates = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
+    writable = next((candidate for candidate in candidates if os.access(candidate, os.W_OK)), folder)
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=writable)
     os.close(handle)
-    for other in Path(name).parent.glob(f"{before}*.word"):
-        if start > 0 and not other.name.endswith(after):
+    for other in Path(name).parent.glob(f"{prefix}*.word"):
+        if start > 0 and not other.name.endswith(suffix):
             other.unlink(missing_ok=True)
     try:
         yield Path(name)
@@ -29,24 +29,24 @@ def place_for_word(folder: Path, job: str, start: int) -> Iterator[Path]:
             os.unlink(name)
 
 
-def read_word(place: Path) -> int | None:
-    """Return the exit code that was written, or None if none was."""
+def read_exit_code(path: Path) -> int | None:
+    """Exit code in an exit report, or None if rank 0 has not written one."""
     with suppress(OSError, ValueError):
-        return int(place.read_text("ascii"))
+        return int(path.read_text("ascii"))
     return None
 
 
-def leave_word(code: int) -> bool:
-    """Write the exit code of the run if `mu2mpi launch` waits for it; return whether it was written."""
-    if not (place := os.environ.get(VARIABLE)):
+def write_exit_code(code: int) -> bool:
+    """Write the exit report if `mu2mpi launch` started this run; return whether it was written."""
+    if not (path := os.environ.get(PATH_VARIABLE)):
         return False
     try:
-        # A network file system shows others what was written once the file is closed.
-        with open(place, "r+b", buffering=0) as file:
+        # Other hosts of a network file system see the content once the file is closed.
+        with open(path, "r+b", buffering=0) as file:
             file.write(b"%d\n" % code)
             os.fsync(file.fileno())
     except OSError as error:
-        why = f"mu2mpi: cannot leave word of the end of this run in {place}: {error.strerror}"
-        print(f"{why}; name an --output in a folder that all nodes share", file=sys.stderr, flush=True)
+        problem = f"mu2mpi: cannot write the exit report {path}: {error.strerror}"
+        print(f"{problem}. Use an --output in a folder that all nodes share.", file=sys.stderr, flush=True)
         return False
     return True

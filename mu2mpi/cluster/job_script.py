@@ -1,4 +1,4 @@
-"""The script of a job, from a template beside this file, and what a job asks for."""
+"""Job options, and job scripts for SLURM and PBS, rendered from the templates in this folder."""
 
 import importlib.resources
 import math
@@ -13,18 +13,18 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from mu2mpi.config.experiment_options import explained
+from mu2mpi.config.experiment_options import format_validation_errors
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import import_options
-from mu2mpi.core.suggestions import or_else
+from mu2mpi.core.registry import import_flags
+from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import read_toml
 
-EDIT = "...   # edit, if your site asks for it"
+EDIT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
 DEFAULT_ENVIRONMENT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'
 
 
 def limit_seconds(limit: str) -> float:
-    """Seconds of a time limit in any form that sbatch takes; inf for UNLIMITED, INFINITE or 0."""
+    """Seconds of a time limit in any format of sbatch; inf for UNLIMITED, INFINITE or 0."""
     if limit.upper() in ("UNLIMITED", "INFINITE"):
         return math.inf
     if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9}){0,2}|[0-9]{1,9}-[0-9]{1,9}(:[0-9]{1,9}){0,2}", limit):
@@ -34,22 +34,24 @@ def limit_seconds(limit: str) -> float:
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
-WORD, LINE, SIZE = r"\A[!-~]+\Z", r"\A[^\x00-\x1f\x7f]+\Z", r"\A[0-9]+[KMGT]?\Z"
+WORD = r"\A[!-~]+\Z"  # Printable ASCII without spaces
+LINE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
+SIZE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
 Line = Annotated[str, Field(pattern=LINE)]
-# For array and signal, which the script needs as they are, there are options.
+# The script depends on the directives array and signal, which --array-limit and --signal-seconds control.
 Directive = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
-# TOML takes 01:00:00 for a time of day.
+# The TOML parser returns a time of day for 01:00:00.
 Limit = Annotated[str, BeforeValidator(str), AfterValidator(lambda limit: limit_seconds(limit) and limit)]
 
 
 def _field(default: Any, metavar: str, help: str, *traits: str, **constraints: Any) -> Any:
-    """Declare an option; it may be a "directive" of sbatch of the same name, or for "slurm" only."""
+    """Option with traits: "directive" of sbatch with the same name, or "slurm", not supported with PBS."""
     extra: Any = {"traits": list(traits)}
     return Field(default, title=metavar, description=help, json_schema_extra=extra, **constraints)
 
 
-class Request(BaseModel):
-    """What a job asks for of its scheduler, its surroundings and mu2mpi."""
+class JobOptions(BaseModel):
+    """Options of a job: resources and directives of the scheduler, the environment, and mu2mpi's options."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -59,149 +61,152 @@ class Request(BaseModel):
         alias_generator=lambda name: name.replace("_", "-"),
     )
 
-    scheduler: Literal["slurm", "pbs"] = _field("slurm", "NAME", "slurm, or pbs, untested [default: slurm]")
-    nodes: int | None = _field(None, "N", "nodes of a run", "directive", ge=1)
+    scheduler: Literal["slurm", "pbs"] = _field("slurm", "NAME", "slurm or pbs (untested) [default: slurm]")
+    nodes: int | None = _field(None, "N", "nodes per run", "directive", ge=1)
     ntasks: int | None = _field(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
-    ntasks_per_node: int | None = _field(None, "N", "ranks on a node", "directive", ge=1)
-    cpus_per_task: int = _field(1, "N", "cores of a rank [default: 1]", "directive", ge=1)
-    mem_per_cpu: str | None = _field(None, "SIZE", "memory of a core, such as 2G", "directive", pattern=SIZE)
+    ntasks_per_node: int | None = _field(None, "N", "ranks per node", "directive", ge=1)
+    cpus_per_task: int = _field(1, "N", "cores per rank [default: 1]", "directive", ge=1)
+    mem_per_cpu: str | None = _field(None, "SIZE", "memory per core, such as 2G", "directive", pattern=SIZE)
     time: Limit = _field("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
-    partition: str | None = _field(None, "NAME", "or queue, in PBS", "directive", pattern=WORD)
-    account: str | None = _field(None, "NAME", "who pays", "directive", pattern=WORD)
+    partition: str | None = _field(None, "NAME", "partition; in PBS, queue", "directive", pattern=WORD)
+    account: str | None = _field(None, "NAME", "account to charge", "directive", pattern=WORD)
     qos: str | None = _field(None, "NAME", "quality of service", "directive", "slurm", pattern=WORD)
-    constraint: str | None = _field(None, "NAME", "kind of nodes", "directive", "slurm", pattern=WORD)
-    sbatch: tuple[Directive, ...] = _field((), "KEY=VALUE", "any directive of sbatch; repeatable", "slurm")
-    array_limit: int | None = _field(None, "N", "tasks of an array that may run at once", ge=1)
+    constraint: str | None = _field(None, "NAME", "required feature", "directive", "slurm", pattern=WORD)
+    sbatch: tuple[Directive, ...] = _field((), "KEY=VALUE", "sbatch directive; repeatable", "slurm")
+    array_limit: int | None = _field(None, "N", "maximal number of array tasks running at once", ge=1)
     signal_seconds: int = _field(
-        120, "N", "a checkpoint is written so long before the end [default: 120]", "slurm", ge=1, le=65_535
+        120, "N", "seconds from checkpoint to time limit [default: 120]", "slurm", ge=1, le=65_535
     )
-    requeues: int | None = _field(None, "N", "most requeues of a task [default: 20]", "slurm", ge=0)
-    checkpoint_every: float | None = _field(None, "SECONDS", "time between two checkpoints", gt=0)
-    data_dir: str | None = _field(None, "FOLDER", "holds one folder for each data set", pattern=LINE)
-    setup: tuple[Line, ...] = _field((), "COMMAND", "line to run first: 'module load gcc'; repeatable")
+    requeues: int | None = _field(None, "N", "maximal requeues of a task [default: 20]", "slurm", ge=0)
+    checkpoint_every: float | None = _field(None, "SECONDS", "interval between checkpoints", gt=0)
+    data_dir: str | None = _field(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE)
+    setup: tuple[Line, ...] = _field((), "COMMAND", "shell command to run first; repeatable")
     environment: str | None = _field(None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE)
-    after_table: bool = _field(False, "", "once all tasks are over, a job prints the table", "slurm")
+    after_table: bool = _field(False, "", "print the table in a job that starts after all tasks", "slurm")
 
     @pydantic.model_validator(mode="after")
-    def _suits_its_scheduler(self) -> Self:
+    def _check_scheduler(self) -> Self:
         given = {name.replace("_", "-") for name in self.model_fields_set}
-        if self.scheduler == "pbs" and (alien := given & {*names("slurm")}):
-            raise ValueError(f"{min(alien)} is for SLURM, and the scheduler is pbs; leave it out")
+        if self.scheduler == "pbs" and (unsupported := given & {*option_names("slurm")}):
+            raise ValueError(f"{min(unsupported)} is not supported with the scheduler pbs. Leave it out.")
         return self
 
     @classmethod
-    def make(cls, given: Mapping[str, Any]) -> Self:
-        """Build a request from a site file and options, which replace its values or follow its lists."""
+    def with_site_defaults(cls, options: Mapping[str, Any]) -> Self:
+        """Build job options from a site file and given options, which replace or extend its values."""
         import platformdirs
 
-        asked: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
+        merged: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
         path = platformdirs.user_config_path("mu2mpi") / "site.toml"
-        if named := os.environ.get("MU2MPI_SITE"):
-            path = Path(named).expanduser()
-        site = read_toml(path) if named or path.exists() else {}
-        if unknown := site.keys() - names():
-            raise InputError(f"{path}: unknown key {min(unknown)!r}{or_else(min(unknown), names(), 'keys')}")
-        for place, settings in ((f"{path}: ", site), ("--", given)):
-            for name, value in _without_directives(settings).items():
-                asked[name] = [*asked.get(name, ()), *value] if isinstance(value, list) else value
+        if site_path := os.environ.get("MU2MPI_SITE"):
+            path = Path(site_path).expanduser()
+        site = read_toml(path) if site_path or path.exists() else {}
+        if unknown := site.keys() - option_names():
+            hint = suggest_or_list(min(unknown), option_names(), "keys")
+            raise InputError(f"{path}: unknown key {min(unknown)!r}{hint}")
+        for prefix, settings in ((f"{path}: ", site), ("--", options)):
+            for name, value in _replace_directives(settings).items():
+                merged[name] = [*merged.get(name, ()), *value] if isinstance(value, list) else value
             try:
-                request = cls(**asked)
+                job_options = cls(**merged)
             except pydantic.ValidationError as error:
-                raise InputError("\n".join(place + line for line in explained(error).splitlines())) from None
-        return request
+                raise InputError(
+                    "\n".join(prefix + line for line in format_validation_errors(error).splitlines())
+                ) from None
+        return job_options
 
     @property
     def ranks(self) -> int:
-        """The number of ranks of a run."""
+        """Number of ranks per run."""
         return self.ntasks or (self.nodes or 0) * (self.ntasks_per_node or 0) or 2
 
 
-def names(trait: str | None = None) -> list[str]:
-    """Return the names of the options, as on the command line: all, or those with a trait."""
-    fields: Any = Request.model_fields.values()
+def option_names(trait: str | None = None) -> list[str]:
+    """Return the names of the options on the command line: all, or those with a trait."""
+    fields: Any = JobOptions.model_fields.values()
     return [field.alias for field in fields if trait is None or trait in field.json_schema_extra["traits"]]
 
 
-def _without_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which a directive that is also an option of ours is that option."""
-    found = dict(settings)
-    for name in {"sbatch", "setup"} & found.keys():
-        found[name] = found[name] if isinstance(found[name], list) else [found[name]]
-    for entry in found.get("sbatch", []):
+def _replace_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace entries of "sbatch" for which there is an option by that option."""
+    replaced = dict(settings)
+    for name in {"sbatch", "setup"} & replaced.keys():
+        replaced[name] = replaced[name] if isinstance(replaced[name], list) else [replaced[name]]
+    for entry in replaced.get("sbatch", []):
         name, _, value = str(entry).partition("=")
-        if name in names("directive"):
-            found |= {name: value, "sbatch": [other for other in found["sbatch"] if other != entry]}
-    return found
+        if name in option_names("directive"):
+            replaced |= {name: value, "sbatch": [other for other in replaced["sbatch"] if other != entry]}
+    return replaced
 
 
-def render_job(name: str, arguments: Sequence[str], request: Request, parts: int = 1) -> str:
-    """Return the script of a job, or an array of several parts, for ``mu2mpi ARGUMENTS``."""
-    words = [*_option("requeues", request), *arguments, *import_options()]
-    words += [*_option("checkpoint-every", request), *_option("data-dir", request)]
-    template, index, chunk = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
-    if request.scheduler == "pbs":
-        template, index, chunk = "job.pbs", "PBS_ARRAY_INDEX", _chunk(request)
-        lines = [f"#PBS -J {_array(request, parts)}"] if parts > 1 else []
-        for key, value in (("q", request.partition), ("A", request.account)):
+def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: int = 1) -> str:
+    """Render the script of a job that runs ``mu2mpi ARGUMENTS``, an array job if `tasks` > 1."""
+    command = [*_option("requeues", options), *arguments, *import_flags()]
+    command += [*_option("checkpoint-every", options), *_option("data-dir", options)]
+    template, index, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
+    if options.scheduler == "pbs":
+        template, index, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
+        lines = [f"#PBS -J {_array_range(options, tasks)}"] if tasks > 1 else []
+        for key, value in (("q", options.partition), ("A", options.account)):
             lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT}")
     else:
-        lines = _sbatch(slurm_directives(name, request, parts))
-        if request.after_table:
-            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_options(), arguments[-1]]))
+        lines = _directive_lines(slurm_directives(name, options, tasks))
+        if options.after_table:
+            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_flags(), arguments[-1]]))
             lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
-    given = {
+    fields = {
         "directives": "\n".join(lines),
-        "setup": "\n".join(_setup(request)),
-        "words": shlex.join(words) + (f' --part "${index}/{parts}"' if parts > 1 else ""),
-        "seconds": request.signal_seconds,
-        "ranks": request.ranks,
-        **chunk,
+        "setup": "\n".join(_setup(options)),
+        "command": shlex.join(command) + (f' --part "${index}/{tasks}"' if tasks > 1 else ""),
+        "seconds": options.signal_seconds,
+        "ranks": options.ranks,
+        **resources,
     }
     text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
-    return text.format(name=_plain(name), **given)
+    return text.format(name=_valid_job_name(name), **fields)
 
 
-def render_table(output: str, request: Request, job: str) -> str:
-    """Return the script of a job that prints the table of results into ``table-JOB.txt`` after another."""
-    own = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job}.txt"}
-    of_site = {"mem-per-cpu", "partition", "account", "qos", "constraint", *_given(request)}
-    every = slurm_directives("table", request, 1)
-    asked = {name: value for name, value in every.items() if name in of_site}
-    lines = _sbatch(asked | own | {"dependency": f"afterany:{job}"})
-    command = shlex.join(["exec", "mu2mpi", "table", *import_options(), output])
-    return "\n".join(["#!/bin/bash", *lines, "", *_setup(request), "", command, ""])
+def render_table(output: str, options: JobOptions, job: str) -> str:
+    """Render the script of a job that, after another job, prints the table of results to table-JOB.txt."""
+    fixed = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job}.txt"}
+    kept = {"mem-per-cpu", "partition", "account", "qos", "constraint", *_extra_directives(options)}
+    directives = slurm_directives("table", options, 1)
+    site = {name: value for name, value in directives.items() if name in kept}
+    lines = _directive_lines(site | fixed | {"dependency": f"afterany:{job}"})
+    command = shlex.join(["exec", "mu2mpi", "table", *import_flags(), output])
+    return "\n".join(["#!/bin/bash", *lines, "", *_setup(options), "", command, ""])
 
 
-def slurm_directives(name: str, request: Request, parts: int) -> dict[str, object]:
-    """Return what a script tells sbatch, by name: a word, nothing at all (""), or None to leave it out."""
-    asked = request.model_dump(by_alias=True, include={n.replace("-", "_") for n in names("directive")})
+def slurm_directives(name: str, options: JobOptions, tasks: int) -> dict[str, object]:
+    """Directives of sbatch by name; "" for a directive without value, None for one that is left out."""
+    names = {name.replace("-", "_") for name in option_names("directive")}
     return {
-        "job-name": _plain(name),
-        **asked,
-        "ntasks": request.ranks,
-        "array": _array(request, parts),
-        "output": "%x-%A_%a.log" if parts > 1 else "%x-%j.log",
+        "job-name": _valid_job_name(name),
+        **options.model_dump(by_alias=True, include=names),
+        "ntasks": options.ranks,
+        "array": _array_range(options, tasks),
+        "output": "%x-%A_%a.log" if tasks > 1 else "%x-%j.log",
         "open-mode": "append",
-        "signal": f"B:USR1@{request.signal_seconds}",
+        "signal": f"B:USR1@{options.signal_seconds}",
         "requeue": "",
-    } | _given(request)
+    } | _extra_directives(options)
 
 
-def _array(request: Request, parts: int) -> str | None:
-    most = f"%{request.array_limit}" if request.array_limit else ""
-    return f"0-{parts - 1}{most}" if parts > 1 else None
+def _array_range(options: JobOptions, tasks: int) -> str | None:
+    limit = f"%{options.array_limit}" if options.array_limit else ""
+    return f"0-{tasks - 1}{limit}" if tasks > 1 else None
 
 
-def _option(name: str, request: Request) -> list[str]:
-    value = getattr(request, name.replace("-", "_"))
+def _option(name: str, options: JobOptions) -> list[str]:
+    value = getattr(options, name.replace("-", "_"))
     return [] if value is None else [f"--{name}", str(value).removesuffix(".0")]
 
 
-def _given(request: Request) -> dict[str, object]:
-    return {key: value for key, _, value in (entry.partition("=") for entry in request.sbatch)}
+def _extra_directives(options: JobOptions) -> dict[str, object]:
+    return {key: value for key, _, value in (entry.partition("=") for entry in options.sbatch)}
 
 
-def _sbatch(directives: Mapping[str, object]) -> list[str]:
+def _directive_lines(directives: Mapping[str, object]) -> list[str]:
     lines = []
     for key, value in directives.items():
         if value is not None:
@@ -211,29 +216,29 @@ def _sbatch(directives: Mapping[str, object]) -> list[str]:
     return lines
 
 
-def _chunk(request: Request) -> dict[str, object]:
-    """Return what a PBS job takes: a chunk for each node, or where that is open, each rank; and its limit."""
-    on_each = request.ntasks_per_node or (math.ceil(request.ranks / request.nodes) if request.nodes else 1)
-    cores, memory = on_each * request.cpus_per_task, ""
-    if request.mem_per_cpu:
-        unit = request.mem_per_cpu.lstrip("0123456789").lower() or "m"
-        memory = f":mem={int(request.mem_per_cpu.rstrip('KMGT')) * cores}{unit}b"
-    seconds = limit_seconds(request.time)
+def _pbs_resources(options: JobOptions) -> dict[str, object]:
+    """Fields of the PBS template: one chunk per node (per rank if no nodes are given), and the time limit."""
+    per_chunk = options.ntasks_per_node or (math.ceil(options.ranks / options.nodes) if options.nodes else 1)
+    cores, memory = per_chunk * options.cpus_per_task, ""
+    if options.mem_per_cpu:
+        unit = options.mem_per_cpu.lstrip("0123456789").lower() or "m"
+        memory = f":mem={int(options.mem_per_cpu.rstrip('KMGT')) * cores}{unit}b"
+    seconds = limit_seconds(options.time)
     if seconds == math.inf:
-        raise InputError(f"--time {request.time}: PBS wants a limit, such as 24:00:00")
+        raise InputError(f"--time {options.time}: PBS requires a finite limit, such as 24:00:00.")
     minutes, second = divmod(int(seconds), 60)
     walltime = f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
-    chunks = request.nodes or math.ceil(request.ranks / on_each)
-    return {"chunks": chunks, "cores": cores, "on_each": on_each, "memory": memory, "walltime": walltime}
+    chunks = options.nodes or math.ceil(options.ranks / per_chunk)
+    return {"chunks": chunks, "cores": cores, "per_chunk": per_chunk, "memory": memory, "walltime": walltime}
 
 
-def _plain(name: str) -> str:
+def _valid_job_name(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name)
 
 
-def _setup(request: Request) -> list[str]:
-    setup = list(request.setup) or ["# module load ..."]
-    if (folder := request.environment) != "none":
+def _setup(options: JobOptions) -> list[str]:
+    setup = list(options.setup) or ["# module load ..."]
+    if (folder := options.environment) != "none":
         activate = shlex.quote(f"{folder}/bin/activate") if folder else DEFAULT_ENVIRONMENT
         setup += ["# shellcheck source=/dev/null", f"source {activate}"]
     return setup

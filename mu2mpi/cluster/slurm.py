@@ -1,4 +1,4 @@
-"""The commands of SLURM: for the job around this process, and for jobs that are submitted."""
+"""SLURM commands: state and requeue of the current job, submission, limits and the queue."""
 
 import os
 import re
@@ -8,86 +8,86 @@ import time
 
 from mu2mpi.core.errors import InputError
 
-MOST_TASKS = 1001  # of an array, unless SLURM's configuration says otherwise
+DEFAULT_MAX_TASKS = 1001  # Tasks of an array, by the default of SLURM's option MaxArraySize
 
 
-def say(message: str) -> None:
-    """Print what `mu2mpi launch` does on standard error."""
+def print_status(message: str) -> None:
+    """Print a status message of `mu2mpi launch` on standard error."""
     print(f"mu2mpi launch: {message}", file=sys.stderr, flush=True)
 
 
-def job_number() -> str | None:
-    """Return the number of the SLURM job around this process, or None outside of one."""
-    # The last task of an array has the array's number, and would take the others along.
+def job_id() -> str | None:
+    """Id of the SLURM job, or of the array task, in which this process runs; None outside of SLURM."""
+    # SLURM_JOB_ID of the last task is the id of the whole array, which a requeue by this id would include.
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     return os.environ.get("SLURM_JOB_ID")
 
 
-def restarts() -> int:
-    """Return how often this job was put back into the queue before this start."""
+def restart_count() -> int:
+    """Return the number of requeues of this job before its current start."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
-def who_ends() -> str:
-    """Return who ends this job: "the scheduler", "a person", or "a requeue" if it is in the queue again."""
-    words = _run("scontrol", "show", "job", "-o", job_number() or "").stdout.split()
-    facts = dict(word.split("=", 1) for word in words if "=" in word)
-    if int(facts.get("Restarts", 0)) > restarts():
-        return "a requeue"
-    # While it ends, the state of a job is COMPLETING, whatever ended it.
-    is_preempted = facts.get("PreemptTime", "None") not in ("None", "N/A", "Unknown")
-    return "the scheduler" if is_preempted or facts.get("Reason") == "TimeLimit" else "a person"
+def termination_cause() -> str:
+    """Who terminates this job: "scheduler", "user", or "requeue" if it has been requeued already."""
+    fields = _run("scontrol", "show", "job", "-o", job_id() or "").stdout.split()
+    state = dict(field.split("=", 1) for field in fields if "=" in field)
+    if int(state.get("Restarts", 0)) > restart_count():
+        return "requeue"
+    # JobState does not tell: it is COMPLETING during termination, whatever the cause.
+    is_preempted = state.get("PreemptTime", "None") not in ("None", "N/A", "Unknown")
+    return "scheduler" if is_preempted or state.get("Reason") == "TimeLimit" else "user"
 
 
 def requeue(limit: int) -> bool:
-    """Put this job back into the queue, unless it was there often enough; return whether it is there."""
-    job, before = job_number(), restarts()
+    """Requeue this job unless it has been requeued `limit` times; return whether it is in the queue."""
+    job, requeues = job_id(), restart_count()
     if job is None:
         return False
-    if before >= limit:
-        say(f"job {job} was requeued {before} times, which is enough; submit it again to go on")
+    if requeues >= limit:
+        print_status(f"job {job} has reached --requeues {limit}. Submit it again to resume.")
         return False
-    say(f"requeueing job {job} ({before + 1} of at most {limit} times)")
+    print_status(f"requeueing job {job} ({requeues + 1} of at most {limit} times)")
     for _ in range(3):
         done = _run("scontrol", "requeue", job)
-        if done.returncode == 0 or who_ends() == "a requeue":
+        if done.returncode == 0 or termination_cause() == "requeue":
             return True
         time.sleep(1)
-    say(f"SLURM does not requeue job {job}: {done.stderr.strip()}; submit it again")
+    print_status(f"SLURM does not requeue job {job}: {done.stderr.strip()}. Submit it again to resume.")
     return False
 
 
-def nodes_answer() -> bool:
-    """Return whether all nodes of this job start a process."""
+def all_nodes_respond() -> bool:
+    """Whether a process can be started on each node of this job."""
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
-    if job_number() is None or nodes == "1":
+    if job_id() is None or nodes == "1":
         return True
     return _run("srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true").returncode == 0
 
 
 def submit(script: str) -> str:
-    """Submit a script with sbatch and return the number of the job; InputError if there is none."""
+    """Submit a script with sbatch and return the job id; InputError if the submission fails."""
     try:
         done = subprocess.run(["sbatch"], input=script, text=True, check=True, stdout=subprocess.PIPE)
     except FileNotFoundError:
-        raise InputError("there is no sbatch here; submit the script where there is") from None
+        raise InputError("sbatch is not installed here. Submit the script on a node that has it.") from None
     except subprocess.CalledProcessError as error:
         raise InputError(f"sbatch ended with code {error.returncode}") from None
-    found = re.search(r"Submitted batch job (\d+)", done.stdout)
-    if found is None:
-        raise InputError(f"sbatch gave no number of a job, but said: {done.stdout.strip()!r}")
-    return found[1]
+    match = re.search(r"Submitted batch job (\d+)", done.stdout)
+    if match is None:
+        raise InputError(f"sbatch printed no job id: {done.stdout.strip()!r}")
+    return match[1]
 
 
-def most_tasks() -> int:
-    """Return how many tasks an array may have here, or what is usual where SLURM does not answer."""
-    found = re.search(r"MaxArraySize\s*=\s*(\d+)", _run("scontrol", "show", "config").stdout)
-    return int(found[1]) if found else MOST_TASKS
+def max_array_tasks() -> int:
+    """Return the maximal number of tasks of an array here; the default of SLURM if it does not answer."""
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", _run("scontrol", "show", "config").stdout)
+    return int(match[1]) if match else DEFAULT_MAX_TASKS
 
 
 def task_states() -> dict[tuple[str, int], str]:
-    """Return the states of the user's tasks in the queue by job and index, which is 0 without an array."""
+    """States of the user's queued tasks, by job id and array index (0 outside of arrays)."""
     done = _run("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")
     if done.returncode != 0:
         raise InputError(f"squeue does not answer here: {done.stderr.strip()}")
@@ -96,7 +96,7 @@ def task_states() -> dict[tuple[str, int], str]:
 
 
 def _run(*command: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command of SLURM, which fails as well if it is not there or does not end in 30 seconds."""
+    """Run a SLURM command; returns code 1 if it is not installed or takes more than 30 seconds."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

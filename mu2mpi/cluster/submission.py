@@ -1,4 +1,4 @@
-"""The job of an experiment or a sweep: its script, its submission, and how far its runs are."""
+"""Jobs of experiments and sweeps: script, submission with estimated cost, and status of the runs."""
 
 import math
 import re
@@ -12,202 +12,205 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from mu2mpi.cluster.job_script import Request, limit_seconds, render_job, render_table, slurm_directives
-from mu2mpi.cluster.slurm import most_tasks, submit, task_states
+from mu2mpi.cluster.job_script import JobOptions, limit_seconds, render_job, render_table, slurm_directives
+from mu2mpi.cluster.slurm import max_array_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import write_whole
+from mu2mpi.core.files import write_atomically
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import import_options
-from mu2mpi.core.text import say, warn
+from mu2mpi.core.registry import import_flags
+from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.evaluation_schedule import planned_measurements, run_cost
+from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost
 from mu2mpi.execution.plan import Plan
-from mu2mpi.execution.sweep_runner import open_all, resolve_sweep, unfinished
+from mu2mpi.execution.sweep_runner import open_sources, resolve_sweep, unfinished_runs
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
-from mu2mpi.results.result_files import names_of
+from mu2mpi.results.result_files import join_names
 
-# What it takes to start a task, and a run in it: to try launchers, import, compile; to write files
-START_SECONDS, RUN_SECONDS = 20.0, 0.1
-
-
-class Load(NamedTuple):
-    """What a run costs: seconds on one core, of which at most so many machines can take their part."""
-
-    seconds: float
-    machines: int
+START_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
+RUN_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 
-def task_seconds(loads: Sequence[Load], parts: int, ranks: int) -> list[float]:
-    """Return what each part of a sweep is expected to take: every rank is busy, or one run is the longest."""
+class RunCost(NamedTuple):
+    """Estimated cost of a run."""
+
+    seconds: float  # Of computation on one core
+    machines: int  # Largest number of ranks that can share the computation
+
+
+def task_seconds(costs: Sequence[RunCost], tasks: int, ranks: int) -> list[float]:
+    """Estimated seconds of each task, by its total cost and its longest run; task k has runs k::tasks."""
     seconds = []
-    for task in (loads[k::parts] for k in range(parts)):
-        each = [load.seconds / min(ranks, load.machines) for load in task]
-        seconds.append(START_SECONDS + max([sum(load.seconds for load in task) / ranks, *each]))
+    for runs in (costs[k::tasks] for k in range(tasks)):
+        longest = [run.seconds / min(ranks, run.machines) for run in runs]
+        seconds.append(START_SECONDS + max([sum(run.seconds for run in runs) / ranks, *longest]))
     return seconds
 
 
-def pack(loads: Sequence[Load], ranks: int, limit: float, most: int) -> int:
-    """Return the number of parts, at most `most`, such that each takes a tenth of the limit in seconds."""
-    most = max(1, min(most, len(loads)))
-    # Costs are rough, and cores differ; nor should a task take more than a tenth of a day.
-    goal = 0.1 * min(limit, 86_400.0)
-    parts = min(most, max(1, math.ceil(sum(load.seconds for load in loads) / ranks / goal)))
-    while parts < most and max(task_seconds(loads, parts, ranks)) > START_SECONDS + goal:
-        parts = min(most, parts + 1 + parts // 50)
-    return parts
+def choose_task_count(costs: Sequence[RunCost], ranks: int, limit: float, max_tasks: int) -> int:
+    """Choose a number of tasks such that each takes about a tenth of the time limit, in seconds."""
+    max_tasks = max(1, min(max_tasks, len(costs)))
+    # The margin covers rough estimates and slow cores. No task should take more than a tenth of a day.
+    target = 0.1 * min(limit, 86_400.0)
+    tasks = min(max_tasks, max(1, math.ceil(sum(run.seconds for run in costs) / ranks / target)))
+    while tasks < max_tasks and max(task_seconds(costs, tasks, ranks)) > START_SECONDS + target:
+        tasks = min(max_tasks, tasks + 1 + tasks // 50)
+    return tasks
 
 
 @dataclass(frozen=True)
 class SweepJob:
-    """A job for all runs of a sweep, or for one run: a sweep that varies nothing."""
+    """Job for all runs of a sweep; a single experiment is a sweep without swept options."""
 
     config: Path
     sweep: Sweep
-    output: Path  # a folder, or the file of one run
-    request: Request
+    output: Path  # Folder of the results, or result file of a single experiment
+    options: JobOptions
 
     @cached_property
     def paths(self) -> list[Path]:
-        """The result of each run."""
+        """Result file of each run."""
         if not self.sweep.swept:
             return [self.output]
         return [self.output / self.sweep.file_name(experiment) for experiment in self.sweep.experiments]
 
     @cached_property
     def runs(self) -> dict[Path, Plan]:
-        """All runs, with nothing open; InputError if the data are not here, or do not suit one of them."""
-        experiments, ranks = self.sweep.experiments, self.request.ranks
-        plans = resolve_sweep(self.sweep, experiments, self._data, Communicator(), ranks)
+        """Plan of each run, by result file; InputError if the data are missing or do not suit a run."""
+        experiments, ranks = self.sweep.experiments, self.options.ranks
+        plans = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
         paths = dict(zip(experiments, self.paths, strict=True))
         return {paths[experiment]: plan for experiment, plan in plans.items()}
 
     @cached_property
-    def why_unknown(self) -> str | None:
-        """Why nothing is known of what the runs cost: their data cannot be opened here."""
+    def cost_problem(self) -> str | None:
+        """Reason why the cost of the runs cannot be estimated here (the data cannot be opened), or None."""
         try:
-            open_all(self.sweep.experiments, self._data, Communicator())
+            open_sources(self.sweep.experiments, self._data_dir, Communicator())
         except InputError as error:
             return str(error)
         return None
 
     @property
-    def _data(self) -> Path | None:
-        return Path(self.request.data_dir) if self.request.data_dir else None
+    def _data_dir(self) -> Path | None:
+        return Path(self.options.data_dir) if self.options.data_dir else None
 
     @cached_property
-    def loads(self) -> list[Load]:
-        """What each run costs, from its size alone."""
-        loads = []
+    def run_costs(self) -> list[RunCost]:
+        """Estimated cost of each run, by the size of its problem."""
+        costs = []
         for plan in self.runs.values():
-            nanoseconds = run_cost(plan.constants) + planned_measurements(plan).cost(plan.constants)
-            loads.append(Load(RUN_SECONDS + nanoseconds * 1e-9, plan.constants.task.machines))
-        return loads
+            nanoseconds = run_cost(plan.constants) + plan_evaluations(plan).cost(plan.constants)
+            costs.append(RunCost(RUN_SECONDS + nanoseconds * 1e-9, plan.constants.task.machines))
+        return costs
 
     @cached_property
-    def parts(self) -> int:
-        """Into how many tasks the runs are packed: a function of the sweep, the time limit and the site."""
-        most = most_tasks() if len(self.paths) > 1 else 1
-        if self.why_unknown is not None:
-            return min(most, len(self.paths))
-        return pack(self.loads, self.request.ranks, limit_seconds(self.request.time), most)
+    def tasks(self) -> int:
+        """Number of tasks of the job; each has about the same number of runs."""
+        max_tasks = max_array_tasks() if len(self.paths) > 1 else 1
+        if self.cost_problem is not None:
+            return min(max_tasks, len(self.paths))
+        limit = limit_seconds(self.options.time)
+        return choose_task_count(self.run_costs, self.options.ranks, limit, max_tasks)
 
     def script(self) -> str:
-        """Return the script, having warned if a task of it will hardly end in time, or who knows when."""
-        if self.why_unknown is not None:
+        """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
+        if self.cost_problem is not None:
             warn(
-                f"{self.why_unknown}\nSo it is not known how long runs take, and each has a task of its own, "
-                "as far as the site allows; print the script anew where the data are"
+                f"{self.cost_problem}\nThe duration of runs is therefore unknown, and each run has its own "
+                "task if the site allows so many. Print the script again where the data are."
             )
         else:
-            longest = max(task_seconds(self.loads, self.parts, self.request.ranks))
-            if longest > limit_seconds(self.request.time):
+            longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
+            if longest > limit_seconds(self.options.time):
                 warn(
-                    f"a task may take {_minutes(longest)}, and its time limit is "
-                    f"{self.request.time}; it then goes on after a requeue, or give more --time or --ntasks"
+                    f"a task may take {_minutes(longest)}, more than --time {self.options.time}, and resume "
+                    "after a requeue. Use a larger --time or --ntasks to avoid that."
                 )
-        words = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
-        words += ["--output", self.output]
-        return render_job(self.config.stem, [str(word) for word in words], self.request, self.parts)
+        command = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
+        command += ["--output", self.output]
+        return render_job(self.config.stem, [str(word) for word in command], self.options, self.tasks)
 
     def submit(self) -> None:
-        """Hand the script to sbatch, and print its number and cost."""
-        # First of all, since the data have to be here.
-        todo = set(unfinished(self.runs, overwrite=False))
+        """Submit the script with sbatch, record the submission, and print the job id and estimated cost."""
+        # Resolving the runs comes first, since it raises InputError if the data are missing.
+        remaining = set(unfinished_runs(self.runs, overwrite=False))
         script = self.script()
-        if not todo:
-            say(f"all {len(self.runs):,} runs are in {self.output}; nothing is submitted")
+        if not remaining:
+            print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
             return
         job = submit(script)
         print(f"Submitted batch job {job}", flush=True)
-        asked = self.request.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        facts = {"number": job, "parts": self.parts, "runs": len(self.runs), "options": asked}
-        jobs = [*self._submissions(), {"submitted": datetime.now().astimezone(), **facts}]
-        write_whole(self._note, [tomli_w.dumps({"job": jobs}).encode()])
-        self._tell(job, todo)
-        if self.request.after_table:
-            after = submit(render_table(str(self.output), self.request, job))
-            say(f"then job {after} prints the table into table-{job}.txt")
+        options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        record = {"number": job, "parts": self.tasks, "runs": len(self.runs), "options": options}
+        jobs = [*self._submissions(), {"submitted": datetime.now().astimezone(), **record}]
+        write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
+        self._print_submission(job, remaining)
+        if self.options.after_table:
+            table_job = submit(render_table(str(self.output), self.options, job))
+            print_message(f"job {table_job} then writes the table to table-{job}.txt")
 
-    def _tell(self, job: str, todo: set[Path]) -> None:
-        """Say what was submitted, what it will take, and where to look."""
-        ranks, each = self.request.ranks, math.ceil(len(self.runs) / self.parts)
-        costs = zip(self.runs, self.loads, strict=True)
-        loads = [load if path in todo else Load(0.0, load.machines) for path, load in costs]
-        seconds = task_seconds(loads, self.parts, ranks)
-        hours = sum(seconds) * ranks * self.request.cpus_per_task / 3600
-        directives = slurm_directives(self.config.stem, self.request, self.parts)
-        signs = {"%x": directives["job-name"], "%A": job, "%j": job, "%a": "*"}
-        log = re.sub("%[xAja]", lambda sign: str(signs[sign[0]]), str(directives["output"]))
-        words = [*import_options(), str(self.config), "-o", str(self.output), "--status"]
-        again = shlex.join(["mu2mpi", "job", *words])
-        say(
-            f"job {job}: tasks: {self.parts:,}; runs in each: {each:,}; ranks: {ranks:,}; "
-            f"runs to go: {len(todo):,} of {len(self.runs):,}\n"
-            f"expected, roughly: {hours:.2g} core-hours, at most {_minutes(max(seconds))} a task\n"
-            f"results: {self.output}; logs: {log}\nto watch it: {again}; squeue -j {job}"
+    def _print_submission(self, job: str, remaining: set[Path]) -> None:
+        """Print the size and estimated cost of a submitted job, and where its results and logs are."""
+        ranks, runs_per_task = self.options.ranks, math.ceil(len(self.runs) / self.tasks)
+        all_costs = zip(self.runs, self.run_costs, strict=True)
+        costs = [run if path in remaining else RunCost(0.0, run.machines) for path, run in all_costs]
+        seconds = task_seconds(costs, self.tasks, ranks)
+        hours = sum(seconds) * ranks * self.options.cpus_per_task / 3600
+        directives = slurm_directives(self.config.stem, self.options, self.tasks)
+        patterns = {"%x": directives["job-name"], "%A": job, "%j": job, "%a": "*"}
+        log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
+        arguments = [*import_flags(), str(self.config), "-o", str(self.output), "--status"]
+        status_command = shlex.join(["mu2mpi", "job", *arguments])
+        print_message(
+            f"job {job}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
+            f"remaining runs: {len(remaining):,} of {len(self.runs):,}\n"
+            f"rough estimate: {hours:.2g} core-hours, at most {_minutes(max(seconds))} per task\n"
+            f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job}"
         )
 
     @property
-    def _note(self) -> Path:
+    def _submissions_path(self) -> Path:
         if self.sweep.swept:
             return self.output / f".{self.config.stem}.jobs.toml"
         return self.output.with_name(f".{self.output.name}.jobs.toml")
 
     def _submissions(self) -> list[dict[str, Any]]:
-        return read_toml(self._note)["job"] if self._note.exists() else []
+        return read_toml(self._submissions_path)["job"] if self._submissions_path.exists() else []
 
     def status(self) -> str:
-        """Numbers of runs that are done, running, left and failed (neither finished nor queued)."""
-        # A sweep that has changed since has other parts.
+        """Count the runs that are done, running, left (not started) and failed (neither done nor queued)."""
+        # After a change of the sweep, tasks of earlier submissions do not correspond to its runs.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
         is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]
         states = {} if all(is_done) or not jobs else task_states()
-        found: dict[str, list[str]] = {"done": [], "running": [], "left": [], "failed": []}
-        for place, path in enumerate(self.paths):
-            of_run = [states.get((job["number"], place % job["parts"])) for job in jobs]
-            state = "failed" if jobs and not any(of_run) else "left"
-            if is_done[place]:
+        by_state: dict[str, list[str]] = {"done": [], "running": [], "left": [], "failed": []}
+        for k, path in enumerate(self.paths):
+            task_state = [states.get((job["number"], k % job["parts"])) for job in jobs]
+            state = "failed" if jobs and not any(task_state) else "left"
+            if is_done[k]:
                 state = "done"
-            elif "RUNNING" in of_run and checkpoint_path(path).exists():
+            elif "RUNNING" in task_state and checkpoint_path(path).exists():
                 state = "running"
-            found[state].append(path.name)
-        counts = ", ".join(f"{len(runs):,} {state}" for state, runs in found.items())
+            by_state[state].append(path.name)
+        counts = ", ".join(f"{len(runs):,} {state}" for state, runs in by_state.items())
         text = f"{self.output}: {counts}"
-        if found["failed"]:
-            text += f"\nfailed: {names_of(found['failed'])}; see their logs, and submit again to run them"
+        if by_state["failed"]:
+            text += (
+                f"\nfailed: {join_names(by_state['failed'])}. See their logs, and submit again to run them."
+            )
         return text
 
 
 def _is_done(experiment: Experiment, path: Path) -> bool:
-    """Return whether a file is a result with every setting that the experiment has before it is resolved."""
+    """Whether a file is a result whose experiment has all settings of an unresolved experiment."""
     try:
-        found = read_experiment(path) if path.exists() else None
+        stored = read_experiment(path) if path.exists() else None
     except InputError:
         return False
-    return found is not None and all(getattr(found, n) == v for n, v in experiment.settings().items())
+    return stored is not None and all(getattr(stored, n) == v for n, v in experiment.settings().items())
 
 
 def _minutes(seconds: float) -> str:

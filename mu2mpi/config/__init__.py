@@ -1,1 +1,1 @@
-"""What the user asks for: the settings of an experiment, and of a sweep."""
+"""Settings of experiments and sweeps: validation, TOML, and the task of a run."""

@@ -1,4 +1,4 @@
-"""From what the user said to what the method is to do, and to what machines are that differ."""
+"""Build a run's task and its unequal machines from an experiment, and digests of its input files."""
 
 import math
 from pathlib import Path
@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import extension_files, find, imported_files
+from mu2mpi.core.registry import extension_files, imported_files, lookup
 from mu2mpi.data.machine_files import file_digest, read_budgets
-from mu2mpi.data.redaction import telling
-from mu2mpi.federation.participation.schedule import Federation, schedule_of
+from mu2mpi.data.redaction import redacted_errors
+from mu2mpi.federation.participation.schedule import Federation, parse_schedule
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.unequal_machines import UnequalMachines
-from mu2mpi.losses.loss import Problem
+from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.scaling import Scaling
-from mu2mpi.privacy.accounting.guarantee import Budget, affordable_rho
-from mu2mpi.privacy.accounting.per_machine import Accounts
+from mu2mpi.privacy.accounting.guarantee import Budget, rho_for_epsilon
+from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
 
 
-def task_of(
+def build_task(
     experiment: Experiment,
     machines: int,
     classes: int,
@@ -30,34 +30,51 @@ def task_of(
     square: float | None = None,
     unequal: UnequalMachines | None = None,
 ) -> Task:
-    """Return what the method of an experiment is to do, once a preset, if any, is filled in.
+    """Build the task of an experiment whose preset, if any, is already applied.
 
-    `features` count the bias, `most` limits the samples of a machine, and `square` the squared norm of
-    features without the bias, by default F - 1.
+    Parameters
+    ----------
+    experiment : Experiment
+        Experiment as `complete_experiment` returns it.
+    machines, classes, features, samples : int
+        Numbers M of machines, of classes, of features with the bias, and of samples per machine.
+    most : int, optional
+        Largest number of samples of a machine.
+    square : float, optional
+        Largest squared norm of a sample's features without the bias; by default `features` - 1.
+    unequal : UnequalMachines, optional
+        Machines that differ, or miss rounds.
+
+    Raises
+    ------
+    InputError
+        If the trust mode returns an invalid number of noise shares.
     """
-    problem: Problem = find("losses", experiment.loss)
-    parts = experiment.trust.parts(experiment.server_options, machines)
+    loss_function: Loss = lookup("losses", experiment.loss)
+    parts = experiment.trust.noise_shares(experiment.server_options, machines)
     if not (isinstance(parts, int) and 1 <= parts <= machines):
-        raise InputError(f"server = {experiment.server} has {parts!r} parts of noise of {machines} machines")
+        raise InputError(
+            f"--server {experiment.server} must have 1 to {machines} noise shares, got {parts!r}"
+        )
     scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
-    longest = scaling.largest_square(features - 1 if square is None else square)
-    constants = problem.constants(longest, experiment.diameter / 2, classes)
+    longest = scaling.max_squared_norm(features - 1 if square is None else square)
+    constants = loss_function.constants(longest, experiment.diameter / 2, classes)
     return Task(
-        problem=problem,
+        loss=loss_function,
         server=experiment.server,
         server_options=experiment.server_options,
-        parts=parts,
+        noise_shares=parts,
         machines=machines,
         samples=samples,
-        most=most,
+        max_samples=most,
         classes=classes,
-        rows=problem.rows(classes),
+        rows=loss_function.model_rows(classes),
         features=features,
         diameter=experiment.diameter,
         scaling=scaling,
         budget=Budget(experiment.rho, experiment.target_epsilon, experiment.delta),
         mechanism=experiment.chosen_mechanism,
-        square=longest,
+        max_squared_norm=longest,
         G=constants.G,
         L=constants.L,
         l2=experiment.l2 or 0.0,
@@ -70,22 +87,34 @@ def task_of(
     )
 
 
-def unequal_machines_of(
+def build_unequal_machines(
     experiment: Experiment,
     samples: NDArray[np.int64],
     owners: tuple[str, ...] | None,
-    known: Accounts | None = None,
+    known: PerMachineAccounts | None = None,
 ) -> UnequalMachines:
-    """Return the machines of an experiment that differ or are away; `known` stands for files."""
+    """Build the machines of an experiment that differ, or miss rounds.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Experiment with one of the options PER_MACHINE_OPTIONS.
+    samples : int64 array, shape (machines,)
+        Number of samples of each machine.
+    owners : tuple of str, optional
+        Name of each machine; by default its number, from 0.
+    known : Accounts, optional
+        Participation and budgets from a result or checkpoint, used instead of reading files.
+    """
     names = owners or tuple(map(str, range(len(samples))))
-    schedule, value = schedule_of(experiment.participation)
+    schedule, value = parse_schedule(experiment.participation)
     objective = experiment.objective or schedule.default_objective
     seed = experiment.participation_seed
     seed = (experiment.seed or 0) if seed is None else seed
-    federation = Federation(samples, names, seed, None if known is None else known.present)
+    federation = Federation(samples, names, seed, None if known is None else known.participation)
     stated: dict[int, tuple[str, float]] = {}
-    # These files may be the data file.
-    with telling(not experiment.source.is_user_data or experiment.source_options.data_is_public):
+    # The file of budgets or participation may be the private data file itself.
+    with redacted_errors(not experiment.source.is_user_data or experiment.source_options.data_is_public):
         participation = schedule(value, federation)
         if experiment.budgets is not None:
             path = Path(experiment.budgets).expanduser()
@@ -94,20 +123,20 @@ def unequal_machines_of(
     budgets = {
         i: Budget(value, math.inf, delta)
         if kind == "rho"
-        else Budget(affordable_rho(value, delta), value, delta)
+        else Budget(rho_for_epsilon(value, delta), value, delta)
         for i, (kind, value) in stated.items()
     }
     return UnequalMachines(participation, samples, objective == "samples", budgets, owners)
 
 
-def input_files(experiment: Experiment) -> dict[str, str]:
-    """Return SHA-256 digests by name of files that an experiment uses, and of all that were imported."""
-    return used_files(experiment) | imported_digests()
+def input_digests(experiment: Experiment) -> dict[str, str]:
+    """Return SHA-256 digests by name of an experiment's input files and of all imported modules."""
+    return used_input_digests(experiment) | imported_module_digests()
 
 
-def used_files(experiment: Experiment) -> dict[str, str]:
-    """Return SHA-256 digests of budgets, participation files and used extensions, by name."""
-    schedule, value = schedule_of(experiment.participation)
+def used_input_digests(experiment: Experiment) -> dict[str, str]:
+    """Return SHA-256 digests by name of the files of budgets and participation, and of extensions."""
+    schedule, value = parse_schedule(experiment.participation)
     named = (experiment.budgets, *schedule.input_files(value))
     extensions = extension_files(
         ("sources", experiment.source.name),
@@ -120,10 +149,10 @@ def used_files(experiment: Experiment) -> dict[str, str]:
     )
     files = {f"the file {name}": Path(name).expanduser() for name in named if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
-    imported = imported_digests()
+    imported = imported_module_digests()
     return {name: imported.get(name) or file_digest(path) for name, path in files.items()}
 
 
-def imported_digests() -> dict[str, str]:
-    """Return digests of the content that ``--import`` executed, by module."""
+def imported_module_digests() -> dict[str, str]:
+    """Return SHA-256 digests by name of the modules imported by ``--import``."""
     return {f"the module {name}": file.digest for name, file in imported_files().items()}

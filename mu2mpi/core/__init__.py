@@ -1,1 +1,1 @@
-"""What every package builds on: MPI, the registry of extensions, kernels, files, and errors."""
+"""Foundations of all packages: MPI, the registry of extensions, kernels, files, errors and messages."""

@@ -1,33 +1,33 @@
-"""Ends of a run that are no failures of the program: what a user can cause, and stops at a request."""
+"""Exceptions with exit codes of their own, and imports of optional dependencies."""
 
 import importlib
 from typing import Any
 
-EXIT_INTERRUPTED = 75  # Exit code of a run that stopped with a checkpoint; the same command goes on from it
+EXIT_INTERRUPTED = 75  # Exit code of a run that stopped with a checkpoint; the same command resumes it
 
 
 class InputError(ValueError):
-    """Something in the user's input cannot be used; the program shows the message and ends with code 2."""
+    """Invalid user input; the command prints the message and exits with code 2."""
 
 
 class SharedInputError(InputError):
-    """An `InputError` that every rank raises, whichever rank met it."""
+    """`InputError` raised on every rank, after it occurred on at least one (`Communicator.shared_errors`)."""
 
 
 class SharedOSError(OSError):
-    """An `OSError` that every rank raises, whichever rank met it."""
+    """`OSError` raised on every rank, after it occurred on at least one (`Communicator.shared_errors`)."""
 
 
 class Interrupted(SystemExit):
-    """A run stopped at a request and left a checkpoint of `rounds_done`; if not caught, the code is 75."""
+    """A run stopped on request after writing a checkpoint of `rounds_done` rounds; exits with code 75."""
 
     def __init__(self, rounds_done: int) -> None:
         super().__init__(EXIT_INTERRUPTED)
         self.rounds_done = rounds_done
 
 
-def needed(name: str) -> Any:
-    """Import a module of the extra `analysis`; InputError if it is not installed."""
+def import_extra(name: str) -> Any:
+    """Import a module of the optional dependencies ``mu2mpi[analysis]``; InputError if not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Files: which can be read, how all or nothing is written, and where those lie that can be made again."""
+"""File operations: readability checks, atomic writes, temporary files and the cache folder."""
 
 import os
 import re
@@ -10,57 +10,57 @@ from pathlib import Path
 
 from mu2mpi.core.errors import InputError
 
-Identity = tuple[int, int, int, int]
+FileIdentity = tuple[int, int, int, int]  # Device, inode, size in bytes, modification time in nanoseconds
 
-_unfinished: set[Path] = set()
+_temporaries: set[Path] = set()
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be made again: ``MU2MPI_CACHE_DIR``, or the platform's custom."""
+    """Folder for files that can be regenerated: ``MU2MPI_CACHE_DIR``, or the platform's cache folder."""
     import platformdirs
 
     return Path(os.environ.get("MU2MPI_CACHE_DIR") or platformdirs.user_cache_dir("mu2mpi")).expanduser()
 
 
 def check_readable(path: Path | str) -> None:
-    """Raise InputError unless a file can be read that is an ordinary one, or a link to such a one."""
-    # To open a pipe waits for whoever writes to it, and only one rank could read a pipe or a device.
+    """Raise InputError unless the path is a readable regular file or a folder; links are followed."""
+    # Opening a pipe blocks until it has a writer, and only one rank could read a pipe or a device.
     try:
-        if is_ordinary := stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+        if is_regular := stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
             open(path, "rb").close()
     except (OSError, ValueError) as error:
-        # A name with a zero byte is no OSError.
+        # A path with a null byte raises ValueError.
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
-    if not is_ordinary:
-        raise InputError(f"cannot read {path}: it is a pipe, a socket or a device; copy it to a file")
+    if not is_regular:
+        raise InputError(f"cannot read {path}: it is a pipe, a socket or a device. Copy it to a file.")
 
 
-def write_whole(
+def write_atomically(
     path: Path, chunks: Iterable[bytes | memoryview], *, mode: int = 0o666, replace: bool = True
 ) -> None:
-    """Write a file such that no reader, and no crash, ever meets a part of it.
+    """Write a file atomically: neither a reader nor a crash ever observes partial content.
 
-    The file gets its name once its content is on the disk; its folder is made if need be, and a symbolic link
-    is followed. Raises FileExistsError if a file that may not be replaced is there, or appears meanwhile, and
-    OSError that names the file if it cannot be written.
+    The chunks go to a temporary file that is flushed to disk and renamed. Missing folders are created, and
+    `mode` is subject to the umask. Raises FileExistsError if `replace` is false and the file exists or is
+    created meanwhile, and OSError with `path` as its filename if the file cannot be written.
     """
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished(target) as temporary:
+        with temporary_path(target) as temporary:
             handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with open(handle, "wb") as file:
                 for chunk in chunks:
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            _move(temporary, target, replace)
+            _rename(temporary, target, replace)
     except FileExistsError:
         raise
     except OSError as error:
-        # Python names the temporary file, if any; the user knows this one.
+        # The original error may name the temporary file, which means nothing to the user.
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-    # Some network file systems cannot flush a folder; the file is in its place all the same.
+    # Some network file systems cannot flush a folder; the file is written nevertheless.
     with suppress(OSError):
         folder = os.open(target.parent, os.O_RDONLY)
         try:
@@ -69,50 +69,50 @@ def write_whole(
             os.close(folder)
 
 
-def identity(path: Path) -> Identity | None:
-    """Return what tells a file from one that is put in its place, or is written to; None if there is none."""
+def file_identity(path: Path) -> FileIdentity | None:
+    """Fingerprint of a file that changes when it is replaced or modified; None if it does not exist."""
     with suppress(OSError):
-        # A network file system asks its server at every opening, but not whenever only the name is looked up.
-        with open(path, "rb") as opened:
-            now = os.fstat(opened.fileno())
-        return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+        # Network file systems revalidate cached attributes when a file is opened, but not on stat.
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
     return None
 
 
-def second_name(path: Path, name: Path) -> None:
-    """Give a file a second name in the same folder, in place of what had it; without hard links, a copy."""
-    with unfinished(name) as temporary:
+def link_or_copy(path: Path, link: Path) -> None:
+    """Create or replace a hard link to a file in the same folder; a copy if hard links are not supported."""
+    with temporary_path(link) as temporary:
         try:
             os.link(path, temporary)
         except OSError:
-            write_whole(name, (path.read_bytes(),), mode=stat.S_IMODE(path.stat().st_mode))
+            write_atomically(link, (path.read_bytes(),), mode=stat.S_IMODE(path.stat().st_mode))
         else:
-            os.replace(temporary, name)
+            os.replace(temporary, link)
 
 
 @contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """Give a hidden name beside a file that no other process has; what has it afterwards is removed."""
-    # Ranks in containers often share a process number, so it alone is not unique.
+def temporary_path(path: Path) -> Iterator[Path]:
+    """Context manager: unique hidden path in the folder of a file; a file there is removed at the end."""
+    # Ranks in different containers may have the same process id, so it alone is not unique.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    _unfinished.add(temporary)
+    _temporaries.add(temporary)
     try:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-        _unfinished.discard(temporary)
+        _temporaries.discard(temporary)
 
 
-def remove_unfinished() -> None:
-    """Remove all files that are being written, before the process ends in the middle of it."""
-    for temporary in tuple(_unfinished):
+def remove_temporaries() -> None:
+    """Remove the temporary files of unfinished writes in this process, before it is terminated."""
+    for temporary in tuple(_temporaries):
         with suppress(OSError):
             temporary.unlink()
 
 
 def remove_stale_temporaries(path: Path) -> None:
-    """Remove temporary files of a target, and of targets whose names begin with its own, of any process."""
-    # A writer that is still alive gets FileNotFoundError when it renames its file.
+    """Remove temporary files that any process left for a target, or for names that extend its name."""
+    # A writer that is still running gets FileNotFoundError when it renames its file.
     for target in {path, Path(os.path.realpath(path))}:
         pattern = re.compile(rf"\.{re.escape(target.name)}(\..+)?\.\d+-[0-9a-f]{{8}}\.tmp")
         for name in os.listdir(target.parent):
@@ -120,10 +120,10 @@ def remove_stale_temporaries(path: Path) -> None:
                 target.with_name(name).unlink(missing_ok=True)
 
 
-def _move(temporary: Path, path: Path, replace: bool) -> None:
+def _rename(temporary: Path, path: Path, replace: bool) -> None:
     if not replace:
         try:
-            # Unlike a rename, a link fails if the name is taken, with no moment in between.
+            # Unlike a rename, creating a link fails atomically if the name exists.
             os.link(temporary, path)
             return
         except FileExistsError:

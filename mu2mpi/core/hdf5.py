@@ -1,4 +1,4 @@
-"""HDF5 files: written with checksums, opened with or without locks, and the numbers and texts in them."""
+"""HDF5 files: images with checksums, opening with file locks, and attributes and arrays."""
 
 import errno
 import os
@@ -13,44 +13,44 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 
-VARIABLE = "HDF5_USE_FILE_LOCKING"
+LOCKING_VARIABLE = "HDF5_USE_FILE_LOCKING"
 
 
-def open_to_read(path: Path | str, locking: bool | None = None) -> h5py.File:
-    """Open a file to read it, by default with a lock if one is to be had.
+def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File:
+    """Open an HDF5 file for reading, by default with a file lock where the file system supports locks.
 
-    Raises OSError if HDF5 cannot open it, and InputError if another program or the variable is in the way.
+    Raises OSError if HDF5 cannot open it, and InputError if a lock is held or not supported.
     """
     try:
         return h5py.File(path, "r", locking=locking)
     except BlockingIOError:
         raise InputError(
-            f"{path} is in use: another program has it open to write to it, or holds a lock on it; close "
-            f"that program, or if it writes nothing, set {VARIABLE}=FALSE"
+            f"{path} is in use: another program writes to it or holds a lock on it. Close that program or, "
+            f"if it does not write, set {LOCKING_VARIABLE}=FALSE."
         ) from None
     except OSError as error:
-        # One that HDF5 has opened already, as a part of another, must be opened in the same way.
+        # HDF5 requires the same locking for a file that it has open already, as an external link's target.
         if locking is not False:
-            return open_to_read(path, locking=False)
-        # What network file systems that have no locks say when they are asked for one.
+            return open_for_reading(path, locking=False)
+        # Errors of network file systems without support for locks
         if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
             raise InputError(
-                f"{path} is on a file system without locks, and HDF5 asks for one because {VARIABLE} is "
-                f"{os.environ.get(VARIABLE)}: unset it, or set it to FALSE"
+                f"{path} is on a file system without locks, which {LOCKING_VARIABLE}="
+                f"{os.environ.get(LOCKING_VARIABLE)} requires. Unset it, or set it to FALSE."
             ) from None
         raise
 
 
 def file_image(fill: Callable[[h5py.File], object]) -> bytes:
-    """Bytes of a new HDF5 file, in which HDF5 guards its structures and all attributes by checksums."""
-    # HDF5 writes to memory alone: when a disk fills up, it cannot close its file and may end the process.
+    """Bytes of an HDF5 file that `fill` writes in memory, with checksums of all metadata and attributes."""
+    # The file is created in memory, since HDF5 may abort the process if the disk becomes full.
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
-    # Checksums of structures come with this version.
+    # File format 1.10 has checksums of metadata.
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
-    for track in (creation.set_attr_creation_order, creation.set_link_creation_order):
-        track(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
-    # Long attributes outside of the header would have none: all stay in it.
+    for set_order in (creation.set_attr_creation_order, creation.set_link_creation_order):
+        set_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
+    # Attributes stored outside of the object header would have no checksum.
     creation.set_attr_phase_change(1 << 15, 0)
     with h5py.File(h5f.create(b"image", h5f.ACC_TRUNC, creation, access)) as file:
         fill(file)
@@ -58,52 +58,52 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
         return file.id.get_file_image()  # type: ignore[no-any-return]
 
 
-def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as netCDF takes them, which has no booleans."""
+def without_booleans(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes with booleans converted to integers, since netCDF has no boolean type."""
     return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}
 
 
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
-    """Write attributes; texts with a fixed length, as no checksum guards those of a variable one."""
-    for name, value in plain(attributes).items():
+    """Write attributes, with strings of fixed length: those of variable length would have no checksum."""
+    for name, value in without_booleans(attributes).items():
         if isinstance(value, str):
-            # Some MPI libraries end their version in a zero byte.
+            # Some MPI libraries end their version string with a null byte.
             text = value.replace("\0", "").encode()
             target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))
         else:
             target.attrs[name] = value
 
 
-def attributes_of(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
-    """Attributes by name, all or those of some names, with texts of fixed or variable length as str."""
-    found = ((name, target.attrs[name]) for name in names or target.attrs if name in target.attrs)
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in found}
+def read_attributes(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
+    """Attributes by name, restricted to `names` if given, with strings of either kind as str."""
+    items = ((name, target.attrs[name]) for name in names or target.attrs if name in target.attrs)
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in items}
 
 
 def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:
-    """Write an array with a checksum, and perhaps compressed."""
-    # HDF5 cannot filter an array without elements.
+    """Write an array with a Fletcher-32 checksum; `filters` are options of h5py, such as compression."""
+    # HDF5 cannot apply filters to an empty array.
     filters = {"fletcher32": True, **filters} if values.size else {}
     return group.create_dataset(name, data=values, **filters)
 
 
-# h5py's own objects take several times as long as the calls below, which matters for a thousand files.
+# The low-level calls below are several times faster than h5py's objects, which matters for 1000 files.
 
 
 def open_group(file: h5py.File, name: str) -> Any:
-    """Id of a group, with ``b"x" in group``."""
+    """Low-level identifier of a group; supports ``b"name" in group``."""
     return h5py.h5g.open(file.id, name.encode())
 
 
-def number_in(group: Any, name: str) -> float:
-    """Attribute that is a number."""
+def read_number(group: Any, name: str) -> float:
+    """Numeric attribute of a low-level group, as a float."""
     value = np.empty(())
     h5py.h5a.open(group, name.encode()).read(value)
     return float(value)
 
 
-def text_in(group: Any, name: str) -> str:
-    """Attribute that is text, or a TypeError."""
+def read_text(group: Any, name: str) -> str:
+    """Text attribute of a low-level group; TypeError if it is not text."""
     attribute = h5py.h5a.open(group, name.encode())
     value = np.empty((), attribute.dtype)
     if value.dtype.kind not in "SO":
@@ -112,8 +112,8 @@ def text_in(group: Any, name: str) -> str:
     return bytes(value[()]).decode()
 
 
-def array_in(group: Any, name: str, dtype: type[np.generic] | None = None) -> NDArray[Any]:
-    """Array of numbers, of their own type or another."""
+def read_array(group: Any, name: str, dtype: type[np.generic] | None = None) -> NDArray[Any]:
+    """Numeric array of a low-level group, converted to `dtype` if one is given."""
     dataset = h5py.h5d.open(group, name.encode())
     values = np.empty(dataset.shape, dtype or dataset.dtype)
     if values.size:

@@ -1,4 +1,4 @@
-"""Packages that are imported at their first use, so that modules with options are imported fast."""
+"""Lazy imports of NumPy and h5py, which keep the start of the command line fast."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 else:
 
     class LazyPackage:
-        """A package that is imported when an attribute of it is first used."""
+        """Proxy of a package that imports it on the first access to an attribute."""
 
         def __init__(self, name: str) -> None:
             self._name = name
@@ -21,6 +21,6 @@ else:
             return value
 
     h5py, np = LazyPackage("h5py"), LazyPackage("numpy")
-    NDArray = Any  # Only in annotations that are not evaluated
+    NDArray = Any  # Used in annotations only
 
 __all__ = ["NDArray", "h5py", "np"]

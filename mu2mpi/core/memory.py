@@ -1,4 +1,4 @@
-"""Memory that is left, so that what is too large is refused, and the program not killed."""
+"""Available memory, by which files that are too large are rejected before the process is killed."""
 
 import math
 import os
@@ -9,44 +9,45 @@ from pathlib import Path
 
 from mu2mpi.core.errors import InputError
 
-GROUPS = Path("/sys/fs/cgroup")
-# Files of a control group with its limit and its use, and how its counts begin: versions 2 and 1
-LIMITS = (("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+# Control group files of the limit and the usage, and prefix of the counters in memory.stat, by version
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+CGROUP_FILES = (("memory.max", "memory.current", ""), _VERSION_1)
 
 
-def check_room(path: Path, needed: float) -> None:
-    """Raise InputError if a file takes more memory than is left."""
-    left = memory_left()
-    if needed > left:
+def check_fits_in_memory(path: Path, size: float) -> None:
+    """Raise InputError if the content of a file, `size` bytes, exceeds the available memory."""
+    available = available_memory()
+    if size > available:
         raise InputError(
-            f"{path} does not fit into memory: it takes {needed / 2**30:.3g} GiB or more, and "
-            f"{left / 2**30:.3g} are left; HDF5 files are read in parts"
+            f"{path} does not fit into memory: it takes at least {size / 2**30:.3g} GiB, and "
+            f"{available / 2**30:.3g} GiB are available. Use HDF5, which is read in parts."
         )
 
 
-def memory_left() -> float:
-    """Bytes that this process may still take of the machine, and of a job's share of it; else infinity."""
-    left = [math.inf, *(1024 * kibibytes for kibibytes in _counts(Path("/proc/meminfo"), "MemAvailable"))]
+def available_memory() -> float:
+    """Bytes available to this process, by /proc/meminfo and the limits of its control groups; else inf."""
+    available = [math.inf, *(1024 * kib for kib in _counters(Path("/proc/meminfo"), "MemAvailable"))]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, place = line.split(":", 2)
-            group = Path(os.path.normpath(f"{GROUPS}/{controllers}/{place}"))
+            _, controllers, path = line.split(":", 2)
+            group = Path(os.path.normpath(f"{CGROUP_ROOT}/{controllers}/{path}"))
             for folder in (group, *group.parents) if controllers in ("", "memory") else ():
-                left += _left_in(folder) if folder.is_relative_to(GROUPS) else []
-    return max(0, min(left))
+                available += _available_in(folder) if folder.is_relative_to(CGROUP_ROOT) else []
+    return max(0, min(available))
 
 
-def _left_in(folder: Path) -> list[float]:
-    """Bytes that a control group, such as that of a SLURM job, may still take."""
+def _available_in(folder: Path) -> list[float]:
+    """Bytes available within the limit of a control group, such as that of a SLURM job; empty if none."""
     return [
-        # Files that are kept in memory since they were read give way to what needs it.
-        most - now + sum(_counts(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
-        for limit, used, prefix in LIMITS
-        for most, now in zip(_counts(folder / limit), _counts(folder / used), strict=False)
+        # The page cache counts as usage, but the kernel reclaims it under memory pressure.
+        maximum - used + sum(_counters(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
+        for limit, usage, prefix in CGROUP_FILES
+        for maximum, used in zip(_counters(folder / limit), _counters(folder / usage), strict=False)
     ]
 
 
-def _counts(file: Path, name: str = "") -> Iterator[int]:
-    """Numbers that follow a name in a file of the system's, if there is such a file."""
+def _counters(file: Path, name: str = "") -> Iterator[int]:
+    """Integers after a name at the start of a line of a file in /proc or /sys; none without the file."""
     with suppress(OSError):
         yield from map(int, re.findall(rf"^{name}:?\s*(\d+)", file.read_text(), re.MULTILINE))

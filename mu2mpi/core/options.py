@@ -1,18 +1,19 @@
-"""Base class of options, and the limits and names that several of them share."""
+"""Base class of option groups, and validation that several options share."""
 
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.core.suggestions import did_you_mean
 
-# Of what is multiplied and squared later on, which must not leave the range of floating-point numbers
-LEAST, MOST = 1e-100, 1e100
+# Bounds of numeric options, such that products and squares of them neither overflow nor underflow in float64
+MIN_NUMBER = 1e-100
+MAX_NUMBER = 1e100
 
 
 class Options(BaseModel):
-    """Options that a thing has beside those of every experiment; each with a default and a description."""
+    """Options of a method, mechanism, source, ...: pydantic fields, each with a default and a description."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
@@ -22,21 +23,21 @@ class Options(BaseModel):
             if field.is_required() or not field.description:
                 raise TypeError(f"the option {name} of {cls.__name__} needs a default and a description")
         if not cls.__module__.startswith("mu2mpi."):
-            # What is wrong with options of an extension is said when that is imported.
+            # Build the validator now, so that errors in an extension surface at its import.
             cls.model_rebuild()
 
 
-def registered(kind: str, name: str | None) -> str | None:
-    """Return a name that an option may have, None or one of its kind; ValueError for another."""
-    known = names(kind)
+def check_registered_name(kind: str, name: str | None) -> str | None:
+    """Return the name if it is registered under the kind, or None; ValueError for unknown names."""
+    known = known_names(kind)
     if name is not None and name not in known:
-        meant = did_you_mean(name, known) or "; what is not among these is not installed here"
-        raise ValueError(f"should be {', '.join(known)}{meant}")
+        hint = did_you_mean(name, known) or "; other names are not installed here"
+        raise ValueError(f"should be {', '.join(known)}{hint}")
     return name
 
 
 def check_file_name(name: str) -> str:
-    """Return the name of a file; ValueError if no result could hold it."""
+    """Return a file name; ValueError if it is not UTF-8, since results store it as an attribute."""
     try:
         name.encode()
     except UnicodeEncodeError:

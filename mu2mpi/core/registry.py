@@ -1,8 +1,8 @@
-"""Registry of everything that is chosen by name: losses, methods, trust modes, figures, commands, ...
+"""Registry of components that are chosen by name: losses, methods, trust modes, figures, commands, ...
 
-The modules of a kind's package are built in. Other packages add things by the entry points ``mu2mpi.methods``
-and so on, and users by `register`, in a file that ``mu2mpi --import FILE`` imports. A module is imported when
-a thing of it is first used.
+The modules of a kind's package are built in. Other distributions add components by entry points such as
+``mu2mpi.methods``, and users by `register`, in a file that ``mu2mpi --import FILE`` imports. Modules are
+imported when one of their components is first looked up.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import did_you_mean
 
-# Package of each kind, and the noun of one of its things. Modules of the package are built-in things, except
-# NOUN.py, the base class, and those that begin with an underscore; NAME.py or NAME_NOUN.py declares NAME.
+# Package of each kind of component, and its noun in the singular. NAME.py or NAME_NOUN.py in the package
+# declares the built-in component NAME; NOUN.py is the base class, and modules with an underscore are helpers.
 _KINDS = {
     "losses": ("mu2mpi.losses", "loss"),
     "methods": ("mu2mpi.methods", "method"),
@@ -37,25 +37,25 @@ _KINDS = {
     "figures": ("mu2mpi.analysis.figures", "figure"),
     "commands": ("mu2mpi.cli.commands", "command"),
 }
-# Kinds that are registered as classes, which runs instantiate
-_CLASSES = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
+# Kinds of which classes are registered, which runs instantiate; of other kinds, instances are registered
+_CLASS_KINDS = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
 
-Thing = TypeVar("Thing")
+Component = TypeVar("Component")
 
 
 class ImportedFile(NamedTuple):
-    """Python file of the user that `import_files` has imported, and the SHA-256 digest of its content."""
+    """Python file that `import_files` has imported."""
 
     path: Path
-    digest: str
+    digest: str  # SHA-256 of the content, hexadecimal
 
 
 class OptionValue:
-    """Base class of things that users choose as the value of an option, such as ``--partition labels:N``."""
+    """Base class of components chosen as the value of an option, such as ``--partition labels:N``."""
 
     name: str
-    form: ClassVar[str]  # value as users write it, such as "labels:N"; by default the name
+    form: ClassVar[str]  # Syntax of the value, such as "labels:N"; by default the name
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls) and "form" not in vars(cls):
@@ -66,19 +66,19 @@ _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
 _imported: dict[str, ImportedFile] = {}  # By module name
 
 
-def register(thing: Thing) -> Thing:
-    """Make something known under its name, and return it, so that this can be a decorator.
+def register(component: Component) -> Component:
+    """Register a component under its kind and name, and return it; usable as a decorator.
 
     Parameters
     ----------
-    thing : class or object
-        Its `kind` is ``methods``, ``losses``, ``figures`` or another one, and users choose it by its `name`.
-        A later thing of the same name replaces it, but a built-in one replaces nothing.
+    component : class or object
+        Component with the attributes `kind` (``methods``, ``losses``, ``figures``, ...) and `name`, by which
+        users choose it. It replaces a component of the same name; built-in components replace none.
 
     Raises
     ------
     ValueError
-        If it has no such kind, or no name, or lacks what its base class asks for.
+        If the kind is unknown, or the name or a required method or class variable is missing.
 
     Examples
     --------
@@ -89,114 +89,115 @@ def register(thing: Thing) -> Thing:
     >>> mu2mpi.Experiment(loss="ours").loss
     'ours'
     """
-    kind, name = getattr(thing, "kind", None), getattr(thing, "name", None)
+    kind, name = getattr(component, "kind", None), getattr(component, "name", None)
     if kind not in _registered or not isinstance(name, str):
-        raise ValueError(f"{thing!r} has no kind among {', '.join(_registered)}, or no name")
-    if missing := _missing(thing):
-        raise ValueError(f"{thing!r} lacks {', '.join(missing)}")
-    is_built_in = getattr(thing, "__module__", None) == _built_in(kind).get(name, "")
+        raise ValueError(f"{component!r} has no kind among {', '.join(_registered)}, or no name")
+    if missing := _missing_attributes(component):
+        raise ValueError(f"{component!r} lacks {', '.join(missing)}")
+    is_built_in = getattr(component, "__module__", None) == _built_in_modules(kind).get(name, "")
     if not (is_built_in and name in _registered[kind]):
-        _registered[kind][name] = thing() if isinstance(thing, type) and kind not in _CLASSES else thing
-    return thing
+        instantiates = kind not in _CLASS_KINDS
+        _registered[kind][name] = component() if instantiates and isinstance(component, type) else component
+    return component
 
 
-def _missing(thing: object) -> list[str]:
-    """Return the methods and class variables that base classes declare and a thing does not define."""
-    cls = thing if isinstance(thing, type) else type(thing)
+def _missing_attributes(component: object) -> list[str]:
+    """Abstract methods and annotated class variables of the base classes that a component does not define."""
+    cls = component if isinstance(component, type) else type(component)
     declared = (entry for base in cls.__mro__ for entry in vars(base).get("__annotations__", {}).items())
     variables = {name for name, annotation in declared if "ClassVar" in str(annotation)}
-    absent = {name for name in variables if not hasattr(thing, name)}
+    absent = {name for name in variables if not hasattr(component, name)}
     return sorted(absent | getattr(cls, "__abstractmethods__", frozenset()))
 
 
-def names(kind: str) -> list[str]:
-    """Return the names of all things of a kind, those that are built in first."""
-    return list(dict.fromkeys([*_built_in(kind), *_entry_points(kind), *_registered[kind]]))
+def known_names(kind: str) -> list[str]:
+    """Return the names of all components of a kind; built-in ones come first."""
+    return list(dict.fromkeys([*_built_in_modules(kind), *_entry_points(kind), *_registered[kind]]))
 
 
-def summary(kind: str, name: str) -> str:
-    """Return the first line of a thing's documentation, which of built-in ones is read without an import."""
-    module = _built_in(kind).get(name)
-    text = find(kind, name).__doc__ if module is None else _file(module).read_text("utf-8")
+def summary_line(kind: str, name: str) -> str:
+    """First line of a component's docstring; for built-in ones that of the module, read without import."""
+    module = _built_in_modules(kind).get(name)
+    text = lookup(kind, name).__doc__ if module is None else _source_file(module).read_text("utf-8")
     return str(text or name).strip('"\n ').partition("\n")[0].rstrip('".')
 
 
-def default(kind: str) -> str:
-    """Return the name of the default of a kind that is built in: its `is_default` says so."""
-    return next(name for name in _built_in(kind) if find(kind, name).is_default)
+def default_name(kind: str) -> str:
+    """Return the name of the built-in component of a kind whose attribute `is_default` is true."""
+    return next(name for name in _built_in_modules(kind) if lookup(kind, name).is_default)
 
 
-def find(kind: str, name: str) -> Any:
-    """Return what has this name, importing it if need be; InputError, with what there is, if nothing has."""
+def lookup(kind: str, name: str) -> Any:
+    """Return the component of this kind and name, importing its module if necessary; else InputError."""
     known = _registered[kind]
-    if name not in known and name in _built_in(kind):
-        module = importlib.import_module(_built_in(kind)[name])
+    if name not in known and name in _built_in_modules(kind):
+        module = importlib.import_module(_built_in_modules(kind)[name])
         if kind == "commands":
             known[name] = module  # A built-in command is a module.
     elif name not in known and name in _entry_points(kind):
-        thing = _loaded(_entry_points(kind)[name])
-        if name not in known:
-            register(thing)
+        component = _load_entry_point(_entry_points(kind)[name])
+        if name not in known:  # Its module may have registered it.
+            register(component)
     if name not in known:
-        meant = did_you_mean(name, names(kind))
-        raise InputError(f"there is no {name!r} among the {kind}, which are {', '.join(names(kind))}{meant}")
+        names = known_names(kind)
+        raise InputError(f"unknown {name!r}; the {kind} are {', '.join(names)}{did_you_mean(name, names)}")
     return known[name]
 
 
 def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
-    """Return the source files of extensions by module, for some pairs of kind and name; none if built in."""
-    things = [find(kind, name) for kind, name in chosen]
-    classes = [thing if isinstance(thing, type) else type(thing) for thing in things]
-    modules = sorted({base.__module__ for each in classes for base in each.__mro__})
-    others = [module for module in modules if module.partition(".")[0] not in _OWN_PACKAGES]
-    # Of a class that was typed into an interpreter there is no file.
-    files = {module: Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in others}
+    """Source files, by module, of the components chosen as (kind, name) that are not built in."""
+    components = [lookup(kind, name) for kind, name in chosen]
+    classes = [component if isinstance(component, type) else type(component) for component in components]
+    modules = sorted({base.__module__ for cls in classes for base in cls.__mro__})
+    extensions = [module for module in modules if module.partition(".")[0] not in _OWN_PACKAGES]
+    # A class defined in an interactive session has no file.
+    files = {module: Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in extensions}
     return {module: file for module, file in files.items() if file.is_file()}
 
 
 def import_files(paths: Iterable[Path | str]) -> None:
-    """Import Python files of the user's, each once as a module of its name; InputError if one cannot be."""
+    """Import Python files by path, each once, as modules named by their stems; InputError on failure."""
     for path in map(Path, paths):
         file = path.expanduser().resolve()
         spec = spec_from_file_location(file.stem, file)
         if spec is None or not file.is_file():
-            raise InputError(f"cannot import {path}: it is not a Python file. --import takes a file.py")
+            raise InputError(f"cannot import {path}: it is not a Python file. --import takes a file.py.")
         if (known := _imported.get(file.stem)) is None:
             _check_module_name(file)
             _import_file(file, spec)
         elif known.path != file:
-            raise InputError(f"cannot import {path}: {known.path} has the same name. Rename one of them")
+            raise InputError(f"cannot import {path}: {known.path} has the same name. Rename one of them.")
 
 
 def imported_files() -> dict[str, ImportedFile]:
-    """Return the files that `import_files` has imported, by the names of their modules, which are sorted."""
+    """Return the files imported by `import_files`, by module name in sorted order."""
     return dict(sorted(_imported.items()))
 
 
-def import_options() -> list[str]:
-    """Return the options of a command line that imports the same files."""
+def import_flags() -> list[str]:
+    """Command-line options ``--import=FILE`` for the files imported in this process."""
     return [f"--import={file.path}" for file in imported_files().values()]
 
 
 def describe_imports() -> str:
-    """Return the paths and digests of the imported files as text; empty if there are none."""
+    """Paths and SHA-256 digests of the imported files, as a line of text; empty if there are none."""
     return ", ".join(f"{file.path} (SHA-256 {file.digest})" for file in imported_files().values())
 
 
 def _check_module_name(file: Path) -> None:
-    """Raise InputError if another module has the name of a file, or Python cannot import it by its name."""
+    """Raise InputError if the stem of a file is no module name, or is that of another module."""
     name = file.stem
-    is_known = "." in name or name in _OWN_PACKAGES or name in sys.modules
-    if not is_known and (other := find_spec(name)) is not None:
-        is_known = other.origin is None or Path(other.origin).resolve() != file
-    if is_known:
-        raise InputError(f"cannot import {file}: another module may be called {name}. Rename the file")
+    is_taken = "." in name or name in _OWN_PACKAGES or name in sys.modules
+    if not is_taken and (other := find_spec(name)) is not None:
+        is_taken = other.origin is None or Path(other.origin).resolve() != file
+    if is_taken:
+        raise InputError(f"cannot import {file}: another module may be called {name}. Rename the file.")
 
 
 def _import_file(file: Path, spec: ModuleSpec) -> None:
-    """Execute a file as a module; its digest is that of the very bytes that are executed."""
+    """Execute a file as a module and record the digest of the bytes that were executed."""
     module = module_from_spec(spec)
-    # Among others dataclasses look for the module of their class there.
+    # Dataclasses, among others, look up the module of a class in sys.modules.
     sys.modules[spec.name] = module
     try:
         content = file.read_bytes()
@@ -214,28 +215,28 @@ def _import_file(file: Path, spec: ModuleSpec) -> None:
     _imported[spec.name] = ImportedFile(file, hashlib.sha256(content).hexdigest())
 
 
-def _loaded(point: Any) -> Any:
+def _load_entry_point(point: Any) -> Any:
     try:
         return point.load()
     except Exception as error:
         package = point.dist.name if point.dist else "a package"
-        what = f"{point.name!r} of {package} cannot be imported from {point.value}: {error!r}"
-        raise InputError(f"{what}; mend it, or uninstall {package}") from error
+        reason = f"{point.name!r} of {package} cannot be imported from {point.value}: {error!r}"
+        raise InputError(f"{reason}. Repair or uninstall {package}.") from error
 
 
 @cache
-def _built_in(kind: str) -> dict[str, str]:
-    """Return the modules of built-in things by name, without importing their package."""
+def _built_in_modules(kind: str) -> dict[str, str]:
+    """Return the modules of the built-in components of a kind, by name, without importing their package."""
     package, noun = _KINDS[kind]
     modules = {
         module.name.removesuffix(f"_{noun}"): f"{package}.{module.name}"
-        for module in pkgutil.iter_modules([str(_file(package).with_suffix(""))])
+        for module in pkgutil.iter_modules([str(_source_file(package).with_suffix(""))])
         if not module.ispkg and module.name[0] != "_" and module.name != noun
     }
     return {name.replace("_", "-"): modules[name] for name in sorted(modules)}
 
 
-def _file(module: str) -> Path:
+def _source_file(module: str) -> Path:
     return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
 
 
@@ -250,7 +251,7 @@ def _entry_points(kind: str) -> dict[str, Any]:
 
 @cache
 def _has_entry_points() -> bool:
-    """Return whether any package has entry points for this one: their files say so fast."""
+    """Whether any installed distribution has entry points for mu2mpi; much faster than importlib.metadata."""
     for folder in sys.path:
         for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
             with suppress(OSError):

@@ -1,9 +1,9 @@
-"""Suggestions for unknown names: one near in letters, or the word that this package has for it."""
+"""Suggestions in messages about unknown names: similar names, and synonyms used by other packages."""
 
 import difflib
 from collections.abc import Iterable
 
-# Words of other packages, by ours
+# Synonyms used by other packages, by the name in this package
 _SYNONYMS = {
     "machines": "clients users workers nodes participants parties silos num-clients",
     "epsilon": "eps target-epsilon privacy-budget",
@@ -22,25 +22,25 @@ _SYNONYMS = {
 _NOTES = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
 
 
-def or_else(word: str, known: Iterable[str], what: str) -> str:
-    """Return the end of a message about an unknown word: what it may mean, or else all that is known."""
-    there = list(known)
-    return did_you_mean(word, there) or f"; the {what} are {', '.join(there)}"
+def suggest_or_list(unknown: str, known: Iterable[str], noun: str) -> str:
+    """End of a message about an unknown name: the most similar known name, or else a list of all of them."""
+    names = list(known)
+    return did_you_mean(unknown, names) or f"; the {noun} are {', '.join(names)}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question to put behind a message about an unknown word; empty if it is like nothing known."""
-    said, candidates = _plain(word), {_plain(name): name for name in known}
+def did_you_mean(unknown: str, known: Iterable[str]) -> str:
+    """End of a message about an unknown name: "; did you mean NAME?", or "" if no known name is similar."""
+    candidates = {_normalise(name): name for name in known}
     for key, name in list(candidates.items()):
         candidates = dict.fromkeys(_SYNONYMS.get(key, "").split(), name) | candidates
-    near = difflib.get_close_matches(said, candidates, n=1, cutoff=0.65)
-    if not near:
+    matches = difflib.get_close_matches(_normalise(unknown), candidates, n=1, cutoff=0.65)
+    if not matches:
         return ""
-    meant = candidates[near[0]]
-    is_synonym = near[0] != _plain(meant)
-    note = _NOTES.get(near[0], _NOTES.get(_plain(meant), "")) if is_synonym else ""
-    return f"; did you mean {meant}{note}?"
+    suggestion = candidates[matches[0]]
+    is_synonym = matches[0] != _normalise(suggestion)
+    note = _NOTES.get(matches[0], _NOTES.get(_normalise(suggestion), "")) if is_synonym else ""
+    return f"; did you mean {suggestion}{note}?"
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     return name.lstrip("-").lower().replace("_", "-")

@@ -1,14 +1,14 @@
-"""Text for a terminal: messages, tables, paragraphs and lists."""
+"""Messages on standard error, and tables, paragraphs and bullet lists as text for a terminal."""
 
 import sys
 import textwrap
 from collections.abc import Sequence
 
-Row = Sequence[str]
-Block = Sequence[Row]
+TableRow = Sequence[str]  # Cells
+TableBlock = Sequence[TableRow]  # Rows between two rules
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """Print a message on standard error."""
     print(message, file=sys.stderr, flush=True)
 
@@ -16,11 +16,11 @@ def say(message: str) -> None:
 def warn(*warnings: str) -> None:
     """Print warnings on standard error."""
     for warning in warnings:
-        say(f"mu2mpi: warning: {warning}")
+        print_message(f"mu2mpi: warning: {warning}")
 
 
-def as_text(header: Row, blocks: Sequence[Block]) -> str:
-    """Return aligned columns for a terminal, with a rule above each block of rows."""
+def text_table(header: TableRow, blocks: Sequence[TableBlock]) -> str:
+    """Format a table with aligned columns, and a rule above each block of rows."""
     rows = [header, *(row for block in blocks for row in block)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = ["-" * width for width in widths]
@@ -28,11 +28,11 @@ def as_text(header: Row, blocks: Sequence[Block]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
-def as_paragraph(text: str) -> str:
-    """Return text wrapped for a terminal."""
+def wrap_paragraph(text: str) -> str:
+    """Wrap text at 96 columns without breaking words."""
     return textwrap.fill(text, width=96, break_long_words=False, break_on_hyphens=False)
 
 
-def as_bullets(texts: Sequence[str]) -> str:
-    """Return a list for a terminal."""
-    return "\n".join(textwrap.indent(as_paragraph(text), "  ").replace("  ", "- ", 1) for text in texts)
+def bullet_list(items: Sequence[str]) -> str:
+    """Format a bullet list, each item wrapped at 96 columns and indented."""
+    return "\n".join(textwrap.indent(wrap_paragraph(item), "  ").replace("  ", "- ", 1) for item in items)

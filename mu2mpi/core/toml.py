@@ -1,4 +1,4 @@
-"""TOML files: configurations, schemas of tables, and the examples that come with the package."""
+"""TOML files of configurations and table schemas, and the example files that the package ships."""
 
 import os
 import re
@@ -11,43 +11,43 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 
-MOST_BYTES = 1 << 20
-FOLDER = "jobs"  # Where they lie in a checkout, and where `mu2mpi examples` writes them
+MAX_BYTES = 1 << 20  # Size of a TOML file
+EXAMPLES_FOLDER = "jobs"  # In the repository, and the default output folder of `mu2mpi examples`
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a file; InputError if it cannot be read or is not TOML."""
-    # Unlike that of pathlib, which raises for a name that is too long.
-    if not os.path.exists(path) and (example := _way_to(path)):
-        raise InputError(f"there is no {path}{example}")
+    """Parse a TOML file; InputError if it cannot be read or is not valid TOML."""
+    # Path.exists raises an OSError for a name that is too long; os.path.exists does not.
+    if not os.path.exists(path) and (hint := _example_hint(path)):
+        raise InputError(f"there is no {path}. {hint}")
     check_readable(path)
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is no configuration or schema: it has more than {MOST_BYTES} bytes")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path} is no configuration or schema: it has more than {MAX_BYTES} bytes")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        # Python reads neither numbers of thousands of digits nor lists that are as deep.
+        # Python parses neither integers of thousands of digits nor lists that are nested as deeply.
         raise InputError(f"{path} is not valid TOML: {error}") from None
 
 
 def example_texts() -> dict[str, str]:
-    """Return the texts of all examples, by the names of their files."""
-    folder = files("mu2mpi") / FOLDER
-    there = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".toml", ".sbatch")))
-    return {name: (folder / name).read_text(encoding="utf-8") for name in there}
+    """Read all example files; return their texts by file name."""
+    folder = files("mu2mpi") / EXAMPLES_FOLDER
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".toml", ".sbatch")))
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
-def purpose(text: str) -> str:
-    """Return the first sentence of the first comment of an example."""
+def example_purpose(text: str) -> str:
+    """Purpose of an example: the first sentence of its comments."""
     comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
     return re.split(r"(?<!\.)\.(?:\s|$)", comments)[0]
 
 
-def _way_to(path: Path) -> str:
-    """Hint in a message about a missing file: the command that writes it, if it is an example."""
+def _example_hint(path: Path) -> str:
+    """Sentence with the command that writes a missing file if it is an example; else empty."""
     if path.name not in example_texts():
         return ""
-    elsewhere = "" if path.parent == Path(FOLDER) else f" --output {shlex.quote(str(path.parent))}"
-    return f", but mu2mpi comes with it: `mu2mpi examples {path.name}{elsewhere}` writes it"
+    output = "" if path.parent == Path(EXAMPLES_FOLDER) else f" --output {shlex.quote(str(path.parent))}"
+    return f"It is an example that `mu2mpi examples {path.name}{output}` writes."

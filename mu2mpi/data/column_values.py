@@ -1,4 +1,4 @@
-"""Cells of a column of a user's file, as numbers, as codes of declared values, or as names."""
+"""Values of one column of a user's file, converted to numbers, to codes of declared values, or to names."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.data.redaction import DataError, reading, row_text, shown
+from mu2mpi.data.redaction import DataError, printable, read_errors, row_label
 
-# What usual tools write in small or capital letters for a value that is missing
-MISSING = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
-# Characters that no name has: a result cannot hold them, or a terminal obeys them
-UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-ABSENT, UNKNOWN = -1, -2  # codes of a value that is missing, and of one that is not declared
+# Spellings of a missing value in common tools, in lower case
+MISSING_WORDS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
+# Control characters and lone surrogates: HDF5 cannot store them, or a terminal executes them
+FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+MISSING_CODE = -1  # code of a missing value
+UNDECLARED_CODE = -2  # code of a value that the schema does not declare
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The values that a column has in some rows of a file: numbers, or objects that are texts or None."""
+class ColumnValues:
+    """Values of one column in some rows of a file: numbers, or Python objects that are text or None."""
 
     path: Path
     column: str
@@ -29,99 +30,100 @@ class Cells:
     values: NDArray[Any]
     has_header: bool = False
 
-    def refuse(self, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-        """Raise DataError if there is a bad value among these."""
-        if bad.any():
-            k = int(np.argmax(bad))
-            row = row_text(int(self.rows[k]), self.has_header)
-            where, value = f"column {shown(self.column) or 'without a name'}", shown(self.values[k])
+    def reject(self, is_bad: NDArray[np.bool_], fault: str, remedy: str) -> None:
+        """Raise DataError about the first value for which `is_bad` is set, if there is one."""
+        if is_bad.any():
+            k = int(np.argmax(is_bad))
+            row = row_label(int(self.rows[k]), self.has_header)
+            column, value = f"column {printable(self.column) or 'without a name'}", printable(self.values[k])
             raise DataError(
-                f"{self.path}: {where} has {what}; {remedy}",
-                f"{self.path}: {row} has '{value}' in {where}, {what}; {remedy}",
+                f"{self.path}: {column} has {fault}; {remedy}",
+                f"{self.path}: {row} has '{value}' in {column}, {fault}; {remedy}",
             )
 
-    def numbers(self) -> NDArray[np.float64]:
-        """Return the values as numbers, NaN where one is missing."""
+    def to_numbers(self) -> NDArray[np.float64]:
+        """Convert to float64, with NaN for missing values; DataError if a value is not a number."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
         try:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            found = [math.nan if _says_missing(text) else number_in(text) for text in self._stripped()]
-        bad = np.array([number is None for number in found], bool)
-        self.refuse(bad, "a value that is not a number", "correct it, or declare another type with --schema")
-        return np.array(found, np.float64)
+            numbers = [math.nan if _is_missing(text) else parse_number(text) for text in self._stripped()]
+        bad = np.array([number is None for number in numbers], bool)
+        self.reject(bad, "a value that is not a number", "correct it, or declare another type with --schema")
+        return np.array(numbers, np.float64)
 
-    def codes(self, known: Mapping[str, int], whole: bool) -> NDArray[np.int64]:
-        """Return the code of each value: ABSENT if it is missing, and UNKNOWN if it is none of those known.
+    def to_codes(self, declared: Mapping[str, int], are_integers: bool) -> NDArray[np.int64]:
+        """Convert to the codes of declared values, or to MISSING_CODE or UNDECLARED_CODE.
 
-        Whole numbers are known by their decimal digits. Where all are `whole`, so are texts that say them in
-        another way, such as 1.0.
+        `declared` has integers as decimal digits; where all `are_integers`, text such as 1.0 stands for one.
         """
         if self.values.dtype.kind in "biuf":
-            different, places = np.unique(self.values, return_inverse=True)
-            return np.array([_code_of_number(v, known) for v in different.tolist()], np.int64)[places.ravel()]
+            distinct, inverse = np.unique(self.values, return_inverse=True)
+            return np.array([_number_code(v, declared) for v in distinct.tolist()], np.int64)[inverse.ravel()]
         texts = self._stripped()
-        codes = {text: _code(text, known, whole) for text in set(texts)}
-        return np.array([codes[text] for text in texts], np.int64)
+        code_of_text = {text: _text_code(text, declared, are_integers) for text in set(texts)}
+        return np.array([code_of_text[text] for text in texts], np.int64)
 
-    def names(self, missing: set[str]) -> NDArray[Any]:
-        """Return labels or owners as int64, or text as objects; none may be missing, or say so."""
+    def to_names(self, missing_words: set[str]) -> NDArray[Any]:
+        """Convert labels or owners to int64 or text; DataError if one is missing, or in `missing_words`."""
         if self.values.dtype.kind not in "SUO":
             with np.errstate(invalid="ignore"):
-                whole = self.values.astype(np.int64)
-            # Also false for NaN, and for what passes the range of 64-bit integers.
-            self.refuse(whole != self.values, "a value that is neither a whole number nor text", "correct it")
-            return whole
+                ints = self.values.astype(np.int64)
+            # The comparison is also false for NaN and for values outside the range of int64.
+            self.reject(ints != self.values, "a value that is neither a whole number nor text", "correct it")
+            return ints
         texts = self._texts()
         faults: dict[str, Callable[[Any], object]] = {
             "a value that is missing": lambda text: not text or not text.strip(),
-            "a character that no name may have": UNFIT.search,
-            "a value that says it is missing": lambda text: text.strip().lower() in missing,
+            "a character that no name may have": FORBIDDEN_CHARACTERS.search,
+            "a value that says it is missing": lambda text: text.strip().lower() in missing_words,
         }
-        remedy = f"correct or remove it{'; names such as NA need --missing-labels keep' if missing else ''}"
-        for what, is_bad in faults.items():
-            bad = {text for text in set(texts) if is_bad(text)}
-            self.refuse(np.array([bool(bad) and text in bad for text in texts], bool), what, remedy)
-        return objects(texts)
+        remedy = "correct or remove it" + "; names such as NA need --missing-labels keep" * bool(
+            missing_words
+        )
+        for fault, is_faulty in faults.items():
+            faulty = {text for text in set(texts) if is_faulty(text)}
+            self.reject(np.array([bool(faulty) and text in faulty for text in texts], bool), fault, remedy)
+        return object_array(texts)
 
     def _texts(self) -> list[Any]:
-        with reading(self.path):
+        with read_errors(self.path):
             return [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
 
     def _stripped(self) -> list[str | None]:
         return [value if value is None else str(value).strip() for value in self._texts()]
 
 
-def objects(texts: Sequence[Any]) -> NDArray[Any]:
-    """Return an array of texts as they are."""
-    return np.array([*texts, None], dtype=object)[:-1]
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Return a one-dimensional array of dtype object, whatever the types of the values."""
+    return np.array([*values, None], dtype=object)[:-1]
 
 
-def _says_missing(text: str | None) -> bool:
-    return not text or text.lower() in MISSING
-
-
-def number_in(text: str | None) -> float | None:
-    """Return the number that a text is, or None."""
+def parse_number(text: str | None) -> float | None:
+    """Parse a float; None if the text is not a number."""
     try:
         return float(text or "")
     except ValueError:
         return None
 
 
-def _code(text: str | None, known: Mapping[str, int], whole: bool) -> int:
-    if text is not None and text in known:
-        return known[text]
-    if text is None or _says_missing(text):
-        return ABSENT
-    # Python takes 1_2 for 12, which to anyone else is a name.
-    number = number_in(text) if whole and "_" not in text else None
-    return UNKNOWN if number is None else _code_of_number(number, known)
+def _is_missing(text: str | None) -> bool:
+    return not text or text.lower() in MISSING_WORDS
 
 
-def _code_of_number(number: float, known: Mapping[str, int]) -> int:
+def _text_code(text: str | None, declared: Mapping[str, int], are_integers: bool) -> int:
+    if text is not None and text in declared:
+        return declared[text]
+    if text is None or _is_missing(text):
+        return MISSING_CODE
+    # float() accepts 1_2 as 12, but in a table it is a name.
+    number = parse_number(text) if are_integers and "_" not in text else None
+    return UNDECLARED_CODE if number is None else _number_code(number, declared)
+
+
+def _number_code(number: float, declared: Mapping[str, int]) -> int:
     if isinstance(number, float) and not number.is_integer():
-        return ABSENT if math.isnan(number) else UNKNOWN
-    # A whole number may be too large for a float to tell it from the next.
-    return known.get(str(int(number)), UNKNOWN)
+        return MISSING_CODE if math.isnan(number) else UNDECLARED_CODE
+    # Compared as digits: a large integer may equal its neighbour as a float.
+    return declared.get(str(int(number)), UNDECLARED_CODE)

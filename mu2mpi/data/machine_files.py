@@ -1,4 +1,4 @@
-"""Files about machines: what each may spend, and when each was there."""
+"""Files with per-machine settings: privacy budgets, and traces of participation."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -9,77 +9,83 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
-from mu2mpi.core.options import LEAST, MOST
+from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.formats.format import OWNERS, is_file, open_file
-from mu2mpi.data.redaction import shown
+from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
+from mu2mpi.data.redaction import printable
 
-KINDS = ("rho", "epsilon")  # what a budget may be stated as
-MOST_ROUNDS = 10**8  # machines times rounds of a trace
+BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
+MAX_TRACE_CELLS = 10**8  # machines x rounds of a trace
 
 
 def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float]]:
-    """Return the budgets of some machines by their numbers: ``rho`` or ``epsilon``, and how much.
+    """Read the privacy budgets of some machines: ("rho" or "epsilon", value), by index of the machine.
 
-    In TOML, tables ``[rho]`` and ``[epsilon]`` have a number for each name. Any other file has a column, or
-    dataset, ``machine``, and one that is called rho or epsilon: a row a machine, or as in the data themselves
-    a row a sample, of which all of a machine say the same. InputError if it cannot be used.
+    The file is TOML with tables ``[rho]`` and ``[epsilon]`` of a number per machine name, or a data file with
+    a column ``machine`` and a column rho or epsilon, in which rows of the same machine must agree. `names`
+    are those of all machines. InputError if the content is invalid.
     """
     if path.suffix.lower() == ".toml":
         content = read_toml(path)
-        if not content or any(kind not in KINDS or not isinstance(of, dict) for kind, of in content.items()):
-            raise InputError(f"{path} should have tables [rho] or [epsilon] of machines' names and numbers")
-        stated = [(kind, name, value) for kind, of in content.items() for name, value in of.items()]
+        if not content or any(k not in BUDGET_KINDS or not isinstance(t, dict) for k, t in content.items()):
+            raise InputError(f"{path} must have tables [rho] or [epsilon] of machine names and numbers")
+        budgets = [(kind, name, value) for kind, table in content.items() for name, value in table.items()]
     else:
-        kind, machines, values = _columns(path, KINDS)
-        stated = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
-    places = {name: i for i, name in enumerate(names)}
-    found: dict[int, tuple[str, float]] = {}
-    for kind, name, value in stated:
-        if name not in places:
-            raise InputError(f"{path} has a budget of {shown(name)}, and there is no such machine")
-        if places[name] in found:
-            raise InputError(f"{path} has several budgets of {shown(name)}; give one")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST <= value <= MOST:
-            raise InputError(f"{path}: {kind} of {shown(name)} should be a number in {LEAST:g} .. {MOST:g}")
-        found[places[name]] = kind, float(value)
-    return found
+        kind, machines, values = _read_columns(path, BUDGET_KINDS)
+        budgets = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
+    index_of = {name: i for i, name in enumerate(names)}
+    by_machine: dict[int, tuple[str, float]] = {}
+    for kind, name, value in budgets:
+        if name not in index_of:
+            raise InputError(f"{path} has a budget of {printable(name)}, and there is no such machine")
+        if index_of[name] in by_machine:
+            raise InputError(f"{path} has several budgets of {printable(name)}; give one")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not MIN_NUMBER <= value <= MAX_NUMBER
+        ):
+            raise InputError(
+                f"{path}: {kind} of {printable(name)} must be a number in {MIN_NUMBER:g} .. {MAX_NUMBER:g}"
+            )
+        by_machine[index_of[name]] = kind, float(value)
+    return by_machine
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's content."""
+    """SHA-256 of a file's content, in hexadecimal digits."""
     check_readable(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def combined_digest(digests: Iterable[str]) -> str:
-    """Return one digest of the content of several files; empty for no files."""
-    found = b"".join(map(bytes.fromhex, digests))
-    return hashlib.sha256(found).hexdigest() if found else ""
+    """SHA-256 of the concatenated digests of several files; empty for no files."""
+    content = b"".join(map(bytes.fromhex, digests))
+    return hashlib.sha256(content).hexdigest() if content else ""
 
 
 def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return who was there when, by columns ``round``, from 1, and ``machine``: shape (rounds, machines)."""
-    _, machines, rounds = _columns(path, ("round",))
-    most = MOST_ROUNDS // len(names)
-    if not np.all((rounds >= 1) & (rounds <= most) & (rounds == np.floor(rounds))):
-        raise InputError(f"{path}: round should be whole numbers in 1 .. {most}")
-    places = {name: i for i, name in enumerate(names)}
-    if unknown := [name for name in machines if name not in places]:
-        raise InputError(f"{path} speaks of {shown(unknown[0])}, and there is no such machine")
-    seen = np.zeros((int(rounds.max()), len(names)), bool)
-    seen[rounds.astype(np.int64) - 1, [places[name] for name in machines]] = True
-    return seen
+    """Read a participation mask, shape (rounds, machines), of columns ``round`` (1-based) and ``machine``."""
+    _, machines, rounds = _read_columns(path, ("round",))
+    max_rounds = MAX_TRACE_CELLS // len(names)
+    if not np.all((rounds >= 1) & (rounds <= max_rounds) & (rounds == np.floor(rounds))):
+        raise InputError(f"{path}: round must be whole numbers in 1 .. {max_rounds}")
+    index_of = {name: i for i, name in enumerate(names)}
+    if unknown := [name for name in machines if name not in index_of]:
+        raise InputError(f"{path} names the machine {printable(unknown[0])}, and there is no such machine")
+    mask = np.zeros((int(rounds.max()), len(names)), bool)
+    mask[rounds.astype(np.int64) - 1, [index_of[name] for name in machines]] = True
+    return mask
 
 
-def _columns(path: Path, numbers: Sequence[str]) -> tuple[str, list[str], NDArray[np.float64]]:
-    """Return the one of some columns of numbers that is there by its name, the owners, and the numbers."""
-    file = open_file(path) if is_file(str(path)) else None
-    there = [] if file is None else file.names if OWNERS in file.names else file.column_names
-    found = [name for name in numbers if name in there]
-    if file is None or OWNERS not in there or len(found) != 1:
-        raise InputError(f"{path} needs a column {OWNERS}, and one that is called {' or '.join(numbers)}")
-    columns = file.columns({OWNERS: "names", found[0]: "numbers"})
-    owners, values = columns.cells([OWNERS, found[0]], np.arange(columns.samples)).values()
-    return found[0], [*map(str, owners.names(set()))], values.numbers()
+def _read_columns(path: Path, candidates: Sequence[str]) -> tuple[str, list[str], NDArray[np.float64]]:
+    """Name of the only candidate column in the file, the machine names, and the numbers of that column."""
+    file = open_data_file(path) if is_data_file(str(path)) else None
+    available = [] if file is None else file.names if OWNER_COLUMN in file.names else file.column_names
+    present = [name for name in candidates if name in available]
+    if file is None or OWNER_COLUMN not in available or len(present) != 1:
+        raise InputError(f"{path} needs the column {OWNER_COLUMN} and one column {' or '.join(candidates)}")
+    reader = file.column_reader({OWNER_COLUMN: "names", present[0]: "numbers"})
+    owners, values = reader.columns([OWNER_COLUMN, present[0]], np.arange(reader.samples)).values()
+    return present[0], [*map(str, owners.to_names(set()))], values.to_numbers()

@@ -1,4 +1,4 @@
-"""Messages about files of the user's: what is wrong with them, and where only if the data are public."""
+"""Redaction of error messages about private data: only those about public data name rows and values."""
 
 import gzip
 from collections.abc import Collection, Iterator
@@ -6,33 +6,33 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import Identity, identity
+from mu2mpi.core.files import FileIdentity, file_identity
 
-MOST_NAMES = 20  # names that a message lists
+MAX_LISTED_NAMES = 20  # names per message
 
 
 class DataError(InputError):
-    """Something is wrong with what a file holds: `exact` names rows and values, and the message does not."""
+    """Fault in the content of a data file; `detailed_message` names rows and values, the message does not."""
 
-    def __init__(self, message: str, exact: str) -> None:
+    def __init__(self, message: str, detailed_message: str) -> None:
         super().__init__(f"{message} (if the data are public, --data-is-public says where)")
-        self.exact = exact
+        self.detailed_message = detailed_message
 
 
 @contextmanager
-def telling(public: bool) -> Iterator[None]:
-    """Say what exactly is wrong with data that are public."""
+def redacted_errors(is_public: bool) -> Iterator[None]:
+    """Give a DataError its detailed message if the data are public; otherwise re-raise it redacted."""
     try:
         yield
-    except DataError as fault:
-        if not public:
+    except DataError as error:
+        if not is_public:
             raise
-        raise InputError(fault.exact) from fault.__cause__
+        raise InputError(error.detailed_message) from error.__cause__
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong while a user's file is read into an InputError that names it."""
+def read_errors(path: Path) -> Iterator[None]:
+    """Convert any exception raised while the user's file `path` is read into a redacted InputError."""
     try:
         yield
     except InputError:
@@ -40,34 +40,34 @@ def reading(path: Path) -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
     except Exception as error:
-        # Where a library meets damage decides which of a dozen exceptions it raises.
+        # Libraries raise a dozen different exceptions for damaged files, depending on where the damage is.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        exact = f"cannot read {path}: {shown(reason, 300)}"
+        detail = f"cannot read {path}: {printable(reason, 300)}"
         if isinstance(error, OSError | EOFError | KeyError) and not isinstance(error, gzip.BadGzipFile):
-            raise InputError(exact) from error
-        # Other messages may repeat what the file holds, and a notebook would show the cause.
-        raise DataError(f"cannot read {path}, which is damaged or another kind of file", exact) from None
+            raise InputError(detail) from error
+        # Other messages may repeat content of the file, and a notebook would show the cause.
+        raise DataError(f"cannot read {path}, which is damaged or another kind of file", detail) from None
 
 
-def check_unchanged(path: Path, state: Identity | None) -> None:
-    """Raise InputError if a file is no longer what it was when it had this identity."""
-    if identity(path) != state:
+def check_unchanged(path: Path, expected: FileIdentity | None) -> None:
+    """Raise InputError if the identity of a file (inode, size, times) differs from the expected one."""
+    if file_identity(path) != expected:
         raise InputError(f"{path} has changed while it was in use; put it back and repeat the command")
 
 
-def row_text(number: int, has_header: bool) -> str:
-    """Row of a file by its number from 0, as a spreadsheet counts: from 1, with the header."""
-    return f"row {number + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
+def row_label(row: int, has_header: bool) -> str:
+    """Label of a row (0-based) as a spreadsheet numbers it: from 1, the header included."""
+    return f"row {row + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
 
 
-def listed(names: Collection[object]) -> str:
-    """First of some names, as a message lists them."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(shown(name) or "'' (without a name)" for name in list(names)[:MOST_NAMES]) + more
+def format_names(names: Collection[object]) -> str:
+    """Comma-separated list of at most MAX_LISTED_NAMES names, made printable."""
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(printable(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
 
 
-def shown(value: object, most: int = 60) -> str:
-    """Content of a file as a message repeats it: short, and without control characters."""
+def printable(value: object, max_length: int = 60) -> str:
+    """Truncate a value from a file to `max_length` characters and escape its control characters."""
     text = str(value)
-    short = text if len(text) <= most else f"{text[:most]}..."
+    short = text if len(text) <= max_length else f"{text[:max_length]}..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)

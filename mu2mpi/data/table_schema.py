@@ -1,4 +1,4 @@
-"""Schemas: TOML files that declare the columns of a table in public terms, and what they make of it."""
+"""Table schemas: TOML files that declare the columns in public terms, and the encoding of a table by one."""
 
 from __future__ import annotations
 
@@ -13,70 +13,79 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import LEAST, MOST, check_file_name
+from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, check_file_name
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.column_values import ABSENT, UNFIT, UNKNOWN, Cells
-from mu2mpi.data.formats.format import MOST_FEATURES, Columns, Kind, Role, Table, file_form, is_file
-from mu2mpi.data.redaction import listed, shown
+from mu2mpi.data.column_values import FORBIDDEN_CHARACTERS, MISSING_CODE, UNDECLARED_CODE, ColumnValues
+from mu2mpi.data.formats.format import (
+    MAX_FEATURES,
+    ColumnReader,
+    Role,
+    Table,
+    ValueKind,
+    describe_suffixes,
+    is_data_file,
+)
+from mu2mpi.data.redaction import format_names, printable
 
-MOST_CLASSES = 1_000_000
-
-# Parts of the range of a number as label, which stand for classes where samples are dealt and counted
-TENTHS = 10
-# The keys that may go with each type of a column, and how templates and messages explain it
-TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
-    "numeric": (({"low", "high"},), "and low = 18, high = 100; others are clamped, missing ones the middle"),
-    "categorical": (({"categories"},), 'and categories = ["a", "b"]; what is none of them sets no indicator'),
-    "ordinal": (({"categories"},), 'and categories = ["low", "middle", "high"], in their order'),
-    "boolean": ((set(), {"true", "false"}), 'and, but for usual words and 1, 0, true = "ja", false = "nein"'),
+MAX_CLASSES = 1_000_000
+LABEL_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts
+# Valid sets of keys of each column type, and its explanation in templates and messages
+COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
+    "numeric": (
+        ({"low", "high"},),
+        "and low = 18, high = 100; others are clamped, missing ones the midpoint",
+    ),
+    "categorical": (({"categories"},), 'and categories = ["a", "b"]; other values set no indicator'),
+    "ordinal": (({"categories"},), 'and categories = ["low", "middle", "high"], in ascending order'),
+    "boolean": ((set(), {"true", "false"}), 'and, if not yes/no or similar, true = "ja", false = "nein"'),
     "ignored": ((set(),), "is not read"),
-    "owner": ((set(),), "says whose sample it is; one column at most"),
+    "owner": ((set(),), "names the owner of the sample; at most one column"),
     "label": (({"classes"}, {"low", "high"}), 'and classes = ["no", "yes"], or low = 0, high = 10; just one'),
 }
-# Numbers of values that are missing, and outside what is declared, by column
+# [missing values, undeclared values] by column
 Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"
-# What usual words of a boolean column mean, in small or capital letters
-WORDS = {
-    form(word): k
-    for k, some in enumerate(("false f no n 0", "true t yes y 1"))
-    for word in some.split()
-    for form in (str, str.upper, str.title)
+# Code of each common spelling of a boolean, in lower, upper and title case
+BOOLEAN_WORDS = {
+    change_case(word): code
+    for code, words in enumerate(("false f no n 0", "true t yes y 1"))
+    for word in words.split()
+    for change_case in (str, str.upper, str.title)
 }
 
 
-def _checked_values(values: object) -> tuple[str | int, ...]:
-    """Values as they are fit to be names, which differ."""
+def _validate_values(values: object) -> tuple[str | int, ...]:
+    """Validate a list of distinct category or class names."""
     if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
-        raise ValueError("should be a list of texts or whole numbers")
+        raise ValueError("must be a list of texts or whole numbers")
     texts = [*map(str, values)]
     if len(set(texts)) < len(texts):
-        raise ValueError("should have no value twice")
-    if bad := [text for text in texts if not text or text != text.strip() or UNFIT.search(text)]:
-        raise ValueError(f"'{shown(bad[0])}' is empty, or has spaces around it or control characters")
+        raise ValueError("must have no value twice")
+    if bad := [t for t in texts if not t or t != t.strip() or FORBIDDEN_CHARACTERS.search(t)]:
+        raise ValueError(f"'{printable(bad[0])}' is empty, or has spaces around it or control characters")
     return tuple(values)
 
 
-def _checked_share(value: object) -> object:
-    """Share of the samples, perhaps as text, or the name of a file."""
-    if value is None or is_file(str(value)):
+def _validate_test(value: object) -> object:
+    """Validate `test`: a share of the samples, possibly as text, or a file name."""
+    if value is None or is_data_file(str(value)):
         return value and check_file_name(str(value))
     with suppress(ValueError):
         if 0 < (share := float(str(value))) < 1:
             return share
-    raise ValueError(f"should be a share such as 0.2, or {file_form()}")
+    raise ValueError(f"must be a share such as 0.2, or {describe_suffixes()}")
 
 
-ShareOrFile = Annotated[float | str | None, BeforeValidator(_checked_share)]
-Value = Annotated[str | int, BeforeValidator(lambda value: _checked_values([value])[0])]
-Values = Annotated[tuple[str | int, ...], BeforeValidator(_checked_values)]
+ShareOrFile = Annotated[float | str | None, BeforeValidator(_validate_test)]
+Value = Annotated[str | int, BeforeValidator(lambda value: _validate_values([value])[0])]
+Values = Annotated[tuple[str | int, ...], BeforeValidator(_validate_values)]
 
 
-class Column(BaseModel):
-    """What a schema declares of a column: its type, and the keys that go with it.
+class ColumnSchema(BaseModel):
+    """Declaration of one column: its type, and the keys of that type.
 
-    `numeric` is a number of a range, which becomes [-1, 1]. `categorical` has an indicator of each category.
-    `ordinal` has categories in an order, which are evenly spaced numbers of [-1, 1]. `boolean` is 1 or -1.
+    Encodings: `numeric` scales the range to [-1, 1]; `categorical` is one-hot; `ordinal` maps the categories
+    to evenly spaced numbers in [-1, 1]; `boolean` is 1 or -1.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
@@ -91,131 +100,130 @@ class Column(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.model_fields_set - {"type"} not in TYPES[self.type][0]:
+        if self.model_fields_set - {"type"} not in COLUMN_TYPES[self.type][0]:
             raise ValueError("lacks a key, or has one of another type")
         if self.range is not None:
             low, high = self.range
-            if not (abs(low) <= MOST and abs(high) <= MOST and high - low >= LEAST):
-                raise ValueError(f"needs a low below its high, both of at most {MOST:g} in absolute value")
+            if not (abs(low) <= MAX_NUMBER and abs(high) <= MAX_NUMBER and high - low >= MIN_NUMBER):
+                raise ValueError(f"needs low < high, both at most {MAX_NUMBER:g} in absolute value")
         if self.true is not None:
-            _checked_values((self.true, self.false))
+            _validate_values((self.true, self.false))
         if self.type == "ordinal" and len(self.categories or ()) < 2:
-            raise ValueError("needs two categories at least")
-        if self.classes is not None and not 2 <= len(self.classes) <= MOST_CLASSES:
-            raise ValueError(f"needs two classes at least, and {MOST_CLASSES} at most")
+            raise ValueError("needs at least two categories")
+        if self.classes is not None and not 2 <= len(self.classes) <= MAX_CLASSES:
+            raise ValueError(f"needs 2 to {MAX_CLASSES} classes")
         return self
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The bounds of a number."""
+        """Bounds (low, high) of a numeric column or label."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     def feature_names(self, name: str) -> list[str]:
-        """Names of the features that come from a column of this name: of a category, its indicator."""
+        """Names of the features encoded from a column of this name: of a categorical one, its indicators."""
         if self.type == "categorical":
             return [f"{name} = {category}" for category in self.categories or ()]
         return [] if self.type in ("ignored", "label", "owner") else [name]
 
     @property
-    def told(self) -> str:
-        """What is declared, in words that follow the type."""
-        told = ""
+    def declaration(self) -> str:
+        """Keys of the column with their values, as text for descriptions."""
+        declaration = ""
         for name, value in self.model_dump(exclude={"type"}, exclude_none=True).items():
             text = f"{value:g}" if isinstance(value, float) else str(value)
-            told += f", {name} {listed(value) if isinstance(value, tuple) else text}"
-        return told
+            declaration += f", {name} {format_names(value) if isinstance(value, tuple) else text}"
+        return declaration
 
-    def encode(self, cells: Cells, into: NDArray[np.floating], strict: bool, flaws: Flaws) -> None:
-        """Write features of a column, or labels that are numbers; count or refuse what is not declared."""
+    def encode(self, column: ColumnValues, out: NDArray[np.floating], strict: bool, flaws: Flaws) -> None:
+        """Write encoded features or numeric labels into `out` and count flaws; DataError if strict."""
         if self.range is not None:
-            values, (low, high) = cells.numbers(), self.range
+            values, (low, high) = column.to_numbers(), self.range
             missing, outside = np.isnan(values), (values < low) | (values > high)
             middle, half = low / 2 + high / 2, high / 2 - low / 2
-            inside = np.clip((np.clip(values, low, high) - middle) / half, -1, 1)
-            into[:, 0] = np.where(missing, 0, inside)
+            scaled = np.clip((np.clip(values, low, high) - middle) / half, -1, 1)
+            out[:, 0] = np.where(missing, 0, scaled)
         else:
             if self.type == "boolean" and self.true is None:
-                codes = cells.codes(WORDS, whole=True)
+                codes = column.to_codes(BOOLEAN_WORDS, are_integers=True)
             else:
-                codes = _declared(self.categories or (self.false, self.true), cells)
-            missing, outside = codes == ABSENT, codes == UNKNOWN
+                codes = _declared_codes(self.categories or (self.false, self.true), column)
+            missing, outside = codes == MISSING_CODE, codes == UNDECLARED_CODE
             if self.type == "categorical":
-                into[:] = codes[:, np.newaxis] == np.arange(into.shape[1])
+                out[:] = codes[:, np.newaxis] == np.arange(out.shape[1])
             else:
                 points = np.linspace(-1, 1, len(self.categories or (False, True)))
-                into[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
-        flaws[cells.column] = flaws.get(cells.column, 0) + np.array([missing.sum(), outside.sum()])
+                out[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
+        flaws[column.column] = flaws.get(column.column, 0) + np.array([missing.sum(), outside.sum()])
         if strict:
             remedy = "correct it, widen what is declared, or leave out --strict"
-            cells.refuse(missing, "a value that is missing", remedy)
-            cells.refuse(outside, "a value outside what is declared", remedy)
+            column.reject(missing, "a value that is missing", remedy)
+            column.reject(outside, "a value outside what is declared", remedy)
 
-    def labels(self, cells: Cells, strict: bool, flaws: Flaws) -> NDArray[Any]:
-        """Labels as classes, or as numbers of [-1, 1]; DataError if one is missing, or of no class."""
+    def encode_labels(self, column: ColumnValues, strict: bool, flaws: Flaws) -> NDArray[Any]:
+        """Encode labels as int32 classes or float64 in [-1, 1]; DataError if one is missing or undeclared."""
         if self.range is None:
-            codes = _declared(self.classes or (), cells)
-            cells.refuse(codes == ABSENT, "a label that is missing", "remove the sample")
-            cells.refuse(codes == UNKNOWN, "a label that is no class declared", "declare it, or correct it")
+            codes = _declared_codes(self.classes or (), column)
+            column.reject(codes == MISSING_CODE, "a label that is missing", "remove the sample")
+            column.reject(codes == UNDECLARED_CODE, "a label that is not declared", "declare or correct it")
             return codes.astype(np.int32)
-        cells.refuse(np.isnan(cells.numbers()), "a label that is missing", "remove the sample")
-        numbers = np.empty((len(cells.rows), 1))
-        self.encode(cells, numbers, strict, flaws)
+        column.reject(np.isnan(column.to_numbers()), "a label that is missing", "remove the sample")
+        numbers = np.empty((len(column.rows), 1))
+        self.encode(column, numbers, strict, flaws)
         return numbers[:, 0]
 
 
-def _declared(values: Sequence[str | int | None], cells: Cells) -> NDArray[np.int64]:
-    whole = all(isinstance(value, int) for value in values)
-    return cells.codes({str(value): k for k, value in enumerate(values)}, whole)
+def _declared_codes(values: Sequence[str | int | None], column: ColumnValues) -> NDArray[np.int64]:
+    return column.to_codes({str(v): k for k, v in enumerate(values)}, all(isinstance(v, int) for v in values))
 
 
 class Schema(BaseModel):
-    """The columns of a table, in their order, and what is for testing."""
+    """Schema of a table: its columns in order, and the test set (a share of the rows, or a file)."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
-    columns: dict[str, Column]
+    columns: dict[str, ColumnSchema]
     test: ShareOrFile = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        labels, owners = ([*self._having(kind)] for kind in ("label", "owner"))
+        labels, owners = ([*self._columns_of_type(kind)] for kind in ("label", "owner"))
         if len(labels) != 1:
             raise ValueError(f"has {len(labels)} columns of the type label; declare exactly one")
         if len(owners) > 1:
-            raise ValueError(f"has {listed(owners)} as owners; declare one at most")
-        if unfit := [name for name in self.columns if UNFIT.search(name)]:
-            raise ValueError(f"has {listed(unfit)}, with a character that no name may have; rename it")
-        if not 1 <= (count := len(self.feature_names)) <= MOST_FEATURES:
-            some = f"declare 1 to {MOST_FEATURES} with numeric, categorical, ordinal or boolean columns"
-            raise ValueError(f"has {count} features; {some}")
+            raise ValueError(f"has {format_names(owners)} as owners; declare at most one")
+        if unfit := [name for name in self.columns if FORBIDDEN_CHARACTERS.search(name)]:
+            raise ValueError(f"has {format_names(unfit)}, with a forbidden character; rename it")
+        if not 1 <= (count := len(self.feature_names)) <= MAX_FEATURES:
+            remedy = f"declare 1 to {MAX_FEATURES} with numeric, categorical, ordinal or boolean columns"
+            raise ValueError(f"has {count} features; {remedy}")
         return self
 
-    def _having(self, kind: str) -> dict[str, Column]:
+    def _columns_of_type(self, kind: str) -> dict[str, ColumnSchema]:
         return {name: column for name, column in self.columns.items() if column.type == kind}
 
     @property
-    def label(self) -> tuple[str, Column]:
-        """The name and the declaration of the column of labels."""
-        return next(iter(self._having("label").items()))
+    def label(self) -> tuple[str, ColumnSchema]:
+        """Name and declaration of the label column."""
+        return next(iter(self._columns_of_type("label").items()))
 
     @property
     def owner(self) -> str | None:
-        """The name of the column of owners, if there is one."""
-        return next(iter(self._having("owner")), None)
+        """Name of the owner column, if declared."""
+        return next(iter(self._columns_of_type("owner")), None)
 
     @property
-    def features(self) -> dict[str, Column]:
-        """The columns from which features come, by name."""
+    def features(self) -> dict[str, ColumnSchema]:
+        """Columns that are encoded as features, by name."""
         return {name: column for name, column in self.columns.items() if column.feature_names(name)}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of all features, such as "age" and "sex = f"."""
-        return tuple(one for name, column in self.columns.items() for one in column.feature_names(name))
+        """Names of all encoded features, such as "age" and "sex = f"."""
+        return tuple(f for name, column in self.columns.items() for f in column.feature_names(name))
 
     @property
-    def kinds(self) -> dict[str, Kind]:
-        """How each column is read; those that are ignored are not among these."""
+    def value_kinds(self) -> dict[str, ValueKind]:
+        """How the values of each column are read, ignored columns excluded."""
         return {
             name: "numbers" if column.range else "names" if column.type == "owner" else "texts"
             for name, column in self.columns.items()
@@ -224,71 +232,71 @@ class Schema(BaseModel):
 
     @property
     def toml(self) -> str:
-        """The TOML of the schema, without comments."""
+        """The schema as TOML, without comments."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
-    def check_names(self, path: Path, names: Sequence[str]) -> None:
-        """Raise InputError unless these are the columns."""
-        lines = []
+    def check_column_names(self, path: Path, names: Sequence[str]) -> None:
+        """Raise InputError unless a file has exactly the declared columns."""
+        faults = []
         if extra := [name for name in names if name not in self.columns]:
-            lines.append(f"has the columns {listed(extra)}, which the schema does not declare")
-        if gone := [name for name in self.columns if name not in names]:
-            lines.append(f"lacks {listed(gone)}, which the schema declares")
-        if lines:
-            raise InputError(f"{path} {', and '.join(lines)}; declare what is not to be used as ignored")
+            faults.append(f"has the columns {format_names(extra)}, which the schema does not declare")
+        if missing := [name for name in self.columns if name not in names]:
+            faults.append(f"lacks {format_names(missing)}, which the schema declares")
+        if faults:
+            raise InputError(f"{path} {', and '.join(faults)}. Declare unused columns as ignored.")
 
 
 def read_schema(path: Path) -> Schema:
-    """Read a schema; a file for testing that it names lies where it is from the schema's folder."""
-    schema = _checked(read_toml(path), str(path))
+    """Read and validate a schema; a relative test file is resolved against the schema's folder."""
+    schema = _validate(read_toml(path), str(path))
     if isinstance(schema.test, str):
         return schema.model_copy(update={"test": str(path.parent / Path(schema.test).expanduser())})
     return schema
 
 
 def parse_schema(text: str) -> Schema:
-    """Return the schema that a result holds as TOML."""
-    return _checked(tomllib.loads(text), "the schema")
+    """Parse and validate a schema stored as TOML in a result."""
+    return _validate(tomllib.loads(text), "the schema")
 
 
-def _checked(content: dict[str, Any], where: str) -> Schema:
+def _validate(content: dict[str, Any], source: str) -> Schema:
     try:
         return Schema.model_validate(content)
     except ValidationError as error:
-        raise InputError("\n".join(f"{where}: {_explained(one)}" for one in error.errors())) from None
+        raise InputError("\n".join(f"{source}: {_explain_error(e)}" for e in error.errors())) from None
 
 
-def _explained(problem: Any) -> str:
-    """Line on what is wrong with a schema, or with a column of it, and what would be right."""
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    where = "".join(f"{shown(part) or 'without a name'}: " for part in problem["loc"])
-    given = problem["input"].get("type") if isinstance(problem["input"], dict) else problem["input"]
-    if isinstance(given, str) and given in TYPES:
-        return f'{where}{message}; a column of type = "{given}" {TYPES[given][1]}'
-    hint = f"the types are {', '.join(TYPES)}{did_you_mean(str(given or ''), TYPES)}"
+def _explain_error(error: Any) -> str:
+    """One line about a validation error of a schema, with the remedy."""
+    message = str(error["msg"]).removeprefix("Value error, ")
+    where = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
+    kind = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
+    if isinstance(kind, str) and kind in COLUMN_TYPES:
+        return f'{where}{message}; a column of type = "{kind}" {COLUMN_TYPES[kind][1]}'
+    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(kind or ''), COLUMN_TYPES)}"
     return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
 
 
-class Encoded(Table):
-    """A table as a schema declares it: features in [-1, 1]; flaws are counted as rows are read."""
+class EncodedTable(Table):
+    """Table encoded by a schema, with features in [-1, 1]; counts flaws as rows are read."""
 
-    def __init__(self, columns: Columns, schema: Schema, strict: bool, flaws: Flaws) -> None:
-        self.path, self.samples, self._named, self._schema = columns.path, columns.samples, columns, schema
+    def __init__(self, reader: ColumnReader, schema: Schema, strict: bool, flaws: Flaws) -> None:
+        self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
         self._strict, self._flaws, self.feature_type = strict, flaws, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
-        self.has_header, self.feature_names = columns.has_header, schema.feature_names
+        self.has_header, self.feature_names = reader.has_header, schema.feature_names
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Features of some rows, ascending: shape (n, dimension)."""
-        found = np.empty((len(rows), self.dimension), self.feature_type)
+        """Return encoded features of some rows (ascending): shape (len(rows), dimension)."""
+        features = np.empty((len(rows), self.dimension), self.feature_type)
         start, declared = 0, self._schema.features
-        for name, cells in self._named.cells([*declared], rows).items():
+        for name, column in self._reader.columns([*declared], rows).items():
             width = len(declared[name].feature_names(name))
-            declared[name].encode(cells, found[:, start : start + width], self._strict, self._flaws)
+            declared[name].encode(column, features[:, start : start + width], self._strict, self._flaws)
             start += width
-        return found
+        return features
 
-    def cells(self, role: Role, rows: NDArray[np.int64]) -> Cells:
-        """Labels or owners of some rows, ascending, as the file holds them."""
+    def column(self, role: Role, rows: NDArray[np.int64]) -> ColumnValues:
+        """Labels or owners of some rows (ascending), unconverted."""
         name = str(self._schema.owner) if role == "owner" else self._schema.label[0]
-        return self._named.cells([name], rows)[name]
+        return self._reader.columns([name], rows)[name]

@@ -1,1 +1,1 @@
-"""From an experiment to its result: the plan, the loop over rounds, files and signals, sweeps."""
+"""Execution of experiments: plan, main loop, evaluation, checkpoints, signals and sweeps."""

@@ -1,4 +1,4 @@
-"""Loss and score, with the same bits on any number of ranks, next to what theory says of a run."""
+"""Test loss, score and metrics with the same bits on any number of ranks, and comparison with theory."""
 
 import itertools
 import math
@@ -13,216 +13,236 @@ from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.execution.evaluation_schedule import evaluation_cost, run_cost
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.losses.loss import Problem
-from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, measured
-from mu2mpi.losses.metrics.r2 import R2, explained_share
-from mu2mpi.losses.model.ball import TOLERANCE, Minimum, minimise_over_ball
+from mu2mpi.losses.loss import Loss
+from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, compute_metrics
+from mu2mpi.losses.metrics.r2 import R2, r_squared
+from mu2mpi.losses.model.ball import MINIMUM_TOLERANCE, Minimum, minimise_over_ball
 from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
-from mu2mpi.losses.model.scaling import Scaling, with_bias
+from mu2mpi.losses.model.scaling import Scaling, append_bias
 from mu2mpi.results.records import Theory
 
-# Test samples whose losses one rank sums in one go: the pieces, and not the ranks, determine the bits
-PIECE = 250
-FREE_PASSES = 1_500_000_000  # Nanoseconds that a run of any size may spend on gradients on the test set
-MOST_PARAMETERS = 2_000_000  # Of models whose loss is compared with the smallest
-MOST_OUTPUTS = 10_000_000  # Margins of test samples that rank 0 may gather in the end
+# Test samples summed at a time; sums of blocks have the same bits on any number of ranks
+BLOCK_SAMPLES = 250
+MIN_SEARCH_NANOSECONDS = 1_500_000_000  # Smallest time limit of the search for the minimum of the test loss
+MAX_SEARCH_PARAMETERS = 2_000_000  # Largest model d for which the minimum of the test loss is searched
+MAX_GATHERED_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
+MAX_CONFUSION_CLASSES = 1000  # Largest number of classes K for which a confusion matrix is stored
+NO_SCALING = Scaling()
+EVALUATIONS_PER_GRADIENT = 4.0  # Time of a gradient of the test loss, in units of one evaluation
+# Smallest spacing of the grid on which gradients of blocks are summed as integers
+MIN_GRADIENT_GRID_SPACING = 2.0**-32
+
 Array = NDArray[np.float64]
 Answer = TypeVar("Answer")
 Predictions = ClassPredictions | NumberPredictions
+# Metrics of an output by name, and its confusion matrix of shape (K, K)
+OutputMetrics = tuple[dict[str, float], NDArray[np.int64] | None]
 
-# Measures of an output by name, and its confusion matrix
-Measures = tuple[dict[str, float], NDArray[np.int64] | None]
-MOST_CONFUSED = 1000  # Classes whose confusion matrix is worth its size in a file
-PLAIN = Scaling()
-
-PER_GRADIENT_PASS = 4.0  # What a pass that computes gradients takes, in evaluations
-# Spacing of the integers as which gradients of pieces are summed; wider where 64 bits would not do
-GRID = 2.0**-32
-
-_found: WeakKeyDictionary[Source, dict[tuple[Problem, Scaling, float, float], Minimum]] = WeakKeyDictionary()
+_minima: WeakKeyDictionary[Source, dict[tuple[Loss, Scaling, float, float], Minimum]] = WeakKeyDictionary()
 
 
-def affordable_passes(constants: RunConstants, test_samples: int) -> int:
-    """Return how many gradients on the test set, 5 to 1,000, take about 1.5 s or a tenth of a run's time."""
-    one = PER_GRADIENT_PASS * evaluation_cost(constants, test_samples)
-    return int(max(5, min(1000, max(0.1 * run_cost(constants), FREE_PASSES) / one)))
+def max_gradients(constants: RunConstants, test_samples: int) -> int:
+    """Return the number of test gradients (5 to 1,000) that fit in 1.5 s or a tenth of the run's time."""
+    gradient_cost = EVALUATIONS_PER_GRADIENT * evaluation_cost(constants, test_samples)
+    return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_SEARCH_NANOSECONDS) / gradient_cost)))
 
 
-def spread_rows(places: range, share: int, whole: int) -> NDArray[np.int64]:
-    """Return the rows at some places of a share of a test set, which its size and the whole's decide."""
-    edges = np.arange(places.start, places.stop + 1) * whole // share
-    # The bits of this generator are the same in every version of numpy.
-    chance = np.random.PCG64(0)
-    drawn = chance.advance(places.start).random_raw(len(places)) % np.diff(edges).astype(np.uint64)
-    return edges[:-1] + drawn.astype(np.int64)
+def stratified_rows(indices: range, sample_size: int, total: int) -> NDArray[np.int64]:
+    """Return rows of a stratified sample of a test set: one per stratum, for a range of stratum indices."""
+    edges = np.arange(indices.start, indices.stop + 1) * total // sample_size
+    # PCG64 gives the same bits in every version of NumPy.
+    generator = np.random.PCG64(0)
+    words = generator.advance(indices.start).random_raw(len(indices))
+    return edges[:-1] + (words % np.diff(edges).astype(np.uint64)).astype(np.int64)
 
 
-class Pieces:
-    """The part of a share of the test set that a rank has, read once or, where it is large, in chunks."""
+class LocalTestBlocks:
+    """Blocks of a test sample that belong to one rank, kept in memory or, if large, read chunk by chunk."""
 
-    def __init__(self, source: Source, communicator: Communicator, scaling: Scaling, share: int) -> None:
-        self.size, self._source, self._scaling = share, source, scaling
-        pieces = block(math.ceil(share / PIECE), communicator.size, communicator.rank)
-        start, stop = pieces.start * PIECE, min(pieces.stop * PIECE, share)
-        at_once = PIECE * math.ceil(source.at_once(max(1, stop - start)) / PIECE)
-        self._chunks = [range(k, min(k + at_once, stop)) for k in range(start, stop, at_once)]
+    def __init__(
+        self, source: Source, communicator: Communicator, scaling: Scaling, sample_size: int
+    ) -> None:
+        self.size, self._source, self._scaling = sample_size, source, scaling  # size over all ranks
+        blocks = block(math.ceil(sample_size / BLOCK_SAMPLES), communicator.size, communicator.rank)
+        start, stop = blocks.start * BLOCK_SAMPLES, min(blocks.stop * BLOCK_SAMPLES, sample_size)
+        chunk_size = BLOCK_SAMPLES * math.ceil(source.chunk_size(max(1, stop - start)) / BLOCK_SAMPLES)
+        self._chunks = [range(k, min(k + chunk_size, stop)) for k in range(start, stop, chunk_size)]
         self._read(self._chunks[0] if self._chunks else range(0))
 
     def _read(self, chunk: range) -> None:
-        self._held, source = chunk, self._source
-        self.samples: Samples = source.test(spread_rows(chunk, self.size, source.test_samples))
-        self._scales = self._scaling.factors(self.samples.features, source.scale)
+        self._chunk_in_memory, source = chunk, self._source
+        self.samples: Samples = source.read_test(stratified_rows(chunk, self.size, source.test_samples))
+        self._scales = self._scaling.scale_factors(self.samples.features, source.scale)
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, Array]]:
-        """Yield features as stored, shape (n, F - 1), their labels and their scales."""
+        """Yield stored features, shape (n, F - 1), labels and scaling factors of each block."""
         for chunk in self._chunks:
-            if chunk != self._held:
+            if chunk != self._chunk_in_memory:
                 self._read(chunk)
             features, labels = self.samples.features, self.samples.labels
-            for start in range(0, len(labels), PIECE):
-                piece = slice(start, start + PIECE)
-                yield features[piece], labels[piece], self._scales[piece]
+            for start in range(0, len(labels), BLOCK_SAMPLES):
+                rows = slice(start, start + BLOCK_SAMPLES)
+                yield features[rows], labels[rows], self._scales[rows]
 
 
 class Evaluator:
-    """Loss and score on a test set that is split over the ranks, or on a share of so many samples of it."""
+    """Test loss, score, metrics and gradient on a test set that is distributed over the ranks.
 
-    tolerance = TOLERANCE  # nats to which the smallest loss on the test set is worth knowing
+    Evaluations before the last round use a stratified sample of `sample_size`, or all samples by default. G
+    bounds the gradient's norm.
+    """
+
+    tolerance = MINIMUM_TOLERANCE  # duality gap, in nats, at which the search for the minimum stops
 
     def __init__(
         self,
         source: Source,
         communicator: Communicator,
-        problem: Problem,
-        scaling: Scaling = PLAIN,
+        loss_function: Loss,
+        scaling: Scaling = NO_SCALING,
         G: float = 1.0,
-        share: int | None = None,
+        sample_size: int | None = None,
     ) -> None:
-        self._source, self._communicator, self._problem = source, communicator, problem
-        self._sum_losses, self._scaling = problem.kernel(sum_losses), scaling
+        self._source, self._communicator, self._loss_function = source, communicator, loss_function
+        self._sum_losses, self._scaling = loss_function.compile_kernel(sum_losses), scaling
         self._size = source.test_samples
-        widest = min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61)
-        self._grid = max(GRID, math.ldexp(1.0, widest))
-        self.whole = Pieces(source, communicator, scaling, self._size)
-        self._share = self.whole
-        if share is not None and share < self._size:
-            self._share = Pieces(source, communicator, scaling, share)
+        # Exponent from which a sum over the test set fits in 64 bits.
+        min_exponent = min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61)
+        self._grid_spacing = max(MIN_GRADIENT_GRID_SPACING, math.ldexp(1.0, min_exponent))
+        self.test_set = LocalTestBlocks(source, communicator, scaling, self._size)
+        self._test_sample = self.test_set
+        if sample_size is not None and sample_size < self._size:
+            self._test_sample = LocalTestBlocks(source, communicator, scaling, sample_size)
 
-    def measure(self, x: Array, whole: bool = True) -> tuple[float, float] | None:
-        """Return on rank 0 the mean loss of x, which all ranks hold, and its score: accuracy, or R^2."""
-        pieces = self.whole if whole else self._share
-        sums, size, numbers = [], pieces.size, self._problem.labels == "numbers"
-        for features, labels, scales in pieces:
-            of_piece = self._sum_losses(x, features, labels, scales, self._scaling.bias)
-            moments = (float(np.sum(labels)), float(np.sum(labels**2))) if numbers else ()
-            sums.append((*of_piece, *moments))
-        gathered = self._communicator.gather(sums)
+    def evaluate(self, x: Array, on_full_test_set: bool = True) -> tuple[float, float] | None:
+        """Return mean loss and score (accuracy or R^2) of a model x; None on other ranks than 0."""
+        blocks = self.test_set if on_full_test_set else self._test_sample
+        block_sums, size, is_regression = [], blocks.size, self._loss_function.label_kind == "numbers"
+        for features, labels, scales in blocks:
+            loss_and_score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
+            label_sums = (float(np.sum(labels)), float(np.sum(labels**2))) if is_regression else ()
+            block_sums.append((*loss_and_score, *label_sums))
+        gathered = self._communicator.gather(block_sums)
         if gathered is None:
             return None
-        losses, scores, *of_labels = zip(*itertools.chain(*gathered), strict=True)
+        losses, scores, *label_moments = zip(*itertools.chain(*gathered), strict=True)
         loss = math.fsum(losses) / size
-        if not of_labels:
+        if not label_moments:
             return loss, sum(scores) / size
-        mean, mean_square = (math.fsum(of) / size for of in of_labels)
-        return loss, explained_share(math.fsum(scores) / size, mean_square - mean**2)
+        mean, mean_square = (math.fsum(sums) / size for sums in label_moments)
+        return loss, r_squared(math.fsum(scores) / size, mean_square - mean**2)
 
-    def metrics(self, x: Array) -> Measures:
-        """Return what else is worth knowing of the output x; the same on every rank."""
-        shared: Measures = {}, None
-        if self._size * len(x) > MOST_OUTPUTS:
-            return shared
-        mine = [(all_margins(x, with_bias(z, s, self._scaling.bias)), y) for z, y, s in self.whole]
-        if (gathered := self._communicator.gather(mine)) is not None:
+    def metrics(self, x: Array) -> OutputMetrics:
+        """Return metrics and confusion matrix of the output x on every rank; empty for huge test sets."""
+        result: OutputMetrics = {}, None
+        if self._size * len(x) > MAX_GATHERED_MARGINS:
+            return result
+        bias = self._scaling.bias
+        local = [(all_margins(x, append_bias(z, scales, bias)), y) for z, y, scales in self.test_set]
+        if (gathered := self._communicator.gather(local)) is not None:
             margins, labels = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
-            confusion = confusion_of(self._problem, self._source.classes, margins, labels)
-            predictions = of_samples(self._problem, self._source, margins, labels)
-            shared = measured(self._problem.labels, predictions), confusion
-        return self._communicator.share(shared)  # type: ignore[no-any-return]
+            confusion = confusion_matrix(self._loss_function, self._source.classes, margins, labels)
+            predictions = sample_predictions(self._loss_function, self._source, margins, labels)
+            result = compute_metrics(self._loss_function.label_kind, predictions), confusion
+        return self._communicator.bcast_object(result)  # type: ignore[no-any-return]
 
     def gradient(self, x: Array) -> tuple[float, Array]:
-        """Return the mean loss of x and its gradient, shape (rows, F), the same bits on every rank."""
-        total, losses = np.zeros(x.shape, dtype=np.int64), []
-        for features, labels, scales in self.whole:
-            z = with_bias(features, scales, self._scaling.bias)
-            loss, gradient = self._problem.loss_and_gradient(x, z, labels)
+        """Return the mean test loss of x and its gradient, shape (rows, F), identical on every rank."""
+        grid_sum, losses = np.zeros(x.shape, dtype=np.int64), []
+        for features, labels, scales in self.test_set:
+            z = append_bias(features, scales, self._scaling.bias)
+            loss, gradient = self._loss_function.loss_and_gradient(x, z, labels)
             losses.append(loss)
-            total += np.rint(gradient / self._grid).astype(np.int64)
-        summed = self._communicator.allreduce(total, np.empty_like(total)).astype(np.float64)
-        everyones = itertools.chain(*self._communicator.allgather(losses))
-        return math.fsum(everyones) / self._size, summed * (self._grid / self._size)
+            grid_sum += np.rint(gradient / self._grid_spacing).astype(np.int64)
+        total = self._communicator.allreduce(grid_sum, np.empty_like(grid_sum)).astype(np.float64)
+        all_losses = itertools.chain(*self._communicator.allgather(losses))
+        return math.fsum(all_losses) / self._size, total * (self._grid_spacing / self._size)
 
 
 class ExactEvaluator:
-    """Expected loss and score on a population, as sums over all of its points; on rank 0 alone."""
+    """Evaluation of expected loss and score on a finite population with known probabilities, on rank 0."""
 
-    tolerance = 1e-12  # rounding leaves no more
+    tolerance = 1e-12  # duality gap at which the search for the minimum stops, limited by rounding
 
     def __init__(
-        self, population: Source, communicator: Communicator, problem: Problem, scaling: Scaling = PLAIN
+        self,
+        population: Source,
+        communicator: Communicator,
+        loss_function: Loss,
+        scaling: Scaling = NO_SCALING,
     ) -> None:
-        self._communicator, self._problem, self._population = communicator, problem, population
-        self._weights = population.probabilities()
-        self._z = scaling.samples(population.points, population.scale)
+        self._communicator, self._loss_function, self._population = communicator, loss_function, population
+        self._weights = population.joint_probabilities()
+        self._z = scaling.scaled_samples(population.support, population.scale)
 
-    def measure(self, x: Array, whole: bool = True) -> tuple[float, float] | None:
-        """Return on rank 0 f(x), and the probability that x is right, or the R^2 of its predictions."""
+    def evaluate(self, x: Array, on_full_test_set: bool = True) -> tuple[float, float] | None:
+        """Return f(x), and the accuracy or R^2 of x, on the population; None on other ranks than 0."""
         if self._communicator.rank != 0:
             return None
-        loss, predictions = self._expected(x)[0], self._predictions(x)
+        loss, predictions = self._expected_loss(x)[0], self._predictions(x)
         if isinstance(predictions, NumberPredictions):
             return loss, R2().value(predictions)
-        return loss, float(np.sum(predictions.correct))
+        return loss, float(np.sum(predictions.correct_weights))
 
-    def metrics(self, x: Array) -> Measures:
-        """Return what else is worth knowing of the output x; the same on every rank. There are no counts."""
-        return self._on_first(lambda: (measured(self._problem.labels, self._predictions(x)), None))
+    def metrics(self, x: Array) -> OutputMetrics:
+        """Return metrics of the output x on every rank; there is no confusion matrix of a population."""
+        return self._on_rank_0(
+            lambda: (compute_metrics(self._loss_function.label_kind, self._predictions(x)), None)
+        )
 
     def gradient(self, x: Array) -> tuple[float, Array]:
-        """Return f(x) and its gradient, shape (rows, F), the same bits on every rank."""
-        return self._on_first(lambda: self._expected(x))
+        """Return f(x) and its gradient, shape (rows, F), identical on every rank."""
+        return self._on_rank_0(lambda: self._expected_loss(x))
 
-    def _expected(self, x: Array) -> tuple[float, Array]:
-        return self._problem.expected(x, self._z, self._weights, self._population.values)
+    def _expected_loss(self, x: Array) -> tuple[float, Array]:
+        return self._loss_function.expected_loss_and_gradient(
+            x, self._z, self._weights, self._population.label_values
+        )
 
     def _predictions(self, x: Array) -> Predictions:
-        return of_population(self._problem, self._population, all_margins(x, self._z), self._weights)
+        margins = all_margins(x, self._z)
+        return population_predictions(self._loss_function, self._population, margins, self._weights)
 
-    def _on_first(self, compute: Callable[[], Answer]) -> Answer:
-        """Return on every rank what rank 0 computes."""
-        answer: Answer = self._communicator.share(compute() if self._communicator.rank == 0 else None)
+    def _on_rank_0(self, compute: Callable[[], Answer]) -> Answer:
+        """Compute a value on rank 0 and return it on every rank."""
+        answer: Answer = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
         return answer
 
 
-def confusion_of(problem: Problem, classes: int, margins: Array, labels: Labels) -> NDArray[np.int64] | None:
-    """Return how many samples of each class are taken for each, shape (K, K), unless K is large."""
-    if problem.labels == "numbers" or classes > MOST_CONFUSED:
+def confusion_matrix(
+    loss_function: Loss, classes: int, margins: Array, labels: Labels
+) -> NDArray[np.int64] | None:
+    """Count samples by true and predicted class, shape (K, K); None for regression and for very large K."""
+    if loss_function.label_kind == "numbers" or classes > MAX_CONFUSION_CLASSES:
         return None
-    pairs = labels.astype(np.int64) * classes + problem.best(margins)
+    pairs = labels.astype(np.int64) * classes + loss_function.predict_classes(margins)
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
-def of_samples(problem: Problem, source: Source, margins: Array, labels: Labels) -> Predictions:
-    """Return the predictions of samples with equal weights, by their margins of shape (n, rows)."""
-    if problem.labels == "numbers":
-        known = labels[:, np.newaxis].astype(np.float64)
-        return of_population(problem, source, margins, np.ones((len(labels), 1)), known)
+def sample_predictions(loss_function: Loss, source: Source, margins: Array, labels: Labels) -> Predictions:
+    """Return predictions of equally weighted samples from margins of shape (n, rows)."""
+    if loss_function.label_kind == "numbers":
+        column = labels[:, np.newaxis].astype(np.float64)
+        return population_predictions(loss_function, source, margins, np.ones((len(labels), 1)), column)
     weights = np.zeros((len(labels), source.classes))
     weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
-    return of_population(problem, source, margins, weights)
+    return population_predictions(loss_function, source, margins, weights)
 
 
-def of_population(
-    problem: Problem, source: Source, margins: Array, weights: Array, labels: Array | None = None
+def population_predictions(
+    loss_function: Loss, source: Source, margins: Array, weights: Array, labels: Array | None = None
 ) -> Predictions:
-    """Return the predictions of samples with weights, shape (n, K), of K labels: by default the source's."""
-    if problem.labels == "classes":
-        return ClassPredictions(problem.best(margins), problem.scores(margins), weights)
+    """Return predictions of points with weights, shape (n, K), of K labels, by default the source's."""
+    if loss_function.label_kind == "classes":
+        return ClassPredictions(
+            loss_function.predict_classes(margins), loss_function.scores(margins), weights
+        )
     low, high = source.label_range or (-1.0, 1.0)
-    labels = source.values.astype(np.float64) if labels is None else labels
-    return NumberPredictions(problem.predictions(margins), labels, weights, (high - low) / 2)
+    labels = source.label_values.astype(np.float64) if labels is None else labels
+    return NumberPredictions(loss_function.predict_numbers(margins), labels, weights, (high - low) / 2)
 
 
-def assess(
+def compare_with_theory(
     constants: RunConstants,
     source: Source,
     evaluator: Evaluator | ExactEvaluator,
@@ -230,17 +250,17 @@ def assess(
     loss: float,
     communicator: Communicator,
 ) -> Theory:
-    """Compare a finished run, of which all ranks hold the output x and its loss, with theory.
+    """Compare the output x of a run, held by all ranks, with the theorem's bound and the minimum over K.
 
-    The smallest loss over K, with the regulariser, is found once for all runs of a sweep. A model of more
-    than `MOST_PARAMETERS` has only the bound. All ranks must call this, and each gets the same.
+    Collective. The minimum of the regularised test loss is searched once for all runs of a sweep, and not for
+    models of more than `MAX_SEARCH_PARAMETERS`.
     """
-    bound, task = constants.loss_bound, constants.task
-    if task.d > MOST_PARAMETERS:
+    bound, task = constants.excess_loss_bound, constants.task
+    if task.d > MAX_SEARCH_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
-    most_passes = affordable_passes(constants, source.test_samples)
-    found = _found.setdefault(source, {})
-    problem = task.problem, task.scaling, task.radius, task.l2
+    max_passes = max_gradients(constants, source.test_samples)
+    minima = _minima.setdefault(source, {})
+    key = task.loss, task.scaling, task.radius, task.l2
 
     def penalty(x: NDArray[np.float64]) -> float:
         return task.l2 * inner(x, x) / 2
@@ -249,22 +269,22 @@ def assess(
         loss, gradient = evaluator.gradient(x)
         return loss + penalty(x), gradient + task.l2 * x if task.l2 else gradient
 
-    # In a sweep, ranks that worked on other runs may know other minima: all go by what rank 0 knows.
-    minimum: Minimum | None = communicator.share(found.get(problem))
-    # An earlier search counts only if one for this run would have found the same.
-    is_same = minimum is not None and (
-        minimum.passes == most_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < most_passes)
+    # Ranks that worked on different runs of a sweep have different minima: rank 0 decides for all.
+    minimum: Minimum | None = communicator.bcast_object(minima.get(key))
+    # An earlier search is reused only if a new one would find the same.
+    is_reusable = minimum is not None and (
+        minimum.passes == max_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < max_passes)
     )
-    if minimum is None or not is_same:
-        start, limits = np.zeros((task.rows, task.features)), (most_passes, evaluator.tolerance)
+    if minimum is None or not is_reusable:
+        start, limits = np.zeros((task.rows, task.features)), (max_passes, evaluator.tolerance)
         minimum = minimise_over_ball(objective, start, task.radius, task.smoothness, *limits)
-    found[problem] = minimum
+    minima[key] = minimum
     _, gradient = objective(x)
     return Theory(
         excess_loss_bound=bound,
         minimum_loss=minimum.value,
         minimum_gap=minimum.gap,
         excess_loss=loss + penalty(x) - minimum.value,
-        first_slope=minimum.first_slope,
+        first_slope=minimum.initial_gradient_norm,
         last_slope=norm(gradient),
     )

@@ -1,4 +1,4 @@
-"""Rough cost of a run, and so when it measures and on how many samples: the same on every computer."""
+"""Estimated cost of a run, and the rounds and test samples of its evaluations: equal on every computer."""
 
 import math
 from dataclasses import dataclass
@@ -10,88 +10,91 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.run_constants import RunConstants
 
-# Nanoseconds on one core, measured on MNIST.
-PER_NORMAL, PER_BUFFER, PER_GRADIENT_WEIGHT, PER_TEST_WEIGHT = 3.2, 0.8, 0.4, 0.12
-PER_ROUND, PER_EVALUATION = 10_000, 100_000
+# Costs in nanoseconds on one core, measured on MNIST
+NS_PER_NORMAL = 3.2  # one Gaussian noise sample
+NS_PER_BUFFER = 0.8  # one coordinate of one buffer of correlated noise
+NS_PER_GRADIENT_WEIGHT = 0.4  # one model parameter in the gradient of one sample
+NS_PER_TEST_WEIGHT = 0.12  # one model parameter in the evaluation of one test sample
+NS_PER_ROUND = 10_000
+NS_PER_EVALUATION = 100_000
 
-# How many points a curve has by default, and at least, if there are as many rounds
-DEFAULT_EVALUATIONS, FEWEST_EVALUATIONS = 20, 12
-# A share of the test set has at least so many: the accuracy on them is right to about 1%
-FEWEST_SAMPLES = 2000
-MOST_EVALUATIONS = 1_000_000
-
-FREE = 20_000_000  # Nanoseconds that a run of any size may spend on evaluations
+DEFAULT_EVALUATIONS = 20  # Number of evaluations unless ``evaluations`` is given
+MIN_EVALUATIONS = 12  # Smallest default number of evaluations, if there are as many rounds
+MAX_EVALUATIONS = 1_000_000  # Largest value accepted for ``evaluations``
+MIN_TEST_SAMPLES = 2000  # Smallest default sample of the test set: accuracy has an error of about 1%
+FREE_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may take
 
 
 def run_cost(constants: RunConstants) -> float:
-    """Return the rough time of all rounds on one core, in nanoseconds, without evaluations."""
+    """Estimate the time of all rounds on one core without evaluations, in nanoseconds."""
     task, rounds, correlation = constants.task, constants.rounds, constants.mechanism.correlation
-    draws: float = rounds
+    noise_vectors: float = rounds
     if not (task.trust.is_central or task.aggregate_noise):
-        # What a machine drew when it was there last is drawn again to take it back.
-        again = 2 if task.per_machine is not None and constants.estimator.lasts else 1
-        draws = constants.sum_over_machines(rounds, float) * again
-    gradients = constants.sum_over_machines(rounds, constants.sampling.drawn)
-    per_normal = PER_NORMAL + (PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
-    noise = per_normal * draws if constants.mechanism.is_noisy else 0.0
-    return task.d * (PER_GRADIENT_WEIGHT * gradients + noise) + PER_ROUND * rounds
+        # An absent machine's last noise is drawn a second time, to remove it from a cumulative message.
+        repeats = 2 if task.per_machine is not None and constants.estimator.is_cumulative else 1
+        noise_vectors = constants.sum_over_machines(rounds, float) * repeats
+    gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples)
+    ns_per_sample = NS_PER_NORMAL + (NS_PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
+    noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0
+    return task.d * (NS_PER_GRADIENT_WEIGHT * gradients + noise) + NS_PER_ROUND * rounds
 
 
 def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
-    """Return the rough time of one evaluation on one core, in nanoseconds."""
-    return PER_TEST_WEIGHT * constants.task.d * test_samples + PER_EVALUATION
+    """Estimate the time of one evaluation on one core, in nanoseconds."""
+    return NS_PER_TEST_WEIGHT * constants.task.d * test_samples + NS_PER_EVALUATION
 
 
 @dataclass(frozen=True)
-class Measurements:
-    """The rounds at which a run measures: in the last on the `whole` test set, before on a `share` of it."""
+class EvaluationSchedule:
+    """Rounds and test samples of the evaluations of a run."""
 
-    rounds: NDArray[np.int64]
-    share: int
-    whole: int
+    rounds: NDArray[np.int64]  # increasing, from 1; the last is T
+    sample_size: int  # test samples per evaluation before round T
+    test_samples: int  # test samples in round T: the complete test set
 
     def cost(self, constants: RunConstants) -> float:
-        """Return the rough time of all of them on one core, in nanoseconds."""
-        others = (len(self.rounds) - 1) * evaluation_cost(constants, self.share)
-        return others + evaluation_cost(constants, self.whole)
+        """Estimate the time of all evaluations on one core, in nanoseconds."""
+        before_last = (len(self.rounds) - 1) * evaluation_cost(constants, self.sample_size)
+        return before_last + evaluation_cost(constants, self.test_samples)
 
 
-def planned_measurements(plan: Plan) -> Measurements:
-    """Return when and on what a run measures."""
-    constants, whole = plan.constants, plan.source.test_samples
-    # Where messages are not protected, the history is no place to show them.
+def plan_evaluations(plan: Plan) -> EvaluationSchedule:
+    """Return the evaluations that a run makes: as many as requested, or as it can afford."""
+    constants, test_samples = plan.constants, plan.source.test_samples
+    # A history of models would reveal messages that the mechanism does not protect.
     count = plan.experiment.evaluations if constants.mechanism.shows_messages else 1
     if count is not None:
-        return Measurements(evaluation_rounds(constants.rounds, count), whole, whole)
-    count, share = affordable_measurements(constants, whole)
-    return Measurements(default_rounds(constants.rounds, count), share, whole)
+        rounds = evaluation_rounds(constants.rounds, count)
+        return EvaluationSchedule(rounds, test_samples, test_samples)
+    count, sample_size = affordable_evaluations(constants, test_samples)
+    return EvaluationSchedule(default_evaluation_rounds(constants.rounds, count), sample_size, test_samples)
 
 
-def affordable_measurements(constants: RunConstants, whole: int) -> tuple[int, int]:
-    """Return how many evaluations, on how many samples but for the last, take a tenth of a run's time."""
-    affordable, one = max(0.1 * run_cost(constants), FREE), evaluation_cost(constants, whole)
-    if affordable >= FEWEST_EVALUATIONS * one:
-        return min(DEFAULT_EVALUATIONS, int(affordable / one)), whole
-    each = (affordable - one) / (FEWEST_EVALUATIONS - 1)
-    share = int(max(0.0, each - PER_EVALUATION) / (PER_TEST_WEIGHT * constants.task.d))
-    return FEWEST_EVALUATIONS, min(whole, max(FEWEST_SAMPLES, share))
+def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:
+    """Return number and sample size of evaluations that take a tenth of a run's time."""
+    affordable, full = max(0.1 * run_cost(constants), FREE_NS), evaluation_cost(constants, test_samples)
+    if affordable >= MIN_EVALUATIONS * full:
+        return min(DEFAULT_EVALUATIONS, int(affordable / full)), test_samples
+    each = (affordable - full) / (MIN_EVALUATIONS - 1)
+    sample_size = int(max(0.0, each - NS_PER_EVALUATION) / (NS_PER_TEST_WEIGHT * constants.task.d))
+    return MIN_EVALUATIONS, min(test_samples, max(MIN_TEST_SAMPLES, sample_size))
 
 
-def default_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return about `count` rounds, and at least `FEWEST_EVALUATIONS` if there are as many."""
-    # Those that lie close together are the same when they are rounded.
-    while len(found := evaluation_rounds(rounds, count)) < min(FEWEST_EVALUATIONS, rounds):
+def default_evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
+    """Return about `count` rounds, and at least `MIN_EVALUATIONS` if there are as many."""
+    # Rounding merges rounds that are close together, so that more are requested until enough are left.
+    while len(chosen := evaluation_rounds(rounds, count)) < min(MIN_EVALUATIONS, rounds):
         count += 1
-    return found
+    return chosen
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return up to `count` different rounds from 1 to `rounds`, logarithmically spaced, the last included."""
+    """Return up to `count` distinct rounds in 1..`rounds`, logarithmically spaced, including the last."""
     first = 1 if count > 1 else rounds
-    # So many take in every round.
+    # This many include every round.
     count = min(count, math.ceil(rounds * math.log(rounds)) + 2)
-    if count > MOST_EVALUATIONS:
+    if count > MAX_EVALUATIONS:
         raise InputError(
-            f"evaluations = {count:,} in {rounds:,} rounds are too many; give at most {MOST_EVALUATIONS:,}"
+            f"--evaluations must be at most {MAX_EVALUATIONS:,} in a run of {rounds:,} rounds, got {count:,}"
         )
     return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))

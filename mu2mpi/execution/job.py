@@ -1,4 +1,4 @@
-"""Runs with their files: resume from a checkpoint, keep new ones, write the result, clean up."""
+"""Run an experiment with its files: resume from a checkpoint, write checkpoints and the result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,19 +8,26 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task_builder import input_files
+from mu2mpi.config.task_builder import input_digests
 from mu2mpi.core.errors import InputError, Interrupted
-from mu2mpi.core.files import Identity, identity
+from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import warn
 from mu2mpi.data.source import Source
 from mu2mpi.execution import environment
-from mu2mpi.execution.plan import Plan, check_data, check_inputs, check_settings, resolve, shared_source
-from mu2mpi.execution.progress import for_standard_error
+from mu2mpi.execution.plan import (
+    Plan,
+    check_data,
+    check_inputs,
+    check_settings,
+    open_source_on_ranks,
+    resolve,
+)
+from mu2mpi.execution.progress import progress_callback
 from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.simulation import Simulation, Verdict, Watch
-from mu2mpi.results.callbacks import Audience, Observer
+from mu2mpi.execution.simulation import Action, PeriodicCheckpoints, Simulation
+from mu2mpi.results.callbacks import Callback, CallbackList
 from mu2mpi.results.records import Checkpoint, checkpoint_path
 from mu2mpi.results.result import Result
 
@@ -31,7 +38,7 @@ def run(
     output: Path | str | None = None,
     data_dir: Path | str | None = None,
     overwrite: bool = False,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
     progress: bool = False,
     checkpoint_every: float = CHECKPOINT_SECONDS,
 ) -> Result:
@@ -40,35 +47,34 @@ def run(
     Parameters
     ----------
     experiment : Experiment or dict
-        What to run, or its settings by name; the same on every rank.
+        The experiment, or its settings by name; equal on every rank.
     output : path, optional
-        Where to write the result; nothing is written without it. The run goes on from a checkpoint beside it.
+        Result file; a run without one writes nothing. A run with one resumes from the checkpoint beside it.
     data_dir : path, optional
-        Folder that holds a folder for each data set; by default ``MU2MPI_DATA_DIR`` or the user's cache.
+        Folder with one folder per data set; ``MU2MPI_DATA_DIR`` or the user's cache by default.
     overwrite : bool, optional
-        Replace an output that exists.
-    observers : sequence of Observer, optional
-        Hear on rank 0 how the run goes, such as a `LiveFigure`.
+        Replace an existing output.
+    callbacks : sequence of Callback, optional
+        Callbacks called on rank 0 during the run, such as a `LiveFigure`.
     progress : bool, optional
-        Say so on standard error: with a bar on a terminal or in a notebook, and else in lines.
+        Show progress on standard error: a bar on a terminal or in a notebook, plain lines elsewhere.
     checkpoint_every : float, optional
         Seconds between two checkpoints.
 
     Returns
     -------
     Result
-        The same on every rank, but for `diagnostics` and `class_counts`, which rank 0 alone has. All ranks
-        also raise the same.
+        Equal on every rank, except for `diagnostics` and `class_counts`, which only rank 0 has.
 
     Raises
     ------
     InputError
-        If the experiment, the data, the output or its checkpoint cannot be used; nothing is written then.
-        If an observer failed, which is the cause on rank 0.
+        If the experiment, the data, the output or its checkpoint cannot be used, before anything is written;
+        or if a callback failed. Like all exceptions it is raised on every rank.
     OSError
         If the result cannot be written.
     Interrupted
-        If SIGUSR1, SIGUSR2, SIGTERM or Ctrl-C stopped a run with an output: a `SystemExit` with code 75.
+        If SIGUSR1, SIGUSR2, SIGTERM or Ctrl-C stopped a run with an output; a `SystemExit` with code 75.
 
     Examples
     --------
@@ -76,86 +82,93 @@ def run(
     >>> result.privacy.epsilon_exact <= 2
     True
     """
-    communicator, heard = world(), [*observers, *([for_standard_error()] if progress else [])]
+    communicator, all_callbacks = world(), [*callbacks, *([progress_callback()] if progress else [])]
     if not isinstance(experiment, Experiment):
-        with communicator.together():
-            experiment = Experiment.make(experiment)
+        with communicator.shared_errors():
+            experiment = Experiment.from_settings(experiment)
     check_settings([experiment], communicator)
-    folder = None if data_dir is None else Path(data_dir)
+    data_folder = None if data_dir is None else Path(data_dir)
     if output is None:
-        # Without a file to go on from, signals do what they do to any program.
-        source, audience = shared_source(experiment, folder, communicator), Audience(heard)
-        plan = _resolved(experiment, source, communicator)
+        # Signals keep their usual handlers, as there is no file for a checkpoint.
+        source = open_source_on_ranks(experiment, data_folder, communicator)
+        plan = _resolve(experiment, source, communicator)
         check_inputs(plan, communicator)
-        return audience.finish(Simulation(plan, communicator).run(audience), communicator)
-    path, before = Path(output), {}
+        callback_list = CallbackList(all_callbacks)
+        return callback_list.finish(Simulation(plan, communicator).run(callback_list), communicator)
+    path, initial_outputs = Path(output), {}
     with stop_requests() as requests:
-        with communicator.together():
+        with communicator.shared_errors():
             if communicator.rank == 0:
                 from mu2mpi.results.writer import check_output
 
-                # First what is there, so that what another job writes from here on is seen as another's.
-                before[path] = identity(path)
+                # Recorded before the check, so that files written by other jobs from here on are noticed.
+                initial_outputs[path] = file_identity(path)
                 check_output(path, overwrite)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
-        return job.run_to_file(experiment, shared_source(experiment, folder, communicator), path, heard)
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, initial_outputs)
+        source = open_source_on_ranks(experiment, data_folder, communicator)
+        return job.run_to_file(experiment, source, path, all_callbacks)
 
 
-def _resolved(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
-    with communicator.together():
+def _resolve(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
+    with communicator.shared_errors():
         return resolve(experiment, source, communicator.size)
 
 
 @dataclass(frozen=True)
 class Job:
-    """How this job treats files and signals, whatever it runs. Rank 0 alone touches files, and HDF5."""
+    """Options of a program for the files and signals of its runs; only rank 0 reads and writes files."""
 
     communicator: Communicator
-    is_asked: Callable[[], bool]  # whether this rank is to stop
-    overwrite: bool
-    checkpoint_every: float
-    before: Mapping[Path, Identity | None] = field(default_factory=dict)  # the outputs that were there
+    stop_requested: Callable[[], bool]  # whether a signal has requested this rank to stop
+    overwrite: bool  # replace existing outputs
+    checkpoint_every: float  # seconds between two checkpoints
+    # Identities of the outputs when the program began; None for those that did not exist
+    initial_outputs: Mapping[Path, FileIdentity | None] = field(default_factory=dict)
 
     def run_to_file(
         self,
         experiment: Experiment,
         source: Source,
         path: Path,
-        observers: Sequence[Observer] = (),
+        callbacks: Sequence[Callback] = (),
         plan: Plan | None = None,
     ) -> Result:
-        """Run an experiment, or its settled plan, from its checkpoint, if any; raises like `run`."""
-        communicator, audience = self.communicator, Audience(observers, str(path))
+        """Run an experiment from its checkpoint, if any, and write the result; raises like `run`."""
+        communicator, callback_list = self.communicator, CallbackList(callbacks, str(path))
+        # 1. Find the checkpoint, if any.
         checkpoint: Checkpoint | None = None
-        builds = environment.builds(communicator)
-        with communicator.together():
+        numeric_platforms = environment.numeric_platforms(communicator)
+        with communicator.shared_errors():
             if communicator.rank == 0:
-                checkpoint = find_checkpoint(path, experiment, builds)
+                checkpoint = find_checkpoint(path, experiment, numeric_platforms)
         found = (True, checkpoint.experiment) if checkpoint else (False, experiment)
-        goes_on, completed = communicator.share(found)
-        if goes_on:
-            # First of all: to other data, the settings of the checkpoint need not even fit.
+        resumes, experiment = communicator.bcast_object(found)
+        # 2. Check the data before the settings, as settings of the checkpoint need not suit other data.
+        if resumes:
             check_data(source, communicator)
-            with communicator.together():
+            with communicator.shared_errors():
                 if checkpoint is not None:
-                    check_same_data(checkpoint, source, input_files(completed), path)
-        plan = plan or _resolved(completed, source, communicator)
-        with communicator.together():
+                    check_same_data(checkpoint, source, input_digests(experiment), path)
+        # 3. Resolve the plan, and check the state of the checkpoint and the inputs of all ranks.
+        plan = plan or _resolve(experiment, source, communicator)
+        with communicator.shared_errors():
             if checkpoint is not None:
                 check_state(checkpoint, plan, path)
         check_inputs(plan, communicator)
-        simulation, keeper = Simulation(plan, communicator, checkpoint), FileKeeper(self, path, audience)
-        if not goes_on:
-            # Before the first message leaves, once it is known that the run can begin.
-            keeper.begin(simulation.state())
-        result = simulation.run(audience, keeper)
-        with communicator.together():
+        # 4. Write the first checkpoint before the first message.
+        simulation = Simulation(plan, communicator, checkpoint)
+        checkpoints = FileCheckpoints(self, path, callback_list)
+        if not resumes:
+            checkpoints.write_first(simulation.state())
+        # 5. Run the remaining rounds, write the result and remove the checkpoint.
+        result = simulation.run(callback_list, checkpoints)
+        with communicator.shared_errors():
             if communicator.rank == 0:
-                self._write(result, path)
-        return audience.finish(replace(result, path=path), communicator)
+                self._write_result(result, path)
+        return callback_list.finish(replace(result, path=path), communicator)
 
-    def _write(self, result: Result, path: Path) -> None:
-        """Write the result and remove the checkpoint; the same result from another job is as good."""
+    def _write_result(self, result: Result, path: Path) -> None:
+        """Write the result, unless another job has written the same one, and remove the checkpoint."""
         from mu2mpi.results.checkpoint import remove_checkpoint
         from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
@@ -166,24 +179,26 @@ class Job:
         except InputError:
             if not self.has_changed(path):
                 raise
-            # Two jobs that went on from one checkpoint have one key, and came to the same bits.
-            if not (holds(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
-                way_out = "it is lost, and to repeat the command would send everything once more"
+            # Two jobs that resumed from one checkpoint have the same key, and so the same bits.
+            if not (is_result_of(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
+                remedy = "This result is lost, and to repeat the command would send everything once more."
                 if checkpoint.exists():
-                    way_out = f"move {path} away and repeat the command to go on from it: {checkpoint} stays"
+                    remedy = (
+                        f"Move {path} away and repeat the command to resume from {checkpoint}, which is kept."
+                    )
                 raise InputError(
-                    f"another job has written {path} in the meantime, and what this one found is in no file; "
-                    f"what both have sent is spent, and their rho add up as squares; {way_out}"
+                    f"another job has written {path} in the meantime, so that the result of this one is not "
+                    f"saved; both have spent privacy, and their rho add up as squares. {remedy}"
                 ) from None
         remove_checkpoint(checkpoint)
 
     def has_changed(self, path: Path) -> bool:
-        """Return whether another job has written an output since this one began."""
-        return identity(path) != self.before.get(path)
+        """Return whether another job has written or removed an output since this program began."""
+        return file_identity(path) != self.initial_outputs.get(path)
 
 
-def holds(path: Path, experiment: Experiment) -> bool:
-    """Return whether a file is the finished result of this experiment."""
+def is_result_of(path: Path, experiment: Experiment) -> bool:
+    """Return whether a file is the complete result of an experiment."""
     from mu2mpi.results.reader import read_experiment
 
     try:
@@ -192,49 +207,49 @@ def holds(path: Path, experiment: Experiment) -> bool:
         return False
 
 
-class FileKeeper(Watch):
-    """Keeps checkpoints in a file beside the output, which rank 0 alone writes: others have no state."""
+class FileCheckpoints(PeriodicCheckpoints):
+    """Periodic checkpoints in a file beside the output, written by rank 0."""
 
-    def __init__(self, job: Job, output: Path, audience: Audience) -> None:
-        super().__init__(job.communicator, job.is_asked, job.checkpoint_every)
-        self._job, self._output, self._audience = job, output, audience
+    def __init__(self, job: Job, output: Path, callback_list: CallbackList) -> None:
+        super().__init__(job.communicator, job.stop_requested, job.checkpoint_every)
+        self._job, self._output, self._callback_list = job, output, callback_list
 
-    def keep(self, verdict: Verdict, state: Checkpoint | None) -> None:
-        """Write the state, and stop every rank if it was to stop; a full disk stops no other run."""
+    def save(self, action: Action, state: Checkpoint | None) -> None:
+        """Write the state; raise Interrupted if the action is to stop, and else only warn of failures."""
         try:
-            self.write(state)
+            self._write(state)
         except OSError as error:
-            if verdict is Verdict.STOP:
+            if action is Action.STOP:
                 raise
             if state is not None:
-                warn(f"{error}; the run goes on")
+                warn(f"{error}; the run continues")
         else:
             if state is not None:
-                self._audience.tell("on_checkpoint", state.rounds_done)
-        self._audience.check(self._communicator)
-        if verdict is Verdict.STOP:
-            raise Interrupted(self._communicator.share(state.rounds_done if state is not None else 0))
+                self._callback_list.notify("on_checkpoint", state.rounds_done)
+        self._callback_list.raise_failure(self._communicator)
+        if action is Action.STOP:
+            raise Interrupted(self._communicator.bcast_object(state.rounds_done if state is not None else 0))
 
-    def begin(self, state: Checkpoint | None) -> None:
-        """Write the first state of a run; every rank raises InputError if another job was first.
+    def write_first(self, state: Checkpoint | None) -> None:
+        """Write the first checkpoint of a run; raise InputError on every rank if another job has begun it.
 
-        It keeps the key of a run without a seed, which if started again would send the same secrets under
-        other noise, and it tells other jobs that the output is taken.
+        The checkpoint reserves the output for this job. It also keeps the noise key of a run without a seed:
+        with a new key, a restart would send the same secrets under other noise.
         """
-        self.write(state, replace=False)
-        with self._communicator.together():
-            # Whoever finishes writes the result before the checkpoint goes, so that one is seen.
+        self._write(state, replace=False)
+        with self._communicator.shared_errors():
+            # A finishing job writes its result before it removes its checkpoint: one of the two is seen.
             if state is not None and self._job.has_changed(self._output):
                 checkpoint_path(self._output).unlink()
                 raise InputError(
-                    f"another job has written {self._output} since this one began; name another output, or "
-                    "repeat the command with --overwrite to replace it; this one has sent nothing"
+                    f"another job has written {self._output} since this one began, which has sent nothing. "
+                    "Name another output, or repeat the command with --overwrite to replace it."
                 )
 
-    def write(self, state: Checkpoint | None, replace: bool = True) -> None:
-        """Write the state; every rank raises InputError if there is one that may not be replaced."""
+    def _write(self, state: Checkpoint | None, replace: bool = True) -> None:
+        """Write the state; raise InputError on every rank if a checkpoint exists that may not be replaced."""
         path = checkpoint_path(self._output)
-        with self._communicator.together():
+        with self._communicator.shared_errors():
             if state is None:
                 return
             from mu2mpi.results.checkpoint import write_checkpoint
@@ -243,9 +258,9 @@ class FileKeeper(Watch):
                 write_checkpoint(state, path, replace)
             except FileExistsError:
                 raise InputError(
-                    f"another job has begun the run of {self._output} just now, and its checkpoint {path} is "
-                    "there: wait for that job, or name another output; this one has sent nothing"
+                    f"another job has just begun the run of {self._output}, with the checkpoint {path}. This "
+                    "job has sent nothing; wait for the other, or name another output."
                 ) from None
             except OSError as error:
-                older = "the one before it is still there" if path.exists() else "there is none"
+                older = "the previous one is still there" if path.exists() else "there is none"
                 raise OSError(f"cannot write the checkpoint {path}: {error.strerror}; {older}") from None

@@ -1,4 +1,4 @@
-"""Whether a run may go on from the checkpoint that it finds: rounds may be repeated only to the bit."""
+"""Checks before a run resumes from a checkpoint: repeated rounds must send identical messages."""
 
 import math
 from collections.abc import Mapping
@@ -7,110 +7,114 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment, difference, filled
-from mu2mpi.config.experiment_options import method_options
+from mu2mpi.config.experiment import Experiment, complete_experiment, first_difference
+from mu2mpi.config.experiment_options import method_option_names
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
 from mu2mpi.data.source import Source
-from mu2mpi.execution.evaluation_schedule import planned_measurements
-from mu2mpi.execution.plan import Plan, digest_with
+from mu2mpi.execution.evaluation_schedule import plan_evaluations
+from mu2mpi.execution.plan import Plan, input_digest
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.machine import counted_classes
-from mu2mpi.privacy.noise.grid import LARGEST_SUM
-from mu2mpi.results.records import OF_CHECKPOINT, Checkpoint, checkpoint_path
+from mu2mpi.federation.machine import counted_class_columns
+from mu2mpi.privacy.noise.grid import MAX_SUM
+from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, checkpoint_path
 
 
-def find_checkpoint(output: Path, experiment: Experiment, builds: tuple[str, ...]) -> Checkpoint | None:
+def find_checkpoint(
+    output: Path, experiment: Experiment, numeric_platforms: tuple[str, ...]
+) -> Checkpoint | None:
     """Return the checkpoint beside an output, if any; InputError if the experiment cannot resume from it."""
-    place = checkpoint_path(output)
-    if not place.exists():
+    path = checkpoint_path(output)
+    if not path.exists():
         return None
-    from mu2mpi.results.checkpoint import read_last_whole_checkpoint
+    from mu2mpi.results.checkpoint import read_latest_valid_checkpoint
 
     try:
-        checkpoint = read_last_whole_checkpoint(place)
+        checkpoint = read_latest_valid_checkpoint(path)
     except InputError:
-        if place.exists():
+        if path.exists():
             raise
-        # The job that wrote it has just finished; that there is a result now is seen before anything is sent.
+        # The job that wrote it has just finished; its result is detected before the first message.
         return None
-    # What the experiment leaves open was settled when the run began, perhaps on other ranks.
-    sizes = ("machines", "rounds", *method_options(), *experiment.trust.options.model_fields)
-    chosen = [name for name in experiment.by_preset() if name not in experiment.given]
-    open_ones = [*chosen, *(name for name in sizes if getattr(experiment, name) is None)]
-    settled = {name: getattr(checkpoint.experiment, name) for name in open_ones}
-    different = difference(filled(experiment, **settled), checkpoint.experiment)
+    # Open settings were resolved when the run began, perhaps on another number of ranks.
+    resolvable = ("machines", "rounds", *method_option_names(), *experiment.trust.options.model_fields)
+    from_preset = [name for name in experiment.preset_settings() if name not in experiment.explicit_settings]
+    open_settings = [*from_preset, *(name for name in resolvable if getattr(experiment, name) is None)]
+    resolved = {name: getattr(checkpoint.experiment, name) for name in open_settings}
+    different = first_difference(complete_experiment(experiment, **resolved), checkpoint.experiment)
     if different is not None:
         raise InputError(
-            f"the checkpoint {place} is of another experiment: {different}; repeat the command that wrote "
-            "it, name another output, or remove the checkpoint"
+            f"the checkpoint {path} is of another experiment: {different}. Repeat the command that wrote it, "
+            "name another output, or remove the checkpoint."
         )
-    if len({*checkpoint.builds, *builds}) == 1:
+    if len({*checkpoint.numeric_platforms, *numeric_platforms}) == 1:
         return checkpoint
-    then, now = (" and ".join(kinds) for kinds in (checkpoint.builds, builds))
-    where = f"the checkpoint {place} was written with {then}, not with {now} on all ranks"
+    then, now = (" and ".join(each) for each in (checkpoint.numeric_platforms, numeric_platforms))
+    change = f"the checkpoint {path} was written with {then}, not with {now} on all ranks"
     if checkpoint.experiment.seed is None:
         raise InputError(
-            f"{where}; rounds would be sent again with the same noise but slightly other content, which "
-            "costs privacy: go on where it was written"
+            f"{change}. To repeat rounds here would send slightly different messages under the same noise, "
+            "which costs privacy; resume where it was written."
         )
-    warn(f"{where}; the result will differ in its last bits")
+    warn(f"{change}; the result will differ in its last bits")
     return checkpoint
 
 
 def check_same_data(
     checkpoint: Checkpoint, source: Source, input_files: Mapping[str, str], output: Path
 ) -> None:
-    """Raise InputError unless a run resumes with its own data: others would show under the same noise."""
-    if digest_with(source, input_files) == checkpoint.data:
+    """Raise InputError if inputs have changed: messages with the same noise would reveal the difference."""
+    if input_digest(source, input_files) == checkpoint.data_digest:
         return
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
-        f"the training data of {source.name}, a file about machines or an extension are not those with which "
-        f"the run of {output} began. To resume would reveal what was changed.\n"
-        f"Put them back as they were and repeat the command. Or remove {checkpoint_path(output)} to start "
-        f"afresh{another_seed}; what that spends is added to what was spent already. {_spent(checkpoint)}"
+        f"the training data of {source.name}, a file about machines or an extension have changed since the "
+        f"run of {output} began. To resume would reveal the change.\n"
+        f"Restore them and repeat the command. Or remove {checkpoint_path(output)} to start over"
+        f"{another_seed}, which spends privacy on top of what is spent. {_spent_text(checkpoint)}"
     )
 
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
-    """Raise InputError unless the state of a checkpoint is one that the run can have come to."""
+    """Raise InputError unless shapes and values in a checkpoint are possible for the run."""
     constants, task, q, counts = plan.constants, plan.constants.task, checkpoint.q, checkpoint.class_counts
-    shape, arrays = (task.rows, task.features), Iterates(constants).arrays()
-    rounds = planned_measurements(plan).rounds
+    iterates = Iterates(constants)
+    shape, arrays = (task.rows, task.features), iterates.state_arrays()
+    rounds = plan_evaluations(plan).rounds
     radii = dict.fromkeys(arrays, task.radius) | dict.fromkeys(constants.state, math.inf)
-    fitting = {
+    is_valid = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
-        and all(_is_point(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
-        "q": q.dtype == np.int64 and q.shape == shape and -LARGEST_SUM < q.min() <= q.max() < LARGEST_SUM,
+        and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
+        "q": q.dtype == np.int64 and q.shape == shape and -MAX_SUM < q.min() <= q.max() < MAX_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (task.machines, counted_classes(constants))
+        and counts.shape == (task.machines, counted_class_columns(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }
-    if wrong := [name for name, fits in fitting.items() if not fits]:
-        place = checkpoint_path(output)
-        raise InputError(f"{wrong[0]} in the checkpoint {place} is not of this run; {OF_CHECKPOINT}")
+    if invalid := [name for name, valid in is_valid.items() if not valid]:
+        path = checkpoint_path(output)
+        raise InputError(f"{invalid[0]} in the checkpoint {path} is not of this run; {CHECKPOINT_REMEDY}")
 
 
-def _is_point(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
-    """Return whether this is a model in the ball, but for rounding errors; false for what is not finite."""
+def _is_in_ball(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
+    """Return whether an array is a finite model in the ball of this radius, up to rounding errors."""
     if array.dtype != np.float64 or array.shape != shape or not np.all(np.isfinite(array)):
         return False
     with np.errstate(all="ignore"):
         return bool(np.sum((array / radius) ** 2) <= 1 + 1e-9)
 
 
-def _spent(checkpoint: Checkpoint) -> str:
-    """Say what the rounds of a run have cost as far as its checkpoint knows, and what they may have cost."""
+def _spent_text(checkpoint: Checkpoint) -> str:
+    """Describe the privacy spent by the rounds until a checkpoint and by all rounds of its run."""
     privacy, done = checkpoint.privacy, checkpoint.rounds_done
-    # Who takes part in fewer rounds has at most spent all that it may.
+    # A machine with fewer rounds than `done` has at most spent its whole budget.
     spent = privacy.mechanism.guarantee(min(done, privacy.mechanism.rounds))
-    costs = []
-    for each in (spent, privacy.guarantee):
-        shown = "" if each.rho is None else f"rho = {each.rho:.4g}, "
-        costs.append(f"{shown}epsilon = {each.epsilon(privacy.delta):.4g} at delta = {privacy.delta:g}")
+    texts = []
+    for guarantee in (spent, privacy.guarantee):
+        rho = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "
+        epsilon = guarantee.epsilon(privacy.delta)
+        texts.append(f"{rho}epsilon = {epsilon:.4g} at delta = {privacy.delta:g}")
     return (
         f"When the checkpoint was written, {done} of {checkpoint.experiment.rounds} rounds had been sent "
-        f"({costs[0]}), and more may have been since; all of them spend {costs[1]}"
+        f"({texts[0]}), and more may have been since; all of them spend {texts[1]}"
     )

@@ -1,4 +1,4 @@
-"""What signals do: they ask a run to keep its state and stop, or they end the program."""
+"""Signal handlers: stop a run with a checkpoint, or end the program at once."""
 
 import os
 import signal
@@ -8,78 +8,80 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-from mu2mpi.core.files import remove_unfinished
+from mu2mpi.core.files import remove_temporaries
 
-CHECKPOINT_SECONDS = 300.0  # Seconds between two checkpoints unless the user says otherwise
-# Those that ask a run to stop; the last is Ctrl-C
-SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
-FIRST = b"\nmu2mpi: stopping before the next round, with a checkpoint; Ctrl-C again ends at once\n"
+CHECKPOINT_SECONDS = 300.0  # Default interval between two checkpoints
+# Signals that stop a run with a checkpoint; SIGINT is Ctrl-C
+STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
+STOP_NOTICE = (
+    b"\nmu2mpi: stopping before the next round, with a checkpoint; press Ctrl-C again to end at once\n"
+)
 
 Handler = Callable[[int, FrameType | None], object]
 
 
 class StopRequests:
-    """Whether a signal has asked this rank to stop; a second Ctrl-C does what the first would have done."""
+    """Signal handler that records a request to stop; a second Ctrl-C calls the previous handler of SIGINT."""
 
-    def __init__(self, second: Handler = signal.default_int_handler) -> None:
-        self.pending = False
-        self._second, self._interrupts = second, 0
+    def __init__(self, previous: Handler = signal.default_int_handler) -> None:
+        self.pending = False  # whether a signal has requested this rank to stop
+        self._previous, self._interrupts = previous, 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Take note of a signal; much more might interrupt itself."""
+        """Record a signal; does little else, as signals may interrupt the handler."""
         self.pending = True
         if number != signal.SIGINT:
             return
         self._interrupts += 1
         if self._interrupts > 1:
-            self._second(number, frame)
+            self._previous(number, frame)
         elif os.isatty(2):
             with suppress(OSError):
-                os.write(2, FIRST)
+                os.write(2, STOP_NOTICE)
 
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequests]:
-    """Take note of `SIGNALS` inside the block instead of dying of them; nested blocks share requests."""
-    outer = signal.getsignal(SIGNALS[0])
+    """Record `STOP_SIGNALS` inside the block instead of ending; nested blocks share one `StopRequests`."""
+    outer = signal.getsignal(STOP_SIGNALS[0])
     if isinstance(outer, StopRequests):
         yield outer
         return
-    before = signal.getsignal(signal.SIGINT)
-    requests = StopRequests(before) if callable(before) else StopRequests()
-    with handling(dict.fromkeys(SIGNALS, requests)):
+    previous = signal.getsignal(signal.SIGINT)
+    requests = StopRequests(previous) if callable(previous) else StopRequests()
+    with signal_handlers(dict.fromkeys(STOP_SIGNALS, requests)):
         yield requests
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the program inside the block, unless a program around it does otherwise."""
-    # Python's own KeyboardInterrupt is lost where it falls into the callback of a weak reference.
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    mine = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
-    with handling(dict.fromkeys(mine, end_at_once)):
+def exiting_on_signals() -> Iterator[None]:
+    """End the program on Ctrl-C and SIGTERM inside the block, unless the calling program handles them."""
+    # Python loses a KeyboardInterrupt that is raised in the callback of a weak reference.
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    unhandled = [number for number, handler in defaults.items() if signal.getsignal(number) is handler]
+    with signal_handlers(dict.fromkeys(unhandled, exit_on_signal)):
         yield
 
 
-def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """End this process by a signal, without a file that is not finished."""
-    remove_unfinished()
+def exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    """Remove temporary files and exit with code 128 + signal number."""
+    remove_temporaries()
     with suppress(OSError):
         os.write(2, b"mu2mpi: interrupted\n" if number == signal.SIGINT else b"mu2mpi: terminated\n")
     os._exit(128 + number)
 
 
 @contextmanager
-def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Handle signals inside the block, but for those that whoever started the program had it ignore."""
+def signal_handlers(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Install signal handlers inside the block, except for signals that the parent process ignores."""
     if threading.current_thread() is not threading.main_thread():
-        # Python lets only the main thread handle signals.
+        # Python allows signal handlers in the main thread only.
         yield
         return
-    heard = {number: each for number, each in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
-    before = {number: signal.signal(number, each) for number, each in heard.items()}
+    installed = {n: handler for n, handler in handlers.items() if signal.getsignal(n) != signal.SIG_IGN}
+    previous = {number: signal.signal(number, handler) for number, handler in installed.items()}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Run the experiments of a sweep, side by side where that is faster, skipping what is finished."""
+"""Run the experiments of a sweep, several at a time where that is faster, without finished ones."""
 
 import itertools
 import math
@@ -9,80 +9,90 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from mu2mpi.config.experiment import Experiment, difference
+from mu2mpi.config.experiment import Experiment, first_difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
-from mu2mpi.core.files import identity
+from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator, world
-from mu2mpi.core.text import say, warn
+from mu2mpi.core.text import print_message, warn
 from mu2mpi.data.source import Source
 from mu2mpi.execution.evaluation_schedule import run_cost
-from mu2mpi.execution.job import Job, holds
-from mu2mpi.execution.plan import Plan, check_agreement, check_data, check_settings, resolve, shared_source
-from mu2mpi.execution.progress import LogProgress, for_standard_error
+from mu2mpi.execution.job import Job, is_result_of
+from mu2mpi.execution.plan import (
+    Plan,
+    check_agreement,
+    check_data,
+    check_settings,
+    open_source_on_ranks,
+    resolve,
+)
+from mu2mpi.execution.progress import LogProgress, progress_callback
 from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.results.callbacks import Observer
+from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
 
-LOG_SECONDS = 30.0  # A log hears of a run at most this often: a sweep may have hundreds of short ones
+LOG_SECONDS = 30.0  # Smallest interval between progress lines of a run, as sweeps may have hundreds of runs
 
 
 def run_sweep(
     sweep: Sweep,
-    chosen: list[tuple[int, Experiment]],
+    selected: list[tuple[int, Experiment]],
     folder: Path,
     *,
     data_dir: Path | None = None,
     overwrite: bool = False,
     checkpoint_every: float = CHECKPOINT_SECONDS,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
 ) -> list[Path]:
-    """Run experiments of a sweep on all ranks, side by side (`waves`), and return their result files."""
+    """Run experiments of a sweep on all ranks (see `schedule_runs`) and return their result files."""
 
     def report(group: Communicator, message: str) -> None:
         if progress and group.rank == 0:
-            say(message)
+            print_message(message)
 
-    def take(job: Job, path: Path, plan: Plan, label: str, side_by_side: bool) -> None:
-        # Another job may have been at work in the same folder meanwhile.
-        group, heard = job.communicator, [*observers]
-        if group.share(group.rank == 0 and job.has_changed(path) and holds(path, plan.experiment)):
+    def run_one(job: Job, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
+        # Another job may have worked on the same folder in the meantime.
+        group, run_callbacks = job.communicator, [*callbacks]
+        if group.bcast_object(
+            group.rank == 0 and job.has_changed(path) and is_result_of(path, plan.experiment)
+        ):
             report(group, f"{label} {path}: finished by another job")
             return
         if progress:
-            # Of several bars on one terminal, each would draw over the others.
-            log = LogProgress(sys.stderr, label, LOG_SECONDS) if side_by_side else None
-            heard.append(log or for_standard_error(label, LOG_SECONDS))
-        job.run_to_file(plan.experiment, plan.source, path, heard, plan)
+            # Several progress bars on one terminal would overwrite each other.
+            log = LogProgress(sys.stderr, label, LOG_SECONDS) if is_concurrent else None
+            run_callbacks.append(log or progress_callback(label, LOG_SECONDS))
+        job.run_to_file(plan.experiment, plan.source, path, run_callbacks, plan)
 
     with stop_requests() as requests:
         communicator = world()
-        check_settings([experiment for _, experiment in chosen], communicator)
-        plans = resolve_sweep(sweep, [e for _, e in chosen], data_dir, communicator)
-        for line in sweep.left_out:
+        check_settings([experiment for _, experiment in selected], communicator)
+        plans = resolve_sweep(sweep, [e for _, e in selected], data_dir, communicator)
+        for line in sweep.exclusions:
             report(communicator, line)
-        # As a run takes the output of rank 0
-        folder = communicator.share(folder)
-        with communicator.together():
+        # Like the output of a single run, the folder is that of rank 0.
+        folder = communicator.bcast_object(folder)
+        with communicator.shared_errors():
             runs = {folder / sweep.file_name(e): plan for e, plan in plans.items()}
-            # First what is there, so that what another job writes from here on is seen as another's.
-            before = {path: identity(path) for path in runs} if communicator.rank == 0 else {}
-            todo = unfinished(runs, overwrite) if communicator.rank == 0 else []
-        todo, before = communicator.share((todo, before))
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, before)
+            # Recorded before the check, so that files written by other jobs from here on are noticed.
+            initial_outputs = {path: file_identity(path) for path in runs} if communicator.rank == 0 else {}
+            todo = unfinished_runs(runs, overwrite) if communicator.rank == 0 else []
+        todo, initial_outputs = communicator.bcast_object((todo, initial_outputs))
+        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, initial_outputs)
         for source in dict.fromkeys(runs[path].source for path in todo):
             check_data(source, communicator)
         report(communicator, f"{len(runs) - len(todo)} of {len(runs)} runs are finished; {len(todo)} to go")
-        constants, place = [runs[path].constants for path in todo], itertools.count(1)
+        constants, positions = [runs[path].constants for path in todo], itertools.count(1)
         machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
-        for wave in waves(machines, costs, communicator.size):
-            labels = {number: f"[{next(place)}/{len(todo)}]" for number in wave.runs()}
-            with _lane(job, wave) as (own, number):
-                if own is not None:
-                    for k in wave.lanes[number]:
-                        take(own, todo[k], runs[todo[k]], labels[k], len(wave.lanes) > 1)
+        for batch in schedule_runs(machines, costs, communicator.size):
+            labels = {run: f"[{next(positions)}/{len(todo)}]" for run in batch.runs()}
+            with _group_job(job, batch) as (group_job, group):
+                if group_job is not None:
+                    for run in batch.queues[group]:
+                        path = todo[run]
+                        run_one(group_job, path, runs[path], labels[run], len(batch.queues) > 1)
         report(communicator, f"all {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
         return list(runs)
 
@@ -94,92 +104,92 @@ def resolve_sweep(
     communicator: Communicator,
     ranks: int | None = None,
 ) -> dict[Experiment, Plan]:
-    """Return plans of experiments, but for methods under comparison that do not suit their data."""
-    sources, found = open_all(experiments, data_dir, communicator), {}
-    with communicator.together():
+    """Resolve experiments, without methods under comparison that do not suit their data."""
+    sources, plans = open_sources(experiments, data_dir, communicator), {}
+    with communicator.shared_errors():
         for experiment in experiments:
             try:
-                source = sources[experiment.data_key]
-                found[experiment] = resolve(experiment, source, ranks or communicator.size)
+                source = sources[experiment.data_set_key]
+                plans[experiment] = resolve(experiment, source, ranks or communicator.size)
             except InputError as error:
-                sweep.leave_out(experiment.settings(), error)
-        sweep.check_left(len(found))
-    check_agreement({"the list of methods that are left out": sweep.left_out}, communicator)
-    return found
+                sweep.exclude(experiment.settings(), error)
+        sweep.require_runs(len(plans))
+    check_agreement({"the list of methods that are left out": sweep.exclusions}, communicator)
+    return plans
 
 
-def open_all(
+def open_sources(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
 ) -> dict[tuple[object, ...], Source]:
-    """Open each data set of some experiments once, by the key that they have for it."""
-    examples = {experiment.data_key: experiment for experiment in experiments}
-    return {key: shared_source(e, data_dir, communicator) for key, e in examples.items()}
+    """Open each distinct data set of some experiments, by `Experiment.data_key`."""
+    examples = {experiment.data_set_key: experiment for experiment in experiments}
+    return {key: open_source_on_ranks(e, data_dir, communicator) for key, e in examples.items()}
 
 
-class Wave(NamedTuple):
-    """Runs that share the ranks at the same time: each group of `width` ranks has a lane of runs."""
+class ConcurrentRuns(NamedTuple):
+    """Queues of runs, each processed by a group of `group_size` consecutive ranks, at the same time."""
 
-    width: int
-    lanes: tuple[tuple[int, ...], ...]
+    group_size: int
+    queues: tuple[tuple[int, ...], ...]  # indices of runs, for each group
 
     def runs(self) -> list[int]:
-        """Return the runs of all lanes, in about the order in which they begin."""
-        return [run for row in itertools.zip_longest(*self.lanes) for run in row if run is not None]
+        """Return the runs of all queues in approximate order of their start."""
+        return [run for row in itertools.zip_longest(*self.queues) for run in row if run is not None]
 
-    def lane_of(self, rank: int) -> int | None:
-        """Return the lane that a rank works in, or None if there is none left for it."""
-        return lane if (lane := rank // self.width) < len(self.lanes) else None
+    def group_of(self, rank: int) -> int | None:
+        """Return the index of a rank's group, or None for a rank without a queue."""
+        return group if (group := rank // self.group_size) < len(self.queues) else None
 
 
-def waves(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[Wave]:
-    """Arrange runs, by their times on one core, so that every rank is busy to the end with few messages.
+def schedule_runs(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[ConcurrentRuns]:
+    """Distribute runs over ranks so that all ranks are busy with little communication.
 
-    Each run gets one rank. Those that are more than a rank's fair share of all the work get more, and so do
-    the shortest if too few are left; no run gets more ranks than machines. Runs of one width make a wave.
+    A run gets one rank. Those with more than the average work per rank get several, and so do the shortest
+    if too few remain for all ranks; no run gets more ranks than machines. Runs are grouped by ranks per run.
     """
     order = sorted(range(len(machines)), key=lambda run: (-costs[run], run))
-    fair = sum(costs) / ranks
-    large = sum(cost > fair for cost in costs)
-    left_over = (len(order) - large) % ranks
-    widths: dict[int, list[int]] = {}
-    for place, run in enumerate(order):
-        width = 1
-        if place < large:
-            # A single run is as many fair shares as there are ranks, or by rounding errors more.
-            width = min(ranks, math.ceil(costs[run] / fair))
-        elif place >= len(order) - left_over:
-            width = ranks // left_over
-        widths.setdefault(min(width, machines[run]), []).append(run)
-    return [_fill(width, runs, costs, ranks) for width, runs in widths.items()]
+    rank_share = sum(costs) / ranks
+    large = sum(cost > rank_share for cost in costs)
+    remainder = (len(order) - large) % ranks
+    runs_by_group_size: dict[int, list[int]] = {}
+    for position, run in enumerate(order):
+        group_size = 1
+        if position < large:
+            # By rounding errors, a single run may need more than all ranks.
+            group_size = min(ranks, math.ceil(costs[run] / rank_share))
+        elif position >= len(order) - remainder:
+            group_size = ranks // remainder
+        runs_by_group_size.setdefault(min(group_size, machines[run]), []).append(run)
+    return [_assign_queues(size, runs, costs, ranks) for size, runs in runs_by_group_size.items()]
 
 
-def _fill(width: int, runs: list[int], costs: Sequence[float], ranks: int) -> Wave:
-    """Deal out runs to lanes: the longest that is left to the lane that is free first."""
-    count = min(ranks // width, len(runs))
+def _assign_queues(group_size: int, runs: list[int], costs: Sequence[float], ranks: int) -> ConcurrentRuns:
+    """Assign runs, longest first, to the group that is free first."""
+    count = min(ranks // group_size, len(runs))
     if count == 1:
-        # Ranks without machines still take their part in evaluations.
-        return Wave(ranks, (tuple(runs),))
-    lanes: list[list[int]] = [[] for _ in range(count)]
-    busy = [0.0] * count
+        # Ranks without machines still take part in evaluations.
+        return ConcurrentRuns(ranks, (tuple(runs),))
+    queues: list[list[int]] = [[] for _ in range(count)]
+    busy_until = [0.0] * count
     for run in runs:
-        lane = busy.index(min(busy))
-        lanes[lane].append(run)
-        busy[lane] += costs[run]
-    return Wave(width, tuple(map(tuple, lanes)))
+        group = busy_until.index(min(busy_until))
+        queues[group].append(run)
+        busy_until[group] += costs[run]
+    return ConcurrentRuns(group_size, tuple(map(tuple, queues)))
 
 
 @contextmanager
-def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
-    """Give each rank the job of its lane, if any; if a lane fails or stops, so do all ranks."""
+def _group_job(job: Job, batch: ConcurrentRuns) -> Iterator[tuple[Job | None, int]]:
+    """Yield the job and index of this rank's group; if a group fails or is interrupted, so are all ranks."""
     everyone, stopped_after = job.communicator, None
-    if len(wave.lanes) == 1:
+    if len(batch.queues) == 1:
         yield job, 0
         return
-    lane = wave.lane_of(everyone.rank)
-    with everyone.part(lane) as group:
-        with everyone.together():
+    index = batch.group_of(everyone.rank)
+    with everyone.split(index) as group:
+        with everyone.shared_errors():
             try:
-                yield (None if group is None else replace(job, communicator=group)), lane or 0
+                yield (None if group is None else replace(job, communicator=group)), index or 0
             except Interrupted as stop:
                 stopped_after = stop.rounds_done
         stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
@@ -187,28 +197,28 @@ def _lane(job: Job, wave: Wave) -> Iterator[tuple[Job | None, int]]:
         raise Interrupted(max(stops))
 
 
-def unfinished(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
-    """Return the results that are still to be written; other evaluations change no model."""
-    todo, measured_otherwise = [], []
+def unfinished_runs(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
+    """Return the paths of runs without a result; a different number of evaluations is accepted."""
+    todo, other_evaluations = [], []
     for path, plan in runs.items():
         if overwrite or not path.exists():
             todo.append(path)
             continue
-        experiment, there = plan.experiment, read_experiment(path)
-        different = difference(experiment, there, but=("evaluations",))
+        experiment, stored = plan.experiment, read_experiment(path)
+        different = first_difference(experiment, stored, but=("evaluations",))
         if different is not None:
             raise InputError(
-                f"{path} holds another experiment: {different}; "
-                "use another --output, or --overwrite to replace it"
+                f"{path} holds another experiment: {different}. "
+                "Use another --output, or --overwrite to replace it."
             )
-        if experiment.evaluations != there.evaluations:
-            measured_otherwise.append(path)
+        if experiment.evaluations != stored.evaluations:
+            other_evaluations.append(path)
     if todo:
         check_output(todo[0], overwrite)
-    if measured_otherwise:
+    if other_evaluations:
         warn(
-            f"{len(measured_otherwise)} of the finished runs have another number of evaluations, such as "
-            f"{measured_otherwise[0]}. They have the same model, so they stay; --overwrite runs them again, "
-            "which without a seed spends as much privacy once more"
+            f"{len(other_evaluations)} of the finished runs have another number of evaluations, such as "
+            f"{other_evaluations[0]}. Their models are the same, so they are kept; --overwrite repeats them, "
+            "which without a seed spends their privacy budget again"
         )
     return todo

@@ -1,4 +1,4 @@
-"""Compile every kernel before the first round, so that no rank does it in the middle of one."""
+"""Compile all kernels of a run before its first round."""
 
 import sys
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.losses.loss import Problem
+from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
-from mu2mpi.privacy.noise.noise_stream import MACHINE, add_draws, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, add_signed_noise, padded_zeros
 
 
 def start_compiler() -> None:
-    """Let numba set itself up, which touches no cache."""
+    """Initialise numba's compiler without touching its cache."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
 
 def start_compiler_without_scipy() -> None:
-    """Set numba up without SciPy, which takes as long as all the rest and which no kernel here uses."""
+    """Initialise numba's compiler without SciPy, which doubles the time and is not used by kernels."""
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     try:
         start_compiler()
@@ -37,39 +37,42 @@ def start_compiler_without_scipy() -> None:
 
 
 def compile_kernels(plan: Plan, communicator: Communicator) -> None:
-    """Compile the kernels of a run, each by one rank alone, or load them; all ranks must call this."""
+    """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
     start_compiler()
     communicator.fill_cache(kernel_calls(plan.source.feature_type, plan.constants))
 
 
 def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) -> list[Callable[[], object]]:
-    """Return a call of every kernel of a run on features of this type, the slowest to compile first."""
-    x, task, problem = np.zeros((2, 2)), constants.task, constants.task.problem
+    """Return calls of all kernels of a run on features of a type, the slowest to compile first."""
+    x, task, loss_function = np.zeros((2, 2)), constants.task, constants.task.loss
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
-    label_type: Any = np.int32 if problem.labels == "classes" else np.float64
+    label_type: Any = np.int32 if loss_function.label_kind == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales, one = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
-    add, losses = constants.estimator.kernel(problem, task.rows), problem.kernel(sum_losses)
-    mechanism = replace(constants.mechanism, sigma=constants.mechanism.resolution)
+    add, losses = (
+        constants.estimator.compile_kernel(loss_function, task.rows),
+        loss_function.compile_kernel(sum_losses),
+    )
+    mechanism = replace(constants.mechanism, sigma=constants.mechanism.grid_spacing)
     small = constants.with_task(rows=2, features=2)
     calls: list[Callable[[], object]] = [
-        lambda: mechanism.noise_source(key, (MACHINE, 0, 1), 1.0, noised.size)(noised, message, 1),
-        *([lambda: add_draws(noised, key, one, one, scales, scales, 1)] if task.per_machine else []),
+        lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
+        *([lambda: add_signed_noise(noised, key, one, one, scales, scales, 1)] if task.per_machine else []),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
-        lambda: problem.loss_and_gradient(x, x, np.zeros(2, label_type)),
+        lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: Iterates(small).step(1, np.zeros_like(q)),
         *([] if task.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
-    return [partial(_call, call, problem) for call in calls]
+    return [partial(_call, call, loss_function) for call in calls]
 
 
-def _call(kernel: Callable[[], object], problem: Problem) -> None:
-    """Call a kernel; InputError if it cannot be compiled as a function of the problem cannot."""
+def _call(kernel: Callable[[], object], loss_function: Loss) -> None:
+    """Call a kernel; raise InputError if functions of the loss cannot be compiled."""
     try:
         kernel()
     except Exception as error:
-        # numba raises what it likes.
-        if (fault := problem.fault()) is None:
+        # numba raises many types of exceptions.
+        if (fault := loss_function.compilation_error()) is None:
             raise
         raise InputError(fault) from error

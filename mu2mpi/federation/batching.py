@@ -1,4 +1,4 @@
-"""Which of its samples each machine uses in which round."""
+"""Batching: which of its samples each machine uses in which round."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,165 +9,164 @@ from typing import ClassVar, NamedTuple, Self
 from mu2mpi.core.lazy import NDArray, np
 
 
-class Taken(NamedTuple):
-    """What some machines use in some rounds, round by round and in each machine by machine.
+class BatchIndices(NamedTuple):
+    """Batches of some machines in consecutive rounds."""
 
-    `places` number samples of each machine; `sizes` are how many it uses, shape (rounds, machines).
-    """
-
-    places: "NDArray[np.int64]"
-    sizes: "NDArray[np.int64]"
+    indices: "NDArray[np.int64]"  # samples, numbered within their machine; by round, then by machine
+    sizes: "NDArray[np.int64]"  # batch sizes, shape (rounds, machines)
 
 
 @dataclass(frozen=True)
-class Sampling(ABC):
-    """How the samples of a machine are spread over T rounds; the same for every machine."""
+class Batching(ABC):
+    """Batches of a machine in T rounds; the same rule for every machine."""
 
-    owned: int  # n, how many it needs
+    samples_per_machine: int  # n, the samples that a machine needs
     rounds: int  # T
-    most: int = 1  # how many it uses in one round
-    chance: ClassVar[str] = ""  # how they are drawn at random, if they are
-    is_fresh: ClassVar[bool] = False  # whether machines with more samples may take part in more rounds
+    max_batch_size: int = 1  # largest batch of one round
+    subsampling: ClassVar[str] = ""  # kind of random subsampling, if batches are random
+    is_fresh: ClassVar[bool] = False  # whether a machine with more samples may take part in more rounds
 
     @property
-    def is_same(self) -> bool:
-        """Whether each round uses all of them."""
+    def is_full_batch(self) -> bool:
+        """Whether every round uses all samples."""
         return False
 
     @property
-    def words(self) -> str:
-        """What is left to chance, in a few words."""
+    def description(self) -> str:
+        """Short description of the random subsampling; empty if there is none."""
         return ""
 
-    def size(self, t: int) -> float:
-        """Return how many samples a machine is expected to use in round t: by default the most."""
-        return self.most
+    def batch_size(self, t: int) -> float:
+        """Return the expected batch size of round t; by default the largest."""
+        return self.max_batch_size
 
-    def used(self, t: int) -> int:
-        """Return how many of its samples it can have used in rounds 1 .. t, each counted once."""
-        return min(self.owned, self.most * t)
+    def distinct_samples(self, t: int) -> int:
+        """Return the largest number of distinct samples of a machine in rounds 1 .. t."""
+        return min(self.samples_per_machine, self.max_batch_size * t)
 
-    def drawn(self, t: int) -> float:
-        """Return how many it is expected to use in rounds 1 .. t, each as often as it is used."""
-        return self.size(t) * t if self.chance else self.used(t)
+    def processed_samples(self, t: int) -> float:
+        """Return the expected sum of the batch sizes of rounds 1 .. t: repeated samples count repeatedly."""
+        return self.batch_size(t) * t if self.subsampling else self.distinct_samples(t)
 
-    def touches(self, t: int) -> int:
-        """Return in how many of rounds 1 .. t one sample can be: once, if that is not left to chance."""
-        return t if self.chance else 1
+    def max_uses_per_sample(self, t: int) -> int:
+        """Return the largest number of rounds among 1 .. t whose batches contain the same sample."""
+        return t if self.subsampling else 1
 
     @abstractmethod
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return what some machines, from 0, use in consecutive rounds, from 1, given a key of 32 bytes."""
+    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+        """Return batches of machines (from 0) in rounds (from 1); the key (32 bytes) seeds random batches."""
 
 
-class Fresh(Sampling):
-    """One sample in each round, each used once; `owned` is that of the machine with most rounds."""
+class FreshSamples(Batching):
+    """One new sample per round; `samples_per_machine` is that of the machine with most rounds."""
 
     is_fresh = True
 
-    def used(self, t: int) -> int:
+    def distinct_samples(self, t: int) -> int:
         """Return t."""
         return t
 
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
+    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
         """Return the t-th sample of each machine for round t."""
-        places = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
-        return Taken(places, np.ones((len(rounds), len(machines)), np.int64))
+        indices = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
+        return BatchIndices(indices, np.ones((len(rounds), len(machines)), np.int64))
 
 
 @dataclass(frozen=True)
-class Batches(Sampling):
-    """A batch in each round, each sample used once; `ends` are how many are used by the end of each."""
+class DisjointBatches(Batching):
+    """Batches without common samples; `ends[t - 1]` is the sum of the first t batch sizes."""
 
     ends: tuple[int, ...] = field(kw_only=True)
 
     @classmethod
-    def until(cls, ends: tuple[int, ...]) -> Self:
-        """Return the batches after which so many samples are used."""
-        most = max(last - first for first, last in pairwise((0, *ends)))
-        return cls(ends[-1], len(ends), most, ends=ends)
+    def from_ends(cls, ends: tuple[int, ...]) -> Self:
+        """Return the batches with these cumulative sizes."""
+        largest = max(end - start for start, end in pairwise((0, *ends)))
+        return cls(ends[-1], len(ends), largest, ends=ends)
 
-    def size(self, t: int) -> float:
-        """Return the size of the batch of round t."""
-        return self.used(t) - self.used(t - 1)
+    def batch_size(self, t: int) -> float:
+        """Return the batch size of round t."""
+        return self.distinct_samples(t) - self.distinct_samples(t - 1)
 
-    def used(self, t: int) -> int:
-        """Return the size of the first t batches together."""
+    def distinct_samples(self, t: int) -> int:
+        """Return the sum of the first t batch sizes."""
         return self.ends[t - 1] if t else 0
 
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return the batches of some rounds, which follow each other in each machine's samples."""
-        batches = [np.arange(self.used(t - 1), self.used(t)) for t in rounds]
-        places = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in batches)])
-        sizes = np.array([len(b) for b in batches], np.int64)
-        return Taken(places, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
+    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+        """Return consecutive blocks of each machine's samples."""
+        blocks = [np.arange(self.distinct_samples(t - 1), self.distinct_samples(t)) for t in rounds]
+        indices = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in blocks)])
+        sizes = np.array([len(b) for b in blocks], np.int64)
+        return BatchIndices(indices, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
 
 
-class Cyclic(Sampling):
-    """K samples in each round (`most`), pass after pass over all n that the machine has (`owned`)."""
+class CyclicBatches(Batching):
+    """Batches of K = `max_batch_size` samples in cyclic order, in passes over all n samples."""
 
     @property
-    def is_same(self) -> bool:
-        """Whether each round uses all of them."""
-        return self.most == self.owned
+    def is_full_batch(self) -> bool:
+        """Whether every round uses all samples."""
+        return self.max_batch_size == self.samples_per_machine
 
-    def drawn(self, t: int) -> int:
+    def processed_samples(self, t: int) -> int:
         """Return K t."""
-        return self.most * t
+        return self.max_batch_size * t
 
-    def touches(self, t: int) -> int:
-        """Return K t / n, rounded up: in no round is one twice, as K is at most n."""
-        return -(-self.most * t // self.owned)
+    def max_uses_per_sample(self, t: int) -> int:
+        """Return K t / n, rounded up: as K is at most n, no batch contains a sample twice."""
+        return -(-self.max_batch_size * t // self.samples_per_machine)
 
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return the K samples behind those of the round before, the first behind the last."""
-        places = np.arange(self.most * (rounds.start - 1), self.most * (rounds.stop - 1)) % self.owned
-        sizes = np.full((len(rounds), len(machines)), self.most, np.int64)
-        of_rounds = places.reshape(len(rounds), 1, self.most)
-        return Taken(np.tile(of_rounds, (1, len(machines), 1)).ravel(), sizes)
+    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+        """Return the K samples that follow those of the previous round; the first follows the last."""
+        start, stop = (self.max_batch_size * (t - 1) for t in (rounds.start, rounds.stop))
+        indices = np.arange(start, stop) % self.samples_per_machine
+        sizes = np.full((len(rounds), len(machines)), self.max_batch_size, np.int64)
+        by_round = indices.reshape(len(rounds), 1, self.max_batch_size)
+        return BatchIndices(np.tile(by_round, (1, len(machines), 1)).ravel(), sizes)
 
 
-class WithReplacement(Sampling):
-    """K samples in each round (`most`), each drawn uniformly from all n that the machine has (`owned`)."""
+class ReplacementBatches(Batching):
+    """Batches of K = `max_batch_size` samples, drawn uniformly with replacement from all n samples."""
 
-    chance = "replacement"
+    subsampling = "replacement"
 
     @property
-    def words(self) -> str:
-        """How many of how many."""
-        return f"K = {self.most} of n = {self.owned} samples"
+    def description(self) -> str:
+        """Batch size and number of samples."""
+        return f"K = {self.max_batch_size} of n = {self.samples_per_machine} samples"
 
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return K samples for each machine and round."""
-        from mu2mpi.federation.subsampling import draw_uniformly
+    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+        """Return K random samples for each machine and round."""
+        from mu2mpi.federation.subsampling import draw_replacement_batches
 
-        places = draw_uniformly(key, machines, rounds, self.owned, self.most)
-        return Taken(places.ravel(), np.full(places.shape[:2], self.most, np.int64))
+        n, K = self.samples_per_machine, self.max_batch_size
+        indices = draw_replacement_batches(key, machines, rounds, n, K)
+        return BatchIndices(indices.ravel(), np.full(indices.shape[:2], K, np.int64))
 
 
 @dataclass(frozen=True)
-class Poisson(Sampling):
-    """Each of n samples in each round with the same probability q, whatever becomes of all others."""
+class PoissonBatches(Batching):
+    """Poisson subsampling: each sample is in each batch with probability q, independently."""
 
     probability: float = field(kw_only=True)
-    chance = "poisson"
+    subsampling = "poisson"
 
     @property
-    def words(self) -> str:
-        """How likely."""
+    def description(self) -> str:
+        """Sampling probability."""
         return f"q = {self.probability:.3g}"
 
-    def size(self, t: int) -> float:
+    def batch_size(self, t: int) -> float:
         """Return q n."""
-        return self.probability * self.owned
+        return self.probability * self.samples_per_machine
 
-    def take(self, key: bytes, machines: range, rounds: range) -> Taken:
-        """Return those samples of each machine and round of which the random word is small enough."""
-        from mu2mpi.federation.subsampling import draw_independently
+    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+        """Return the samples whose random 64-bit word is less than 2^64 q."""
+        from mu2mpi.federation.subsampling import draw_poisson_batches
 
-        # Below 2^64 q, and never with a larger probability than q.
-        threshold = math.floor(math.ldexp(self.probability, 64))
+        # Rounded down: the accountant allows no larger probability than q.
+        n, threshold = self.samples_per_machine, math.floor(math.ldexp(self.probability, 64))
         if threshold >> 64:
-            sizes = np.full((len(rounds), len(machines)), self.owned, np.int64)
-            return Taken(np.tile(np.arange(self.owned), sizes.size), sizes)
-        return Taken(*draw_independently(key, machines, rounds, self.owned, threshold))
+            sizes = np.full((len(rounds), len(machines)), n, np.int64)
+            return BatchIndices(np.tile(np.arange(n), sizes.size), sizes)
+        return BatchIndices(*draw_poisson_batches(key, machines, rounds, n, threshold))

@@ -1,18 +1,26 @@
-"""What samples add to the messages of their machines, in integers on the grid; compiled for a problem."""
+"""Kernels that add samples to the messages of their machines, as integers on the grid."""
 
 import numpy as np
 
 from mu2mpi.core.kernels import inline, reduction, round_to_integer
-from mu2mpi.losses.model.ball import shrinkage, squared_norm
-from mu2mpi.losses.model.linear import TILE, empty_batch, load_sample, model_margins, residual, two_margins
+from mu2mpi.losses.model.ball import projection_factor, squared_norm
+from mu2mpi.losses.model.linear import (
+    TILE,
+    empty_block,
+    load_sample,
+    model_margins,
+    residual,
+    two_model_margins,
+)
 
-# Squared norms of c and z whose product is a number, and of which no square that counts underflowed
-_LEAST, MOST = 2.0**-500, 2.0**500
+# Range of squared norms of c and z without overflow of their product or relevant underflow of squares
+MIN_SQUARE = 2.0**-500
+MAX_SQUARE = 2.0**500
 
 
 @inline
 def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of one sample or of a batch to q, each rounded on its own."""
+    """Add the outer products c_i z_i^T of a block of samples to q, each rounded on its own."""
     if z.shape[0] == 1:
         for k in range(q.shape[0]):
             row = q[k]
@@ -30,30 +38,30 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _clip(c, squared_z, bound, resolution):  # type: ignore[no-untyped-def]
-    """Scale c so that c z^T keeps to a norm, or to 0; return the squared norm, and whether it was clipped."""
+def _clip(c, squared_z, clip_bound, grid_spacing):  # type: ignore[no-untyped-def]
+    """Clip c z^T and convert c to grid units; return the squared norm before, and whether it was clipped."""
+    # An increment whose norm leaves the range of floating-point numbers, or is NaN, becomes 0.
     squared_c = squared_norm(c)
     squared = squared_c * squared_z
-    # Also where squares left the range of floating-point numbers, or c or z holds what is none.
-    if not (_LEAST <= squared_c <= MOST and _LEAST <= squared_z <= MOST):
+    if not (MIN_SQUARE <= squared_c <= MAX_SQUARE and MIN_SQUARE <= squared_z <= MAX_SQUARE):
         c[:] = 0.0
         return squared, not squared <= 0.0
-    factor = shrinkage(squared, bound)
+    factor = projection_factor(squared, clip_bound)
     for k in range(c.size):
-        c[k] *= factor / resolution
+        c[k] *= factor / grid_spacing
     return squared, factor < 1.0
 
 
 @inline
-def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-def]
-    """Add clipped c_i z_i^T to q; return the largest squared norm before, and how many were clipped."""
+def _add_clipped(q, c, z, count, clip_bound, grid_spacing):  # type: ignore[no-untyped-def]
+    """Add clipped c_i z_i^T to q; return the largest squared norm before clipping, and the clipped count."""
     largest, clipped = 0.0, 0
     for i in range(count):
         squared_z = squared_norm(z[i, : q.shape[1]])
-        squared, is_clipped = _clip(c[i], squared_z, bound, resolution)
+        squared, is_clipped = _clip(c[i], squared_z, clip_bound, grid_spacing)
         largest = max(largest, squared)
         clipped += is_clipped
-        if not squared_z <= MOST:
+        if not squared_z <= MAX_SQUARE:
             z[i] = 0.0
     for i in range(count, c.shape[0]):
         for k in range(c.shape[1]):
@@ -64,7 +72,7 @@ def _add_clipped(q, c, z, count, bound, resolution):  # type: ignore[no-untyped-
 
 @reduction
 def _row_products(x, y, row, scale, bias):  # type: ignore[no-untyped-def]
-    """Return the inner products of x and y with a sample as stored, and its squared norm."""
+    """Return the inner products of x and y with a stored sample, and the sample's squared norm."""
     at_x, at_y, square = x[row.size] * bias, y[row.size] * bias, bias * bias
     for j in range(row.size):
         z = scale * np.float64(row[j])
@@ -76,7 +84,7 @@ def _row_products(x, y, row, scale, bias):  # type: ignore[no-untyped-def]
 
 @reduction
 def _row_product(x, row, scale, bias):  # type: ignore[no-untyped-def]
-    """Return the inner product of x with a sample as stored, and its squared norm."""
+    """Return the inner product of x with a stored sample, and the sample's squared norm."""
     at_x, square = x[row.size] * bias, bias * bias
     for j in range(row.size):
         z = scale * np.float64(row[j])
@@ -87,7 +95,7 @@ def _row_product(x, row, scale, bias):  # type: ignore[no-untyped-def]
 
 @inline
 def _add_row(q, c, row, scale, bias):  # type: ignore[no-untyped-def]
-    """Add c z of a sample as stored to q, rounded; nothing if c is 0, whatever z is."""
+    """Add the rounded c z of a stored sample to q; nothing if c is 0, even where z is not finite."""
     if c == 0.0:
         return
     for j in range(row.size):
@@ -96,65 +104,67 @@ def _add_row(q, c, row, scale, bias):  # type: ignore[no-untyped-def]
 
 
 def add_increments(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Add the increments s_{t,i} of some machines, clipped and rounded to the grid, to the sum of q_{t,i}.
+    """Add the increments s_{t,i} of samples, clipped and rounded to the grid, to the sum of q_{t,i}.
 
-    An increment is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and 4.2). Samples
-    are those of `HostedSamples` from number `first` on and before `end`. The batch decides in which order
-    sums are taken: it must be the same on any number of ranks. Returned are the largest squared norm before
-    clipping, and how many were clipped.
+    An increment is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and 4.2).
+
+    Samples are those of `HostedSamples` from `first` to `end`, exclusive; q, x_t and x_{t-1} have shape
+    (rows, F), and q is in grid units. `block_size` samples are computed together: this changes the order of
+    sums, and so must not depend on the number of ranks. Returned are the largest squared norm before
+    clipping, and the number of clipped increments.
     """
     classes, width = x.shape
-    z = empty_batch(batch, width)
-    at_x, at_x_previous = np.empty((batch, classes)), np.empty((batch, classes))
+    z = empty_block(block_size, width)
+    margins, margins_previous = np.empty((block_size, classes)), np.empty((block_size, classes))
     largest, clipped = 0.0, 0
-    for start in range(first, end, batch):
-        count = min(batch, end - start)
+    for start in range(first, end, block_size):
+        count = min(block_size, end - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        two_margins(x, x_previous, z, at_x, at_x_previous)
+        two_model_margins(x, x_previous, z, margins, margins_previous)
         for i in range(count):
-            r, r_previous = at_x[i], at_x_previous[i]
+            r, r_previous = margins[i], margins_previous[i]
             residual(r, labels[start + i])
             residual(r_previous, labels[start + i])
             for k in range(classes):
                 r[k] += (t - 1.0) * (r[k] - r_previous[k])
-        squared, number = _add_clipped(q, at_x, z, count, bound, resolution)
+        squared, clipped_now = _add_clipped(q, margins, z, count, clip_bound, grid_spacing)
         largest = max(largest, squared)
-        clipped += number
+        clipped += clipped_now
     return largest, clipped
 
 
 def add_gradients(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Make q the sum of the clipped, rounded gradients at x_t of some samples; else as `add_increments`."""
+    """Set q to the sum of clipped, rounded gradients at x_t; parameters as of `add_increments`."""
     q[:] = 0
     classes, width = x.shape
-    z = empty_batch(batch, width)
-    margins, of_rest = np.empty((batch, classes)), np.empty((batch, (classes + 1) // 2))
+    z = empty_block(block_size, width)
+    margins, workspace = np.empty((block_size, classes)), np.empty((block_size, (classes + 1) // 2))
     largest, clipped = 0.0, 0
-    for start in range(first, end, batch):
-        count = min(batch, end - start)
+    for start in range(first, end, block_size):
+        count = min(block_size, end - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        model_margins(x, z, margins, of_rest)
+        model_margins(x, z, margins, workspace)
         for i in range(count):
             residual(margins[i], labels[start + i])
-        squared, number = _add_clipped(q, margins, z, count, bound, resolution)
+        squared, clipped_now = _add_clipped(q, margins, z, count, clip_bound, grid_spacing)
         largest = max(largest, squared)
-        clipped += number
+        clipped += clipped_now
     return largest, clipped
 
 
-# A model of one row shares no read of a sample with other rows, so that samples are not copied first.
+# Models of one row read each sample once, so samples are not copied into a block first.
 
 
 def add_increments_to_row(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Do what `add_increments` does for a model of one row; the batch does not matter."""
+    """Do as `add_increments` for a model of one row; `block_size` is ignored."""
     margins = np.empty((2, 1))
     largest, clipped = 0.0, 0
     for i in range(first, end):
@@ -163,7 +173,7 @@ def add_increments_to_row(  # type: ignore[no-untyped-def]
         residual(r, labels[i])
         residual(r_previous, labels[i])
         r[0] += (t - 1.0) * (r[0] - r_previous[0])
-        squared, is_clipped = _clip(r, square, bound, resolution)
+        squared, is_clipped = _clip(r, square, clip_bound, grid_spacing)
         largest = max(largest, squared)
         clipped += is_clipped
         _add_row(q[0], r[0], features[i], scales[i], bias)
@@ -171,16 +181,16 @@ def add_increments_to_row(  # type: ignore[no-untyped-def]
 
 
 def add_gradients_to_row(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, bound, resolution, batch
+    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Do what `add_gradients` does for a model of one row; the batch does not matter."""
+    """Do as `add_gradients` for a model of one row; `block_size` is ignored."""
     q[0] = 0
     r = np.empty(1)
     largest, clipped = 0.0, 0
     for i in range(first, end):
         r[0], square = _row_product(x[0], features[i], scales[i], bias)
         residual(r, labels[i])
-        squared, is_clipped = _clip(r, square, bound, resolution)
+        squared, is_clipped = _clip(r, square, clip_bound, grid_spacing)
         largest = max(largest, squared)
         clipped += is_clipped
         _add_row(q[0], r[0], features[i], scales[i], bias)

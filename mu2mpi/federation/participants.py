@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.federation.participation.schedule import Integers, Mask, Participation
+from mu2mpi.federation.participation.schedule import Integers, Mask, ParticipationSchedule
 
 CHUNK_CELLS = 1 << 20  # machine-rounds generated per chunk
 MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk
@@ -30,19 +30,21 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
         )
 
 
-def _chunks(participation: Participation, rounds: range, total_rounds: int) -> Iterator[tuple[range, Mask]]:
-    """Yield some rounds of a run in chunks, with their participation matrices; InputError for too many."""
-    chunk = rounds_per_chunk(participation.machines)
+def _chunks(
+    schedule: ParticipationSchedule, rounds: range, total_rounds: int
+) -> Iterator[tuple[range, Mask]]:
+    """Yield rounds in chunks, with their participation matrices; InputError after too many machine-rounds."""
+    chunk = rounds_per_chunk(schedule.machines)
     for start in range(0, len(rounds), chunk):
-        some = rounds[start : start + chunk]
-        check_machine_rounds(participation.machines, some.start - 1)
-        yield some, participation.participates(some, total_rounds)
+        part = rounds[start : start + chunk]
+        check_machine_rounds(schedule.machines, part.start - 1)
+        yield part, schedule.participation_matrix(part, total_rounds)
 
 
-def longest_run(participation: Participation, samples: Integers) -> int:
+def max_fresh_rounds(schedule: ParticipationSchedule, samples: Integers) -> int:
     """Largest number of rounds in which no machine uses more than its `samples`, shape (machines,)."""
-    counts, max_rounds = np.zeros(participation.machines, np.int64), participation.max_rounds
-    for rounds, matrix in _chunks(participation, range(1, max_rounds + 1), max_rounds):
+    counts, max_rounds = np.zeros(schedule.machines, np.int64), schedule.max_rounds
+    for rounds, matrix in _chunks(schedule, range(1, max_rounds + 1), max_rounds):
         cumulative = counts + np.cumsum(matrix, axis=0)
         suffices = np.all(cumulative <= samples, axis=1)
         if not suffices.all():
@@ -52,7 +54,7 @@ def longest_run(participation: Participation, samples: Integers) -> int:
 
 
 class RunParticipation:
-    """Participation of M machines in a run of T rounds, as a schedule says.
+    """Participation of M machines in a run of T rounds, according to a schedule.
 
     Attributes
     ----------
@@ -62,15 +64,15 @@ class RunParticipation:
         Sum over a machine's rounds of the squared distance to its next one, or to T + 1 for the last.
     """
 
-    def __init__(self, participation: Participation, rounds: int) -> None:
-        check_machine_rounds(participation.machines, rounds)
-        self.participation, self.rounds, self.machines = participation, rounds, participation.machines
+    def __init__(self, schedule: ParticipationSchedule, rounds: int) -> None:
+        check_machine_rounds(schedule.machines, rounds)
+        self.schedule, self.rounds, self.machines = schedule, rounds, schedule.machines
         counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
-        for block, matrix in _chunks(participation, range(1, rounds + 1), rounds):
+        for chunk, matrix in _chunks(schedule, range(1, rounds + 1), rounds):
             counts = counts + matrix.sum(axis=0)
             # Participations sorted by machine, and by round for each machine.
             machine, row = np.nonzero(matrix.T)
-            t = row + block.start
+            t = row + chunk.start
             is_first = np.diff(machine, prepend=-1) > 0
             gaps = t - np.where(is_first, last[machine], np.roll(t, 1))
             gaps[is_first & (last[machine] == 0)] = 0
@@ -85,9 +87,9 @@ class RunParticipation:
         """Number of rounds of the machine that takes part most often."""
         return int(self.counts.max())
 
-    def participates(self, rounds: range, machines: range) -> Mask:
+    def participation_matrix(self, rounds: range, machines: range) -> Mask:
         """Participation matrix of some rounds and machines: shape (rounds, machines)."""
-        return self.participation.participates(rounds, self.rounds)[:, machines.start : machines.stop]
+        return self.schedule.participation_matrix(rounds, self.rounds)[:, machines.start : machines.stop]
 
     def counts_until(self, t: int) -> Integers:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
@@ -96,7 +98,7 @@ class RunParticipation:
         done, counts = self._latest
         if done > t:
             done, counts = 0, np.zeros(self.machines, np.int64)
-        for _, matrix in _chunks(self.participation, range(done + 1, t + 1), self.rounds):
+        for _, matrix in _chunks(self.schedule, range(done + 1, t + 1), self.rounds):
             counts = counts + matrix.sum(axis=0)
         self._latest = t, counts
         return counts
@@ -119,7 +121,7 @@ class RoundParticipants:
             before = self._counts[-1] if t == self._rounds.stop else self.counts_until(t - 1)
             chunk = rounds_per_chunk(self._run.machines)
             self._rounds = range(t, min(t + chunk, self._run.rounds + 1))
-            self._matrix = self._run.participates(self._rounds, self._machines)
+            self._matrix = self._run.participation_matrix(self._rounds, self._machines)
             self._counts = before + np.cumsum(self._matrix, axis=0)
         row = t - self._rounds.start
         indices = np.flatnonzero(self._matrix[row])

@@ -1,12 +1,12 @@
-"""Constants of a run: its task, and the method's batches, noise and steps."""
+"""Constants of a run: its task, and the method's batching, noise and steps."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
-from mu2mpi.federation.batching import Sampling
-from mu2mpi.federation.estimators import Estimator, Query
+from mu2mpi.federation.batching import Batching
+from mu2mpi.federation.estimators import Estimator, QueryPoint
 from mu2mpi.federation.task import Task
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.grid import clipping_bound
@@ -14,26 +14,26 @@ from mu2mpi.privacy.noise.grid import clipping_bound
 
 @dataclass(frozen=True, kw_only=True)
 class RunConstants:
-    """All that machines and server need to take a round: the task, and what the method made of it."""
+    """Constants of all rounds: the task, and what the method derived from it."""
 
     task: Task
-    estimator: Estimator  # what machines send
-    query: Query  # where they take gradients
-    sampling: Sampling  # which of its samples each uses in which round
-    mechanism: Mechanism  # the noise, and the grid of messages
-    S: float  # bound on what a sample adds to a message: G + 2 L D for increments (Lemma 4.2)
-    eta: float  # the learning rate
-    step_size: Callable[[int], float]  # factor of the message of round t, averaged over samples
-    step: Callable[..., None]  # the server's step, as `Method.step`
-    state: tuple[str, ...] = ()  # arrays that a step needs beside w, x and the x before it
-    has_plain_step: bool  # whether a step within the ball is the message, scaled
-    mean_from: int | None  # the output is the mean of the query points from this round on, or the last
-    loss_bound: float  # of theory on the expected excess loss of the output, in nats; NaN if there is none
+    estimator: Estimator  # gradient estimator that machines send
+    query: QueryPoint  # where machines take gradients
+    batching: Batching  # which samples each machine uses in which round
+    mechanism: Mechanism  # noise, clipping norm and grid of the messages
+    S: float  # bound on a sample's contribution to a message: G + 2 L D for increments (Lemma 4.2)
+    eta: float  # learning rate
+    step_size: Callable[[int], float]  # factor of the averaged message of round t
+    step: Callable[..., None]  # server step, as `Method.step`
+    state: tuple[str, ...] = ()  # names of the arrays of the step beside w, x and x_previous
+    iterates_reveal_messages: bool  # whether a step within the ball is the scaled message
+    first_averaged_round: int | None  # the output averages query points from this round on; None: the last
+    excess_loss_bound: float  # theorem's bound on the output's expected excess loss, in nats; NaN if none
 
     @property
     def rounds(self) -> int:
         """Number of rounds T."""
-        return self.sampling.rounds
+        return self.batching.rounds
 
     @property
     def total_weight(self) -> float:
@@ -42,11 +42,11 @@ class RunConstants:
         return self.task.machines if plan is None else plan.total_weight
 
     @property
-    def finest(self) -> float:
-        """Grid units per standard deviation beyond which a server's draws are spread: all accounts hold."""
+    def dither_threshold(self) -> float:
+        """Smallest noise std, in grid units, above which any mechanism dithers its noise."""
         plan = self.task.per_machine
         mechanisms = (self.mechanism,) if plan is None else plan.mechanisms
-        return min(mechanism.finest for mechanism in mechanisms)
+        return min(mechanism.dither_threshold for mechanism in mechanisms)
 
     def sum_over_machines(self, t: int, count: Callable[[int], float]) -> float:
         """Sum over machines of a function of the number of the first t rounds in which each takes part."""
@@ -54,34 +54,34 @@ class RunConstants:
         return self.task.machines * count(t) if plan is None else plan.sum_over_machines(t, count)
 
     def rho_spent(self, t: int) -> float:
-        """Return the rho of the first t rounds, for the sample of which they tell most; NaN without one."""
+        """Return the rho of the first t rounds, the largest over samples; NaN if there is none."""
         return (self.task.per_machine or self.mechanism).rho_spent(t)
 
-    def promised(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
-        """Return every mechanism with the epsilon that it must keep to: this, or its machines' own."""
+    def epsilon_targets(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
+        """Return each mechanism with the smallest epsilon claimed for it: `epsilon`, or its machines' own."""
         plan = self.task.per_machine
-        return [(self.mechanism, epsilon)] if plan is None else plan.promised(epsilon)
+        return [(self.mechanism, epsilon)] if plan is None else plan.epsilon_targets(epsilon)
 
     @cached_property
     def clip_bound(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""
-        return clipping_bound(self.mechanism.clip_norm, self.mechanism.resolution, self.task.d)
+        return clipping_bound(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.task.d)
 
     def per_machine_clipping(self, hosted: range) -> list[tuple[int, float, float]] | None:
-        """Local index, clipping norm and grid spacing before weights of hosted machines.
+        """Local index, clip bound and grid spacing, before weighting, of each participant among the hosted.
 
-        None if all have the same.
+        None if all machines have the same.
         """
-        plan, d, resolution = self.task.per_machine, self.task.d, self.mechanism.resolution
+        plan, d, grid_spacing = self.task.per_machine, self.task.d, self.mechanism.grid_spacing
         if plan is None or plan.weights.min() == 1:
             return None
         weights, norms = plan.weights, plan.clip_norms()
         return [
-            (k, clipping_bound(float(norms[i]), resolution, d) / weights[i], resolution / weights[i])
+            (k, clipping_bound(float(norms[i]), grid_spacing, d) / weights[i], grid_spacing / weights[i])
             for k, i in enumerate(hosted)
             if norms[i] > 0
         ]
 
     def with_task(self, **changes: Any) -> Self:
-        """Return the constants with other fields of the task."""
+        """Return a copy with changed fields of the task."""
         return replace(self, task=replace(self.task, **changes))

@@ -1,4 +1,4 @@
-"""The samples that a run needs, read some rounds at a time: memory does not grow with their number."""
+"""Sample reader: reads the batches of the hosted machines some rounds at a time, in bounded memory."""
 
 import math
 from bisect import bisect_right
@@ -9,101 +9,103 @@ from numpy.typing import NDArray
 
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import Samples, Source
-from mu2mpi.federation.batching import Sampling, Taken
-from mu2mpi.federation.machine import HostedSamples, Supply
+from mu2mpi.federation.batching import BatchIndices, Batching
+from mu2mpi.federation.machine import HostedSamples, SampleReader
 from mu2mpi.federation.participants import RunParticipation, rounds_per_chunk
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.subsampling import users
+from mu2mpi.federation.subsampling import machine_indices
 
-# Takes numbers of samples among those of their machines, and of these machines among those hosted
-Read = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
+# Callable(indices, machines): samples by their index within the machine, and the machine's local index
+RowReader = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
 
 
-def make_supply(
+def make_sample_reader(
     source: Source,
     constants: RunConstants,
     key: bytes,
     hosted: range,
     partition: str,
     sampling_key: bytes,
-) -> Supply:
-    """Return what reads the samples of some machines, in the order of their use; or InputError if too few.
+) -> SampleReader:
+    """Return a reader of the hosted machines' batches; InputError if they have too few samples.
 
-    What a machine gets in a round does not depend on how many rounds are read at once. Keys of 32 bytes
-    determine how samples are dealt, or drawn of a population, and which are used when.
+    Batches do not depend on how many rounds are read at once. `key` determines the partition, or the samples
+    drawn from a population, and `sampling_key` random batches, both 32 bytes; `partition` is the option.
     """
-    sampling, rounds, scaling = constants.sampling, constants.rounds, constants.task.scaling
+    batching, rounds, scaling = constants.batching, constants.rounds, constants.task.scaling
     plan = constants.task.per_machine
-    read = _reader(source, constants, key, hosted, partition)
-    at_once = math.inf
+    read_rows = _row_reader(source, constants, key, hosted, partition)
+    max_samples = math.inf  # per machine and read
     if hosted:
-        at_once = source.at_once(round(len(hosted) * sampling.drawn(rounds))) / len(hosted)
-    is_same = sampling.is_same and plan is None
+        max_samples = source.chunk_size(round(len(hosted) * batching.processed_samples(rounds))) / len(hosted)
+    is_full_batch = batching.is_full_batch and plan is None
 
-    def take(later: range) -> Taken:
-        """Return what is used in the first of some rounds: in as many as are read at once."""
+    def next_batches(remaining: range) -> BatchIndices:
+        """Return the batches of the next rounds, of as many rounds as are read at once."""
         if plan is not None:
-            return _attended(plan.participation, sampling, sampling_key, hosted, later, at_once)
-        before = sampling.drawn(later.start - 1)
-        count = bisect_right(later, at_once, key=lambda last: sampling.drawn(last) - before)
-        return sampling.take(sampling_key, hosted, later[: 1 if is_same else max(1, count)])
+            participation = plan.participation
+            return _participant_batches(participation, batching, sampling_key, hosted, remaining, max_samples)
+        before = batching.processed_samples(remaining.start - 1)
+        count = bisect_right(remaining, max_samples, key=lambda t: batching.processed_samples(t) - before)
+        return batching.batches(sampling_key, hosted, remaining[: 1 if is_full_batch else max(1, count)])
 
-    def supply(t: int) -> HostedSamples:
-        later = range(t, rounds + 1)
-        taken = take(later)
-        samples = read(taken.places, users(taken.sizes))
-        scales = scaling.factors(samples.features, source.scale)
-        sizes = taken.sizes
-        if is_same:
-            sizes = np.broadcast_to(sizes, (len(later), len(hosted)))
+    def read_rounds(t: int) -> HostedSamples:
+        remaining = range(t, rounds + 1)
+        indices, sizes = next_batches(remaining)
+        samples = read_rows(indices, machine_indices(sizes))
+        scales = scaling.scale_factors(samples.features, source.scale)
+        if is_full_batch:
+            sizes = np.broadcast_to(sizes, (len(remaining), len(hosted)))
         return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias)
 
-    return supply
+    return read_rounds
 
 
-def _attended(
-    attendance: RunParticipation,
-    sampling: Sampling,
+def _participant_batches(
+    participation: RunParticipation,
+    batching: Batching,
     key: bytes,
     machines: range,
-    later: range,
-    at_once: float,
-) -> Taken:
-    """Return the k-th samples of machines at their k-th round, for rounds that use `at_once` of each."""
-    some = later[: rounds_per_chunk(attendance.machines)]
-    present = attendance.participates(some, machines)
-    drawn = np.cumsum(present.sum(axis=1)) * sampling.size(1)
-    present = present[: max(1, int(np.searchsorted(drawn, at_once * len(machines), side="right")))]
-    before = attendance.counts_until(later.start - 1)
-    sizes, places, rounds = np.zeros(present.shape, np.int64), [], []
+    remaining: range,
+    max_samples: float,
+) -> BatchIndices:
+    """Return batches of unequal machines: a machine's k-th batch is for its k-th participation."""
+    chunk = remaining[: rounds_per_chunk(participation.machines)]
+    matrix = participation.participation_matrix(chunk, machines)
+    expected = np.cumsum(matrix.sum(axis=1)) * batching.batch_size(1)
+    matrix = matrix[: max(1, int(np.searchsorted(expected, max_samples * len(machines), side="right")))]
+    before = participation.counts_until(remaining.start - 1)
+    sizes, indices, rounds = np.zeros(matrix.shape, np.int64), [], []
     for column, machine in enumerate(machines):
-        there, first = np.flatnonzero(present[:, column]), int(before[machine]) + 1
-        own = sampling.take(key, range(machine, machine + 1), range(first, first + len(there)))
-        sizes[there, column] = own.sizes[:, 0]
-        places.append(own.places)
-        rounds.append(np.repeat(there, own.sizes[:, 0]))
-    if not places:
-        return Taken(np.empty(0, np.int64), sizes)
+        rows, first = np.flatnonzero(matrix[:, column]), int(before[machine]) + 1
+        own = batching.batches(key, range(machine, machine + 1), range(first, first + len(rows)))
+        sizes[rows, column] = own.sizes[:, 0]
+        indices.append(own.indices)
+        rounds.append(np.repeat(rows, own.sizes[:, 0]))
+    if not indices:
+        return BatchIndices(np.empty(0, np.int64), sizes)
     order = np.argsort(np.concatenate(rounds), kind="stable")
-    return Taken(np.concatenate(places)[order], sizes)
+    return BatchIndices(np.concatenate(indices)[order], sizes)
 
 
-def _reader(source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str) -> Read:
-    """Return what reads a training set, or draws samples as they are needed: no others are stored."""
-    if not source.draws_fresh:
-        machines, owned = constants.task.machines, constants.sampling.owned
-        rows = parse_partition(partition).rows(source, machines, owned, key, hosted)
-        return lambda places, machines: source.training(rows[places, machines])
+def _row_reader(
+    source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str
+) -> RowReader:
+    """Return a reader of a training set, or a generator of a population's samples, which are not stored."""
+    if not source.has_known_distribution:
+        counts = constants.task.machines, constants.batching.samples_per_machine
+        rows = parse_partition(partition).rows(source, *counts, key, hosted)
+        return lambda indices, machines: source.read_training(rows[indices, machines])
 
-    def draw(places: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
-        features = np.empty((len(places), source.dimension), source.points.dtype)
-        labels = np.empty(len(places), np.int32)
+    def draw(indices: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
+        features = np.empty((len(indices), source.dimension), source.support.dtype)
+        labels = np.empty(len(indices), np.int32)
         order = np.argsort(machines, kind="stable")
         ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
-        # Nothing is left behind the last machine.
-        for machine, of in zip(hosted, np.split(order, ends), strict=False):
-            drawn = source.draw(key, machine, constants.task.machines, places[of])
-            features[of], labels[of] = drawn.features, drawn.labels
-        return source.labelled(Samples(features, labels))
+        # The last part, behind the last machine, is empty.
+        for machine, positions in zip(hosted, np.split(order, ends), strict=False):
+            drawn = source.draw_samples(key, machine, constants.task.machines, indices[positions])
+            features[positions], labels[positions] = drawn.features, drawn.labels
+        return source.encode_labels(Samples(features, labels))
 
     return draw

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, by phase and rank."""
+"""Time of a run by phase and rank."""
 
 from time import perf_counter
 
@@ -7,44 +7,45 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.parallel import Communicator
 
-PHASES = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
+PHASES = ("compute", "noise", "step", "data", "communication", "waiting", "evaluation")
+MEAN_SAMPLED_ROUNDS = 1000  # rounds, on average, whose communication times of all ranks are compared
+GOLDEN_RATIO = 0.6180339887498949
 
 
-class Stopwatch:
-    """The `seconds` before each lap by phase; messages, and waits for other ranks, are "moving"."""
+class Timer:
+    """Seconds of one rank by phase; until `seconds_by_rank`, "communication" includes waiting."""
 
     def __init__(self, rounds: int = 1) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        # One rank takes the lists of all: about 1,000 rounds tell waiting from moving.
-        self._share, self._before = 1000 / rounds, 0.0
-        self._messages: list[float] = []  # what those of some rounds took
+        self._sampled_share, self._communication_before = MEAN_SAMPLED_ROUNDS / rounds, 0.0
+        self._sampled_seconds: list[float] = []  # communication of each sampled round
         self.restart()
 
     def restart(self) -> None:
-        """Forget the time since the last lap."""
-        self._last = perf_counter()
+        """Start the next phase now."""
+        self._last_time = perf_counter()
 
-    def lap(self, phase: str) -> None:
-        """Count the time since the last lap as spent in this phase."""
+    def record(self, phase: str) -> None:
+        """Add the time since the last record to a phase."""
         now = perf_counter()
-        self.seconds[phase] += now - self._last
-        self._last = now
+        self.seconds[phase] += now - self._last_time
+        self._last_time = now
 
     def end_round(self, t: int) -> None:
-        """Note what the messages of round t took."""
+        """Note the communication time of round t, if the round is sampled."""
         # Multiples of the golden ratio fill the unit interval evenly, in step with no rhythm of the rounds.
-        if t * 0.6180339887498949 % 1 < self._share:
-            self._messages.append(self.seconds["moving"] - self._before)
-        self._before = self.seconds["moving"]
+        if t * GOLDEN_RATIO % 1 < self._sampled_share:
+            self._sampled_seconds.append(self.seconds["communication"] - self._communication_before)
+        self._communication_before = self.seconds["communication"]
 
-    def by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
-        """Return seconds by phase on rank 0; what messages take beyond the fastest rank is waiting."""
-        mine = list(self.seconds.values()), self._messages
-        seconds, messages = zip(*(communicator.gather(mine) or [mine]), strict=True)
-        of_phases = dict(zip(PHASES, np.array(seconds).T, strict=True))
-        took = np.array(messages)
-        total = took.sum(axis=1)
-        share = np.divide(took.min(axis=0).sum(), total, out=np.ones_like(total), where=total > 0)
-        of_phases["waiting"] = of_phases["moving"] * (1 - share)
-        of_phases["moving"] *= share
-        return of_phases
+    def seconds_by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
+        """Return seconds by phase and rank on rank 0; communication beyond the fastest rank is waiting."""
+        own = list(self.seconds.values()), self._sampled_seconds
+        seconds, sampled = zip(*(communicator.gather(own) or [own]), strict=True)
+        by_phase = dict(zip(PHASES, np.array(seconds).T, strict=True))
+        by_round = np.array(sampled)
+        total = by_round.sum(axis=1)
+        share = np.divide(by_round.min(axis=0).sum(), total, out=np.ones_like(total), where=total > 0)
+        by_phase["waiting"] = by_phase["communication"] * (1 - share)
+        by_phase["communication"] *= share
+        return by_phase

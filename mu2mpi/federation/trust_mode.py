@@ -1,4 +1,4 @@
-"""Trust modes: who adds noise, who sees what, and how much noise the average over machines has.
+"""Trust modes: who adds noise, who sees what, and how much noise the averaged message has.
 
 Imported to list the options of trust modes: what is slow to import waits until a run needs it.
 """
@@ -12,105 +12,106 @@ from pydantic import Field
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options
 
-TENTH = 10  # one machine in so many, rounded up, is taken to collude if the user does not say
+DEFAULT_COLLUDER_RATIO = 10  # by default one machine in so many, rounded up, is assumed to collude
 
 
 class TrustMode(ABC):
-    """Facts about a trust mode; `mu2mpi.federation.servers.server.Server` takes its rounds."""
+    """Facts about a trust mode; `mu2mpi.federation.servers.server.Server` runs its rounds."""
 
     kind: ClassVar[str] = "servers"
-    name: ClassVar[str]  # what the user calls it
+    name: ClassVar[str]  # value of the option --server
     summary: ClassVar[str] = ""  # for the help: who adds the noise
     options: ClassVar[type[Options]] = Options
-    unsent: ClassVar[tuple[str, ...]] = ()  # options that change no noise and no sum
-    # Who learns no more than is claimed, as the subject of a sentence, in which `{colluders}` is a number
-    sees: ClassVar[str] = "Whoever sees all that crosses the wire"
-    trusts: ClassVar[str] = ""  # who has to be trusted, if anybody has
-    hides_sums: ClassVar[bool] = True  # whether noise is for the sum, and hides no message of one machine
-    is_central: ClassVar[bool] = False  # whether rank 0 alone sees that sum without noise and adds it
-    shows_sums: ClassVar[bool] = True  # whether others see sums with noise, also of the last round
-    shows_messages: ClassVar[bool] = True  # whether others see what each machine sends
-    mechanism: ClassVar[str | None] = None  # the only mechanism that it can have, if there is but one
-    takes_absence: ClassVar[bool] = False  # whether machines may be away, and differ in their budgets
+    simulation_options: ClassVar[tuple[str, ...]] = ()  # options that change neither noise nor sums
+    # Adversary of the guarantee, as the subject of a sentence; `{colluders}` stands for a number
+    adversary: ClassVar[str] = "Whoever sees all that crosses the wire"
+    trusted_parties: ClassVar[str] = ""  # who has to be trusted with what; empty for nobody
+    protects_sum_only: ClassVar[bool] = True  # whether noise protects the sum, and no single message
+    is_central: ClassVar[bool] = False  # whether rank 0 alone sees the sum without noise, and adds it
+    reveals_sums: ClassVar[bool] = True  # whether the adversary sees noised sums, even the last round's
+    shows_messages: ClassVar[bool] = True  # whether the adversary sees the message of each machine
+    mechanism: ClassVar[str | None] = None  # the only supported mechanism; None for any
+    supports_partial_participation: ClassVar[bool] = False  # and budgets of each machine
 
     @classmethod
-    def complete(cls, options: Any, machines: int) -> dict[str, Any]:
-        """Return options that were left open, once M is known; InputError if they do not fit it."""
+    def resolve_options(cls, options: Any, machines: int) -> dict[str, Any]:
+        """Return defaults that depend on the number of machines; InputError if the options do not fit it."""
         return {}
 
     @classmethod
-    def parts(cls, options: Any, machines: int) -> int:
-        """Return how many draws of noise, of one machine each, hide a sum together; 1 if one does."""
+    def noise_shares(cls, options: Any, machines: int) -> int:
+        """Return the number of machines whose noise shares add up to N(0, sigma^2 I); 1 without shares."""
         return 1
 
     @classmethod
     @abstractmethod
-    def variances(cls, machines: int, parts: int) -> float:
-        """Return the variance of the noise in the sum of a round, in units of sigma^2."""
+    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+        """Return the variance of the noise in a round's sum, in units of sigma^2."""
 
     @classmethod
-    def shared(cls, machines: int, parts: int) -> float:
-        """Ratio of sigma to the noise std of the average over machines: sqrt(M) or M, rounded once."""
-        return math.sqrt(machines * machines / cls.variances(machines, parts))
+    def noise_reduction(cls, machines: int, noise_shares: int) -> float:
+        """Return the ratio of sigma to the noise std of the averaged message: sqrt(M) or M."""
+        # In one division: the ratio is rounded once.
+        return math.sqrt(machines * machines / cls.noise_variance(machines, noise_shares))
 
     @classmethod
-    def gives_key(cls, options: Any) -> bool:
+    def distributes_key(cls, options: Any) -> bool:
         """Return whether all ranks get the noise key."""
         return not cls.is_central
 
     @classmethod
-    def simulates(cls, options: Any) -> str:
-        """Return what is simulated: the protocol, or what stands for it in a privacy statement."""
+    def simulation_fidelity(cls, options: Any) -> str:
+        """Return what a privacy statement calls the simulation: the protocol, or less."""
         return "protocol"
 
-    @classmethod  # noqa: B027 - most take all
+    @classmethod  # noqa: B027 - most have no limits
     def check(cls, constants: Any) -> None:
-        """Raise InputError if a run cannot be simulated in the way that was asked for."""
+        """Raise InputError if a run cannot be simulated with these options."""
 
 
 class ColludersOptions(Options):
-    """Number of machines that may reveal what they know."""
+    """Number of machines that may collude with the server."""
 
     colluders: int | None = Field(
         None,
         ge=0,
         lt=2**32,
-        description="how many machines may work together with the server: the noise of the others alone "
-        "hides a sample [default: a tenth of them, rounded up, but not all]",
+        description="number of machines that may collude with the server [default: a tenth, rounded up, but "
+        "not all]",
     )
 
 
 class WithColluders(TrustMode):
-    """A trust mode in which each machine adds a part of the noise, and some of them may be known."""
+    """Trust mode in which each machine adds a noise share, and colluders may reveal theirs."""
 
     options = ColludersOptions
-    hides_sums, takes_absence = True, False
+    protects_sum_only, supports_partial_participation = True, False
 
     @classmethod
-    def complete(cls, options: Any, machines: int) -> dict[str, Any]:
-        """Return how many machines may work together with the server: a tenth if the user does not say."""
+    def resolve_options(cls, options: Any, machines: int) -> dict[str, Any]:
+        """Return the number of colluders c, by default a tenth of the machines; InputError if all collude."""
         colluders = options.colluders
         if colluders is None:
-            colluders = min(-(-machines // TENTH), machines - 1)
+            colluders = min(-(-machines // DEFAULT_COLLUDER_RATIO), machines - 1)
         if colluders >= machines:
             raise InputError(
-                f"colluders = {colluders} leaves none of {machines} machines to add noise; give at most "
-                f"{machines - 1}"
+                f"--colluders must be less than {machines:,} (machines), got {colluders:,}. "
+                f"Use at most {machines - 1:,}."
             )
         return {"colluders": colluders}
 
     @classmethod
-    def parts(cls, options: Any, machines: int) -> int:
-        """Return how many machines add noise that nobody knows: M - c."""
-        return machines - int(cls.complete(options, machines)["colluders"])
+    def noise_shares(cls, options: Any, machines: int) -> int:
+        """Return M - c, the number of machines that do not collude."""
+        return machines - int(cls.resolve_options(options, machines)["colluders"])
 
     @classmethod
-    def variances(cls, machines: int, parts: int) -> float:
-        """Return M / (M - c): all machines add noise, and the least that may be unknown has sigma^2."""
-        return machines / parts
+    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+        """Return M / (M - c): all machines add shares, of which those of M - c machines sum to sigma^2."""
+        return machines / noise_shares
 
 
-def shared_by(asked: Any) -> float:
-    """Ratio of sigma to the noise std of the average over an experiment's machines."""
-    machines = asked.machines or 1
-    return float(asked.trust.shared(machines, asked.trust.parts(asked.server_options, machines)))
+def experiment_noise_reduction(experiment: Any) -> float:
+    """Return the ratio of sigma to the noise std of the average over an experiment's machines."""
+    trust, machines = experiment.trust, experiment.machines or 1
+    return float(trust.noise_reduction(machines, trust.noise_shares(experiment.server_options, machines)))

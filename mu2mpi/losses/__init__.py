@@ -1,1 +1,1 @@
-"""Convex losses of linear models, one module each, and the ball that they are minimised over."""
+"""Convex losses of linear models, one module each, their metrics, and the feasible ball."""

@@ -1,12 +1,12 @@
-"""Huber's loss: linear regression in which no sample pulls harder than another."""
+"""Huber loss: linear regression that is robust to outliers."""
 
 import math
 
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.loss import Constants, Practical, Problem
+from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
-_THRESHOLD = 0.25  # errors beyond an eighth of the declared range, whose length is 2, count linearly
+_THRESHOLD = 0.25  # h: the loss is linear in larger errors; the declared label range [-1, 1] has length 2
 
 
 @inline
@@ -16,22 +16,22 @@ def _residual(margins, label):  # type: ignore[no-untyped-def]
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
-    """Return e^2 / 2 of a small error and h (|e| - h / 2) of a larger one; and the prediction's, squared."""
-    size = abs(margins[0] - label)
-    clipped = min(1.0, max(-1.0, margins[0])) - label
-    value = 0.5 * size * size if size <= _THRESHOLD else _THRESHOLD * (size - 0.5 * _THRESHOLD)
-    return value, clipped * clipped
+    """Return e^2 / 2 if |e| <= h and h (|e| - h / 2) beyond, and the squared error of the prediction."""
+    error = abs(margins[0] - label)
+    prediction_error = min(1.0, max(-1.0, margins[0])) - label
+    value = 0.5 * error * error if error <= _THRESHOLD else _THRESHOLD * (error - 0.5 * _THRESHOLD)
+    return value, prediction_error * prediction_error
 
 
 @register
-class Huber(Problem):
-    """Half the squared error, linear beyond 1/4 (Huber, 1964), of a number with the range [-1, 1]."""
+class Huber(Loss):
+    """Half the squared error of a number in [-1, 1], linear in errors beyond 1/4 (Huber, 1964)."""
 
-    name, labels = "huber", "numbers"
-    margin = "the prediction"
-    residual, loss = staticmethod(_residual), staticmethod(_loss)
-    practical = Practical(clip=0.8, noise=0.25)
+    name, label_kind = "huber", "numbers"
+    margin_meaning = "the prediction"
+    residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
+    practical_defaults = PracticalDefaults(clip_norm=0.8, noise_std=0.25)
 
-    def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G = ||z|| / 4, as |r| is at most the threshold, and L = ||z||^2."""
-        return Constants(_THRESHOLD * math.sqrt(square), square, 2.0)
+    def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
+        """Return G = h ||z||, as |r| <= h, and L = ||z||^2."""
+        return LossConstants(_THRESHOLD * math.sqrt(max_squared_norm), max_squared_norm, 2.0)

@@ -1,4 +1,4 @@
-"""Softmax (K-class logistic) regression."""
+"""Softmax (multinomial logistic) regression."""
 
 import math
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.loss import Array, Constants, Labels, Practical, Problem
+from mu2mpi.losses.loss import Array, Labels, Loss, LossConstants, PracticalDefaults
 from mu2mpi.losses.model.linear import all_margins, sum_outer_products
 
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Turn margins in place into softmax(margins) - onehot(label)."""
+    """Replace the margins by softmax(margins) - onehot(label)."""
     largest = margins[0]
     for k in range(1, margins.size):
         largest = max(largest, margins[k])
@@ -27,7 +27,7 @@ def _residual(margins, label):  # type: ignore[no-untyped-def]
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
-    """Return -log softmax(margins)[label], and whether the label's margin is the largest (first, on ties)."""
+    """Return -log softmax(margins)[label], and whether that margin is the largest (the first one on ties)."""
     best = 0
     for k in range(1, margins.size):
         if margins[k] > margins[best]:
@@ -39,17 +39,17 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class Softmax(Problem):
-    """The logistic loss -log softmax(x z)[label], in nats."""
+class Softmax(Loss):
+    """Cross-entropy loss -log softmax(x z)[label] of K classes."""
 
     name, unit = "softmax", "nat"
-    margin = "the log-probability, up to what all classes share,"
-    residual, loss = staticmethod(_residual), staticmethod(_loss)
-    practical = Practical(clip=0.75)
+    margin_meaning = "the log-probability, up to a term common to all classes,"
+    residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
+    practical_defaults = PracticalDefaults(clip_norm=0.75)
 
-    def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G = sqrt(2 ||z||^2), as ||r|| <= sqrt 2, and L = ||z||^2 / 2: softmax is 1/2-Lipschitz."""
-        return Constants(math.sqrt(2 * square), square / 2, 2 * classes + 22.0)
+    def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
+        """Return G = sqrt(2) ||z||, as ||r|| <= sqrt(2), and L = ||z||^2 / 2, as softmax is 1/2-Lipschitz."""
+        return LossConstants(math.sqrt(2 * max_squared_norm), max_squared_norm / 2, 2 * classes + 22.0)
 
     def scores(self, margins: Array) -> Array:
         _, exponentials, sums = _exponentials(margins)
@@ -57,12 +57,14 @@ class Softmax(Problem):
 
     def loss_and_gradient(self, x: Array, z: Array, labels: Labels) -> tuple[float, Array]:
         margins, residuals, sums = _exponentials(all_margins(x, z))
-        right = np.arange(len(labels)), labels
+        label_entries = np.arange(len(labels)), labels
         residuals /= sums
-        residuals[right] -= 1.0
-        return float(np.sum(np.log(sums[:, 0]) - margins[right])), sum_outer_products(residuals, z)
+        residuals[label_entries] -= 1.0
+        return float(np.sum(np.log(sums[:, 0]) - margins[label_entries])), sum_outer_products(residuals, z)
 
-    def expected(self, x: Array, z: Array, weights: Array, values: Labels) -> tuple[float, Array]:
+    def expected_loss_and_gradient(
+        self, x: Array, z: Array, weights: Array, label_values: Labels
+    ) -> tuple[float, Array]:
         margins, residuals, sums = _exponentials(all_margins(x, z))
         loss = float(np.sum((np.log(sums) - margins) * weights))
         residuals *= weights.sum(axis=1, keepdims=True) / sums
@@ -71,7 +73,7 @@ class Softmax(Problem):
 
 
 def _exponentials(margins: Array) -> tuple[Array, Array, Array]:
-    """Return margins below 0, their exponentials, and the sums of these, shapes (n, K), (n, K) and (n, 1)."""
-    below: Array = margins - margins.max(axis=1, keepdims=True)
-    exponentials = np.exp(below)
-    return below, exponentials, exponentials.sum(axis=1, keepdims=True)
+    """Return margins less their maximum, their exponentials, and the sums of these, shape (n, 1)."""
+    shifted: Array = margins - margins.max(axis=1, keepdims=True)
+    exponentials = np.exp(shifted)
+    return shifted, exponentials, exponentials.sum(axis=1, keepdims=True)

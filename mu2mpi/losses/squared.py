@@ -1,10 +1,10 @@
-"""Least squares: linear regression, or with --l2 ridge regression."""
+"""Least-squares linear regression, and ridge regression with ``--l2``."""
 
 import math
 
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.loss import Constants, Practical, Problem
+from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
 
 @inline
@@ -16,20 +16,20 @@ def _residual(margins, label):  # type: ignore[no-untyped-def]
 def _loss(margins, label):  # type: ignore[no-untyped-def]
     """Return (m - y)^2 / 2, and the squared error of the prediction, which is m clipped to [-1, 1]."""
     error = margins[0] - label
-    clipped = min(1.0, max(-1.0, margins[0])) - label
-    return 0.5 * error * error, clipped * clipped
+    prediction_error = min(1.0, max(-1.0, margins[0])) - label
+    return 0.5 * error * error, prediction_error * prediction_error
 
 
 @register
-class Squared(Problem):
-    """Half the squared error (x z - y)^2 / 2 of a number y, of which the declared range is [-1, 1]."""
+class Squared(Loss):
+    """Half the squared error (x z - y)^2 / 2 of a number y in [-1, 1]."""
 
-    name, labels = "squared", "numbers"
-    margin = "the prediction"
-    residual, loss = staticmethod(_residual), staticmethod(_loss)
-    practical = Practical(clip=0.15, noise=0.25)
+    name, label_kind = "squared", "numbers"
+    margin_meaning = "the prediction"
+    residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
+    practical_defaults = PracticalDefaults(clip_norm=0.15, noise_std=0.25)
 
-    def constants(self, square: float, radius: float, classes: int) -> Constants:
-        """Return G = (R ||z|| + 1) ||z||, as no |x z| passes R ||z|| on the ball, and L = ||z||^2."""
-        length = math.sqrt(square)
-        return Constants((radius * length + 1) * length, square, 2.0)
+    def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
+        """Return G = (R ||z|| + 1) ||z||, as |x z| <= R ||z|| on the ball of radius R, and L = ||z||^2."""
+        norm = math.sqrt(max_squared_norm)
+        return LossConstants((radius * norm + 1) * norm, max_squared_norm, 2.0)

@@ -1,1 +1,1 @@
-"""The methods: what machines send, how far the server moves, and how it is known what that reveals."""
+"""Optimisation methods, one module each, and presets of their settings."""

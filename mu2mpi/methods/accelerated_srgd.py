@@ -1,4 +1,4 @@
-"""Accelerated SRGD: corrected momentum of large batches, and steps that look ahead, in few rounds."""
+"""Accelerated SRGD: corrected momentum of large batches and optimistic steps, in few rounds."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.batching import Batches, Sampling
-from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.federation.batching import Batching, DisjointBatches
+from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field
-from mu2mpi.methods.presets.practical import PracticalPreset, rounded
+from mu2mpi.methods.presets.practical import PracticalPreset, round_to_four_digits
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class AcceleratedOptions(PresetOptions):
-    """How many samples share a round, and how noise is correlated."""
+    """Batch size, and the preset."""
 
-    batch: int | None = batch_field("samples K that each machine uses in a round, each once [default: n / T]")
+    batch: int | None = batch_field("batch size K of each machine, each sample used once [default: n / T]")
 
 
 @register
 class AcceleratedSrgd(Method):
-    """Optimistic online-to-batch conversion, with private sums of increments over batches.
+    """Accelerated SRGD: optimistic online-to-batch conversion with private sums of increments over batches.
 
     Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
     optimistic learner; rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates for
@@ -36,84 +36,87 @@ class AcceleratedSrgd(Method):
     name, title = "accelerated-srgd", "accelerated SRGD"
     summary = "corrected momentum of large batches, in few rounds of accelerated steps"
     options = AcceleratedOptions
-    estimator, query = CORRECTED_MOMENTUM, AVERAGE
-    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
+    estimator, query = CORRECTED_MOMENTUM, AVERAGED_ITERATE
+    preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
-    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical mode: as few steps as are at most 1 / (2 L) long."""
-        M, chosen = asked.machines or 1, preset.choices(asked, facts)
-        n, longest = facts.samples // M, 0.5 / chosen.nearby
-        path = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip)
-        fewest = math.ceil(min(n, math.sqrt(path * n / longest)))
-        K = asked.batch or n // (asked.rounds or fewest) or 1
-        T = asked.rounds or max(1, n // K)
+    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+        """Return the settings of the practical preset: the fewest rounds with steps of at most 1 / (2 L)."""
+        M, constants = experiment.machines or 1, preset.practical_constants(experiment, facts)
+        n, max_step = facts.samples // M, 0.5 / constants.unit_margin_smoothness
+        sensitivity = 2 * constants.effective_clip_norm
+        path = (
+            constants.weight_noise_std * experiment.rho * experiment_noise_reduction(experiment) / sensitivity
+        )
+        min_rounds = math.ceil(min(n, math.sqrt(path * n / max_step)))
+        K = experiment.batch or n // (experiment.rounds or min_rounds) or 1
+        T = experiment.rounds or max(1, n // K)
         return {
-            "clip_norm": chosen.clip_norm,
-            "diameter": chosen.diameter,
+            "clip_norm": constants.clip_norm,
+            "diameter": constants.diameter,
             "rounds": T,
-            "eta_scale": rounded(min(path * K / T, longest) * 8 * chosen.L),
+            "eta_scale": round_to_four_digits(min(path * K / T, max_step) * 8 * constants.L),
         }
 
-    def sampling(self, task: Task, rounds: int | None) -> Sampling:
-        """Return about sqrt(n) rounds with as large batches, or (n M)^(1/4) if M passes n: of all samples."""
+    def batching(self, task: Task, rounds: int | None) -> Batching:
+        """Return max(sqrt(n), (n M)^(1/4)) rounds of equal batches, which use each sample once."""
         n = task.samples
-        fewest = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
-        batch = task.options.batch or max(1, n // (rounds or fewest))
+        min_rounds = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
+        batch = task.options.batch or max(1, n // (rounds or min_rounds))
         rounds = rounds or max(1, n // batch)
-        if rounds > (most := 2**22):  # to list the batches of more would take gigabytes
-            raise InputError(f"rounds = {rounds} are too many batches; give at most --rounds {most}")
-        return Batches.until(tuple(range(batch, rounds * batch + 1, batch)))
+        if rounds > (max_rounds := 2**22):  # a list of more batches would take gigabytes
+            raise InputError(f"--rounds must be at most {max_rounds} (number of batches), got {rounds}.")
+        return DisjointBatches.from_ends(tuple(range(batch, rounds * batch + 1, batch)))
 
-    def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return a small batch a round, in which all samples but one are known."""
+    def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
+        """Return batches of two samples, one of which is unknown to the adversary."""
         return rounds * (options.batch or 2), {}
 
-    def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
-        """Return the size of the batches."""
-        return {"batch": sampling.most}
+    def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
+        """Return the batch size."""
+        return {"batch": batching.max_batch_size}
 
-    def largest_rate(self, task: Task, sampling: Sampling) -> float:
-        """Return 1 / (8 L): no smaller in more rounds."""
+    def max_eta(self, task: Task, batching: Batching) -> float:
+        """Return 1 / (8 L), whatever the number of rounds."""
         return 1 / (8 * task.smoothness)
 
-    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
-        """Return min(1 / (8 L), D / sqrt(8 V)), the best rate in the bound of docs/background/methods.md."""
-        V = self.surprise(task, sampling, mechanism)
-        return min(self.largest_rate(task, sampling), task.diameter / math.sqrt(8 * V))
+    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return min(1 / (8 L), D / sqrt(8 V)), which minimises the bound of docs/background/methods.md."""
+        V = self.hint_error(task, batching, mechanism)
+        return min(self.max_eta(task, batching), task.diameter / math.sqrt(8 * V))
 
-    def surprise(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
-        """Return V: what noise and samples add to all ||q_t - h_t||^2 at most, and half of G^2 for the first.
+    def hint_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return V, a bound on the sum of the hints' errors ||q_t - h_t||^2, with G^2 / 2 for the first.
 
-        A batch has the error C^2 / (K M) and the noise d sigma^2 / (N K)^2, as messages and hints do.
+        Messages and hints have the sampling error C^2 / (K M) and the noise d sigma^2 / (N K)^2.
         """
-        T, K, C = sampling.rounds, sampling.most, mechanism.clip_norm
-        of_samples = C**2 / (K * task.machines)
-        noise = 2 * C / (task.budget.rho * task.shared * K)
-        of_noise = task.d * T * noise * noise  # may be infinite, where a power would raise
-        of_hints = of_samples * (T + math.log(T) + 1) + of_noise * (2 * T + 2 * math.log(T) + 3)
-        return task.G**2 / 2 + of_hints
+        T, K, C = batching.rounds, batching.max_batch_size, mechanism.clip_norm
+        sampling_error = C**2 / (K * task.machines)
+        noise = 2 * C / (task.budget.rho * task.noise_reduction * K)
+        noise_error = task.d * T * noise * noise  # overflows to infinity, where a power would raise
+        hint_errors = sampling_error * (T + math.log(T) + 1) + noise_error * (2 * T + 2 * math.log(T) + 3)
+        return task.G**2 / 2 + hint_errors
 
-    def loss_bound(self, task: Task, sampling: Sampling, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), if it holds."""
-        D, T, S = task.diameter, sampling.rounds, self.increment_bound(task)
-        if mechanism.clip_norm < S or mechanism.name != self.mechanism or not is_own_rate:
+    def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), or NaN."""
+        D, T, S = task.diameter, batching.rounds, self.contribution_bound(task)
+        if mechanism.clip_norm < S or mechanism.name != self.mechanism:
             return math.nan
-        eta, batch = self.base_rate(task, sampling, mechanism), sampling.most * task.machines
-        regret = D**2 / (8 * eta) + eta * self.surprise(task, sampling, mechanism)
-        late = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
-        return 2 / (T * (T + 1)) * (regret + late)
+        eta, batch = self.theory_eta(task, batching, mechanism), batching.max_batch_size * task.machines
+        regret = D**2 / (8 * eta) + eta * self.hint_error(task, batching, mechanism)
+        estimation = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
+        return 2 / (T * (T + 1)) * (regret + estimation)
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Average v_{t+1} = proj(w_{t+1} - eta h) in place of w_{t+1}, with the hint h = (t + 1) / t q_t.
+        """Average v_{t+1} = proj(w_{t+1} - eta h) instead of w_{t+1}, with the hint h = (t + 1) / t q_t.
 
         Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
         """
         if iterates.l2:
-            iterates.regularise(t)
-        iterates.descend(t, total, scale)
-        # Back to x_t, with which v_{t+1} is averaged.
+            iterates.apply_regulariser(t)
+        iterates.projected_step(t, total, scale)
+        # Restore x_t, which is to be averaged with v_{t+1} instead.
         iterates.x, iterates.x_previous = iterates.x_previous, iterates.x
-        ahead, again = iterates.w.copy(), (t + 1) / t
+        v, hint_factor = iterates.w.copy(), (t + 1) / t
         if iterates.l2:
-            iterates.regularise(t, ahead, again)
-        iterates.descend(t, total, again * scale, ahead)
+            iterates.apply_regulariser(t, v, hint_factor)
+        iterates.projected_step(t, total, hint_factor * scale, v)

@@ -1,16 +1,16 @@
-"""Anytime DP-MF: prefix sums of plain gradients at averages, with noise that is correlated over rounds."""
+"""Anytime DP-MF: gradients at averages, and noise that is correlated over rounds (DP-FTRL)."""
 
 import math
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.batching import Sampling
-from mu2mpi.federation.estimators import AVERAGE, GRADIENT
+from mu2mpi.federation.batching import Batching
+from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import Choices, rounds_of_one_pass
+from mu2mpi.methods.presets.practical import PresetConstants, single_pass_rounds
 from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_rounds
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
@@ -20,70 +20,77 @@ if TYPE_CHECKING:
 
 @register
 class AnytimeDpMf(Method):
-    """Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021, DP-FTRL.
+    """DP-FTRL: Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021.
 
-    With a matrix factorisation (Denisov et al., 2022), and gradients at averages (Cutkosky, 2019).
+    Here with a matrix factorisation (Denisov et al., 2022), and gradients at averages (Cutkosky, 2019).
     """
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"
-    summary = "gradients at averages, with noise that cancels in the sum over rounds"
+    summary = "gradients at averages, with correlated noise that cancels over rounds"
     options = PresetOptions
-    estimator, query = GRADIENT, AVERAGE
+    estimator, query = GRADIENT, AVERAGED_ITERATE
     mechanism = "correlated"
-    takes_absence = True
+    supports_partial_participation = True
 
-    def widening(self, asked: Any) -> float:
-        """Return 3: on their way iterates have several times the noise of the last."""
+    def practical_diameter_factor(self, experiment: Any) -> float:
+        """Return 3: earlier iterates have several times the noise of the last one."""
         return 3.0
 
-    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
-        """Return what gives w_T the noise that weights may gather, or without noise the path of mu^2-SGD."""
+    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+        """Return the scale at which the noise of w_T reaches its limit, but at most that of mu^2-SGD."""
         from mu2mpi.privacy.noise.correlation import Correlation
 
-        rounds = rounds_of_one_pass(asked, facts)
+        rounds = single_pass_rounds(experiment, facts)
         check_rounds(rounds)
-        own = asked.mechanism_options
-        strategy = own.strategy if isinstance(own, CorrelatedOptions) else CorrelatedOptions().strategy
-        gain = Correlation(*strategy, rounds, normalized=True, lasts=False).gain()
-        eta = chosen.noise * asked.rho * shared_by(asked) / (2 * chosen.clip * gain)
-        return float(8 * chosen.L * min(eta, 2 * (asked.machines or 1) / chosen.nearby))
+        options = experiment.mechanism_options
+        options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
+        gain = Correlation(*options.strategy, rounds, normalized=True, is_cumulative=False).total_noise_std()
+        sensitivity = 2 * constants.effective_clip_norm
+        eta = (
+            constants.weight_noise_std
+            * experiment.rho
+            * experiment_noise_reduction(experiment)
+            / (sensitivity * gain)
+        )
+        max_eta = 2 * (experiment.machines or 1) / constants.unit_margin_smoothness
+        return float(8 * constants.L * min(eta, max_eta))
 
-    def largest_rate(self, task: Task, sampling: Sampling) -> float:
-        """Return 1 / (8 L): the path of all rounds is then as long as that of mu^2-SGD's longest steps."""
+    def max_eta(self, task: Task, batching: Batching) -> float:
+        """Return 1 / (8 L), with which T rounds move as far as those of mu^2-SGD with its `max_eta`."""
         return 1 / (8 * task.smoothness)
 
-    def error(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
-        """Return the root of the mean square error of a round's part in the sum of all."""
+    def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return the root mean squared error per round of the sum of all averaged messages."""
         if (correlation := mechanism.correlation) is None:
-            return super().error(task, sampling, mechanism)
-        sigma, shared = task.noise_of(mechanism)
-        drawn = sigma * correlation.gain() / math.sqrt(mechanism.rounds)
-        noise = math.sqrt(task.d) * drawn / shared
+            return super().gradient_error(task, batching, mechanism)
+        sigma, shared = task.noise_std_and_reduction(mechanism)
+        noise_std = sigma * correlation.total_noise_std() / math.sqrt(mechanism.rounds)
+        noise = math.sqrt(task.d) * noise_std / shared
         return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines), noise)
 
-    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
-        """Return D / sqrt(V T), but at most 1 / (8 L): V T is how far errors move w, in the mean square."""
-        error = self.error(task, sampling, mechanism)
-        return min(task.diameter / (error * math.sqrt(sampling.rounds)), self.largest_rate(task, sampling))
+    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return min(D / sqrt(V T), 1 / (8 L)), where sqrt(V T) is the RMS error of the sum of messages."""
+        error = self.gradient_error(task, batching, mechanism)
+        return min(task.diameter / (error * math.sqrt(batching.rounds)), self.max_eta(task, batching))
 
-    def state(self, options: Any) -> tuple[str, ...]:
-        """Return the sum of all steps, of which iterates are projections."""
+    def state_names(self, options: Any) -> tuple[str, ...]:
+        """Return the sum of all steps, whose projections are the iterates."""
         return ("sum",)
 
-    def has_plain_step(self, options: Any) -> bool:
-        """Return true: within the ball, lazy steps are plain ones."""
+    def iterates_reveal_messages(self, options: Any) -> bool:
+        """Return True: within the ball, lazy projection makes no difference."""
         return True
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Step from the sum of all steps, not its projection, so that later noise cancels in it.
+        """Take a step from the unprojected sum of steps (lazy projection), in which correlated noise cancels.
 
-        Zinkevich, "Online convex programming", 2003, has both.
+        Zinkevich, "Online convex programming", 2003.
         """
         steps = iterates.state["sum"]
         if iterates.l2:
-            iterates.regularise(t, steps)
-        iterates.descend_lazily(steps, t, total, scale)
+            iterates.apply_regulariser(t, steps)
+        iterates.lazy_projected_step(steps, t, total, scale)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta."""
+        """Return eta in all rounds."""
         return eta

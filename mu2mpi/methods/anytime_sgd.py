@@ -1,26 +1,27 @@
-"""Anytime-SGD: plain gradients at weighted averages of the iterates."""
+"""Anytime-SGD: gradients at weighted averages of the iterates."""
 
 import math
 from typing import Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.estimators import AVERAGE, GRADIENT
+from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import Choices, gathered, longest_at_averages, rounds_of_one_pass
+from mu2mpi.methods.presets.practical import PresetConstants, max_averaged_eta_scale, single_pass_rounds
 
 
 @register
 class AnytimeSgd(Method):
-    """Cutkosky, "Anytime online-to-batch, optimism and acceleration", 2019."""
+    """Anytime-SGD: Cutkosky, "Anytime online-to-batch, optimism and acceleration", 2019."""
 
     name, title, summary = "anytime-sgd", "Anytime-SGD", "gradients at averages"
     options = PresetOptions
-    estimator, query = GRADIENT, AVERAGE
-    takes_absence = True
+    estimator, query = GRADIENT, AVERAGED_ITERATE
+    supports_partial_participation = True
 
-    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
-        """Return it by noise, of which w has eta t of round t, and x_T in all sqrt(8 T^3 / 105) eta."""
-        T = rounds_of_one_pass(asked, facts)
-        by_noise = 4 * T * gathered(asked, chosen) / math.sqrt(8 / 105 * T**3)
-        return chosen.L * min(by_noise, longest_at_averages(asked, facts) / chosen.nearby)
+    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+        """Return the scale at which the noise of x_T, sqrt(8 T^3 / 105) eta per unit, reaches its limit."""
+        T = single_pass_rounds(experiment, facts)
+        noise_limit = 4 * T * constants.noise_limited_step_sum(experiment) / math.sqrt(8 / 105 * T**3)
+        max_scale = max_averaged_eta_scale(experiment, facts)
+        return constants.L * min(noise_limit, max_scale / constants.unit_margin_smoothness)

@@ -1,4 +1,4 @@
-"""DP-SGD: each sample of all machines is in each round with the same probability."""
+"""DP-SGD: Poisson-subsampled batches over all machines."""
 
 import math
 from typing import Any
@@ -6,77 +6,79 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.batching import Poisson, Sampling
-from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.batching import Batching, PoissonBatches
+from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
-from mu2mpi.privacy.accounting.pld import MOST_ROUNDS
+from mu2mpi.privacy.accounting.pld import MAX_PLD_ROUNDS
 
 
 class DpSgdOptions(PresetOptions):
-    """How many samples are expected, and what is put out."""
+    """Expected batch size, and averaging of the iterates."""
 
     batch: int | None = batch_field(
-        "samples that are expected in a round of all machines [default: a hundredth of all, but at least 256]"
+        "expected batch size over all machines [default: a hundredth of all samples, at least 256]"
     )
-    tail: float | None = tail_field("the last alone")
+    tail: float | None = tail_field("the last round alone")
 
 
 @register
 class DpSgd(Method):
-    """Abadi et al., "Deep learning with differential privacy", 2016."""
+    """DP-SGD: Abadi et al., "Deep learning with differential privacy", 2016."""
 
     name, title = "dp-sgd", "DP-SGD"
-    summary = "gradients of batches that are drawn at random, with noise for the sum of all machines"
+    summary = "gradients of random batches, with noise for the sum over all machines"
     options = DpSgdOptions
-    estimator, query = GRADIENT, ITERATE
-    chooses = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
+    estimator, query = GRADIENT, LAST_ITERATE
+    preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
     mechanism = "poisson"
-    takes_absence = True
+    supports_partial_participation = True
 
-    def check(self, asked: Any, options: Any) -> None:
-        """Refuse a server with which each machine hides what it sends by itself."""
-        if not asked.trust.hides_sums:
+    def check(self, experiment: Any, options: Any) -> None:
+        """Raise ValueError if the trust mode needs noise in each machine's message."""
+        if not experiment.trust.protects_sum_only:
             raise ValueError(
-                f"method = dp-sgd has noise for the sum over all machines, and with server = {asked.server} "
-                "each needs its own; give --server trusted or aggregated"
+                "--method dp-sgd adds noise to the sum over all machines, but --server "
+                f"{experiment.server} needs noise in each message. Use --server trusted or aggregated."
             )
 
-    def worst_case(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return a sample each, of which a third is drawn: which others are hides one as noise does."""
+    def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
+        """Return one sample per machine and sampling probability 1/3, so that subsampling matters."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
-    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical mode: noise is for the sum over all samples."""
-        batch = asked.batch or usual_batch(facts.samples)
-        rounds = 100, min(20_000, most_rounds(facts.samples, batch))
-        return preset.descent(asked, facts, hidden=facts.samples, rounds=rounds, tail=0.5)
+    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+        """Return the settings of the practical preset; the noise is that of a sum over all samples."""
+        batch = experiment.batch or default_batch_size(facts.samples)
+        rounds_range = 100, min(20_000, max_accounted_rounds(facts.samples, batch))
+        return preset.multi_pass_settings(
+            experiment, facts, noise_divisor=facts.samples, rounds_range=rounds_range, tail=0.5
+        )
 
-    def sampling(self, task: Task, rounds: int | None) -> Sampling:
-        """Return 20 passes, with a hundredth of all samples in each batch."""
-        everything = task.machines * task.samples
-        batch = task.options.batch or usual_batch(everything)
-        check_batch(batch, everything, "all machines")
-        rounds = rounds or math.ceil(20 * everything / batch)
-        most = most_rounds(everything, batch)
-        if rounds > most and math.isfinite(task.budget.epsilon):
+    def batching(self, task: Task, rounds: int | None) -> Batching:
+        """Return Poisson batches, by default 20 passes with a hundredth of all samples per batch."""
+        total_samples = task.machines * task.samples
+        batch = task.options.batch or default_batch_size(total_samples)
+        check_batch(batch, total_samples, "all machines")
+        rounds = rounds or math.ceil(20 * total_samples / batch)
+        max_rounds = max_accounted_rounds(total_samples, batch)
+        if rounds > max_rounds and math.isfinite(task.budget.epsilon):
             raise InputError(
-                f"{rounds} rounds are too many: with batch = {batch}, the privacy of dp-sgd is accounted for "
-                f"in no more than {most}; give at most --rounds {most}"
+                f"--rounds must be at most {max_rounds} for the accountant of --method dp-sgd with --batch "
+                f"{batch}, got {rounds}."
             )
-        return Poisson(task.samples, rounds, task.samples, probability=batch / everything)
+        return PoissonBatches(task.samples, rounds, task.samples, probability=batch / total_samples)
 
-    def completed(self, task: Task, sampling: Sampling) -> dict[str, Any]:
-        """Return the expected size of batches."""
-        return {"batch": task.options.batch or usual_batch(task.machines * task.samples)}
+    def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
+        """Return the expected batch size."""
+        return {"batch": task.options.batch or default_batch_size(task.machines * task.samples)}
 
 
-def usual_batch(samples: int) -> int:
-    """Return how many of all samples are expected in a batch: beyond some hundred more are worth little."""
+def default_batch_size(samples: int) -> int:
+    """Return the default of the expected batch size; beyond some hundred, larger ones gain little."""
     return min(samples, max(256, samples // 100))
 
 
-def most_rounds(samples: int, batch: int) -> int:
-    """Return how many rounds with noise can be accounted for: more would take gigabytes."""
-    return min(MOST_ROUNDS, 10**4 * samples // batch)
+def max_accounted_rounds(samples: int, batch: int) -> int:
+    """Return the largest number of noisy rounds that the accountant composes without gigabytes of memory."""
+    return min(MAX_PLD_ROUNDS, 10**4 * samples // batch)

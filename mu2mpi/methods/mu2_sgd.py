@@ -1,6 +1,6 @@
 """The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2).
 
-`algorithm_1` and `algorithm_2` are the paper's boxes on NumPy arrays; tests hold the package to them.
+`algorithm_1` and `algorithm_2` state the paper's algorithms in NumPy; tests compare the package with them.
 """
 
 import math
@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mu2mpi.core.registry import find, register
+from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.batching import Sampling
-from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM
+from mu2mpi.federation.batching import Batching
+from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
 from mu2mpi.federation.task import Task
-from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import Choices, longest_at_averages
+from mu2mpi.methods.presets.practical import PresetConstants, max_averaged_eta_scale
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
@@ -63,18 +63,18 @@ def algorithm_2(
     return x_previous
 
 
-# What the package does instead, in the same order, and why it is the same:
+# The package computes the same as follows:
 # - A machine's q_{t,i} = alpha_t d_{t,i} is the sum of its increments s_{tau,i} = g + (tau - 1) (g - g~) for
-#   tau <= t (Lemma 4.1). Both gradients are residuals times one sample, so an increment is c z^T: no gradient
-#   is formed, and ||s|| = ||c|| ||z|| is clipped to S = G + 2 L D (Lemma 4.2) at no cost: `increments`.
-# - Increments and noise are rounded to a public grid and added up as integers. Sums of integers are exact in
-#   any order, so a rank keeps one sum for all of its machines: `machine`.
-# - The step, the projection and the average are `Method.step`, on `iterates`.
-# - Who adds noise, and which collective carries what, is one `round` of each trust mode: `servers`.
+#   tau <= t (Lemma 4.1). Both gradients are residuals times the same sample, so an increment is c z^T: no
+#   gradient is formed, and ||s|| = ||c|| ||z|| is clipped to S = G + 2 L D (Lemma 4.2) in `increments`.
+# - Increments and noise are rounded to a public grid and summed as integers. Integer sums are exact in any
+#   order, so a rank keeps one sum for all the machines that it hosts (`machine`).
+# - `Method.step` takes the step, the projection and the average on `iterates`.
+# - Each trust mode defines where noise is added and which collectives are used (`servers`).
 
 
-# Methods with another estimator or query point
-SWITCHED = {
+# Methods by estimator and query point, where they are not those of mu^2-SGD.
+VARIANTS = {
     ("corrected-momentum", "iterate"): "storm",
     ("gradient", "average"): "anytime-sgd",
     ("gradient", "iterate"): "parallel-sgd",
@@ -82,64 +82,61 @@ SWITCHED = {
 
 
 class Mu2Options(PresetOptions):
-    """Switches that take the method apart, and settings that learn more than those of the theorems."""
+    """Estimator and query point for ablations, and the preset."""
 
     estimator: Literal["corrected-momentum", "gradient"] = Field(
         "corrected-momentum",
-        description="what machines send: corrected momentum, or the gradient of a fresh sample alone",
+        description="gradient estimator: corrected momentum, or the gradient of a fresh sample",
     )
     query: Literal["average", "iterate"] = Field(
         "average",
-        description="where gradients are taken: at the weighted average of the iterates, or at the last one",
+        description="query point of gradients: the weighted average of the iterates, or the last one",
     )
 
 
 @register
 class Mu2Sgd(Method):
-    """Algorithm 1 (untrusted server) and Algorithm 2 (trusted server)."""
+    """mu^2-SGD: Algorithm 1 (untrusted server) and Algorithm 2 (trusted server)."""
 
     name, title = "mu2-sgd", "μ²-SGD"
-    summary = "the paper's mu^2-SGD, of which --estimator and --query switch a part off each"
+    summary = "the paper's mu^2-SGD; --estimator and --query each switch one part off"
     options = Mu2Options
-    is_default = takes_absence = preset_knows_absence = True
-    estimator, query = CORRECTED_MOMENTUM, AVERAGE
+    is_default = supports_partial_participation = preset_supports_partial_participation = True
+    estimator, query = CORRECTED_MOMENTUM, AVERAGED_ITERATE
 
-    def chosen(self, options: Any) -> Method:
-        """Return the method that consists of the estimator and the query point that were asked for."""
-        if (name := SWITCHED.get((options.estimator, options.query))) is None:
+    def select_variant(self, options: Any) -> Method:
+        """Return the method with the chosen estimator and query point."""
+        if (name := VARIANTS.get((options.estimator, options.query))) is None:
             return self
-        method: Method = find("methods", name)
+        method: Method = lookup("methods", name)
         return method
 
-    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
-        """Return it by noise: that of w_T, eta sigma sqrt(T), is the same in all runs with a loss.
+    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+        """Return the theorem's eta with the limit on the noise of w_T in place of D / sqrt(d)."""
+        shared = facts.shared or experiment_noise_reduction(experiment)
+        noise_limit = 2 * constants.L * constants.weight_noise_std * experiment.rho * shared
+        noise_limit /= constants.effective_clip_norm
+        max_scale = max_averaged_eta_scale(experiment, facts)
+        return float(min(noise_limit, max_scale * constants.L / constants.unit_margin_smoothness))
 
-        It is the theorem's min(rho D N / (2 C T sqrt(d)), 1/(4LT)) with that noise for D / sqrt(d).
+    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)) of Theorems 5.2 and 6.2.
+
+        With partial participation, the mean share of participants multiplies the second term.
         """
-        shared = facts.shared or shared_by(asked)
-        by_noise = 2 * chosen.L * chosen.noise * asked.rho * shared / chosen.clip
-        return float(min(by_noise, longest_at_averages(asked, facts) * chosen.L / chosen.nearby))
+        max_eta = task.mean_participation * self.max_eta(task, batching)
+        return min(self.noise_limited_eta(task, batching, mechanism), max_eta)
 
-    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
-        """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)): Theorems 5.2 and 6.2.
+    def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)) of Theorems 5.2 and 6.2.
 
-        Where some are away, the second term is in proportion to the share of machines that is there.
+        The unknown G* and s are replaced by their bounds G and S = G + 2LD. NaN with a clipping norm below S
+        or another mechanism. A regulariser adds to G* and L, but not to the noise.
         """
-        return min(
-            self.noise_rate(task, sampling, mechanism), task.mean_share * self.largest_rate(task, sampling)
-        )
-
-    def loss_bound(self, task: Task, sampling: Sampling, mechanism: Mechanism, is_own_rate: bool) -> float:
-        """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)): Theorems 5.2 and 6.2.
-
-        G* and s are not known, and replaced by their bounds G and S = G + 2LD. It does not apply where
-        increments are clipped to less than S, or eta or the mechanism is another. With a regulariser G* and L
-        are those of the sum, and the noise is that of the loss alone.
-        """
-        D, M, T, S = task.diameter, task.machines, sampling.rounds, self.increment_bound(task)
-        is_plain = task.unequal is None and isinstance(mechanism, find("mechanisms", self.mechanism))
-        if mechanism.clip_norm < S or not (is_plain and is_own_rate):
+        D, M, T, S = task.diameter, task.machines, batching.rounds, self.contribution_bound(task)
+        is_covered = task.unequal is None and isinstance(mechanism, lookup("mechanisms", self.mechanism))
+        if mechanism.clip_norm < S or not is_covered:
             return math.nan
-        noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.shared)
-        known = S + task.l2 * (D / 2 + 2 * D)
-        return 4 * D * (known / T + noise + S / math.sqrt(T * M))
+        noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.noise_reduction)
+        bias = S + task.l2 * (D / 2 + 2 * D)
+        return 4 * D * (bias / T + noise + S / math.sqrt(T * M))

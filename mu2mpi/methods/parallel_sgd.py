@@ -1,26 +1,26 @@
-"""Noisy parallel SGD: plain gradients at the iterates, of which the mean is put out."""
+"""Noisy parallel SGD: gradients at the iterates, and the mean of the iterates as output."""
 
 import math
 from typing import Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import STEP, Choices, gathered, rounds_of_one_pass
+from mu2mpi.methods.presets.practical import STEP, PresetConstants, single_pass_rounds
 
 
 @register
 class ParallelSgd(Method):
-    """Dekel et al., "Optimal distributed online prediction using mini-batches", 2012."""
+    """Noisy parallel SGD: Dekel et al., "Optimal distributed online prediction using mini-batches", 2012."""
 
     name, title, summary = "parallel-sgd", "noisy parallel SGD", "gradients at iterates"
     options = PresetOptions
-    estimator, query = GRADIENT, ITERATE
-    takes_absence = takes_mean = True
+    estimator, query = GRADIENT, LAST_ITERATE
+    supports_partial_participation = outputs_mean = True
 
-    def practical_scale(self, asked: Any, facts: PublicFacts, chosen: Choices) -> float:
-        """Return it by noise: eta sigma sqrt(T), of which the mean of all has a third in the square."""
-        spread = math.sqrt(rounds_of_one_pass(asked, facts) / 3)
-        eta = gathered(asked, chosen) / spread
-        return chosen.L * min(eta, STEP / chosen.nearby)
+    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+        """Return the scale at which the mean iterate's noise, eta sigma sqrt(T / 3), reaches its limit."""
+        accumulation = math.sqrt(single_pass_rounds(experiment, facts) / 3)
+        eta = constants.noise_limited_step_sum(experiment) / accumulation
+        return constants.L * min(eta, STEP / constants.unit_margin_smoothness)

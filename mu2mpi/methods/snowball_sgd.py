@@ -1,4 +1,4 @@
-"""Snowball SGD: growing batches, so that the noise of later steps hides all samples, in the last iterate."""
+"""Snowball SGD: growing batches and a private last iterate (privacy amplification by iteration)."""
 
 import math
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.registry import find, register
-from mu2mpi.data.partition import check_rounds
-from mu2mpi.data.source import FEATURE_SLACK, PublicFacts
-from mu2mpi.federation.batching import Batches, Sampling
-from mu2mpi.federation.estimators import GRADIENT, ITERATE
+from mu2mpi.core.registry import lookup, register
+from mu2mpi.data.partition import check_enough_samples
+from mu2mpi.data.source import FEATURE_RTOL, PublicFacts
+from mu2mpi.federation.batching import Batching, DisjointBatches
+from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.method import Method, PresetOptions
@@ -23,192 +23,194 @@ from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
-    from mu2mpi.losses.loss import Constants
+    from mu2mpi.losses.loss import LossConstants
 
-# By what the norm C that noise is scaled to exceeds G: rounded gradients keep to it without being
-# clipped. A clipped gradient may be no gradient of a convex function, and its step no contraction.
-LOOSENESS = 1 + 2.0**-10
-_ROUNDING = 1.01 * 2.0**-53  # relative error bound of one operation; the hundredth covers products of errors
+# Ratio of the clipping norm C to G, such that rounded gradients are never clipped: steps with clipped
+# gradients need not be contractions, as these need not be gradients of a convex function.
+CLIP_MARGIN = 1 + 2.0**-10
+_ROUNDING = 1.01 * 2.0**-53  # bound on the relative error of an operation; 1.01 covers products of errors
 
 
 @register
 class SnowballSgd(Method):
-    """Feldman, Koren and Talwar, "Private stochastic convex optimization", 2020."""
+    """Snowball SGD: Feldman, Koren and Talwar, "Private stochastic convex optimization", 2020."""
 
     name, title = "snowball-sgd", "Snowball SGD (last iterate alone)"
-    summary = "gradients of growing batches, which protects the last iterate alone"
+    summary = "gradients of growing batches; protects the last iterate alone"
     options = PresetOptions
-    estimator, query = GRADIENT, ITERATE
+    estimator, query = GRADIENT, LAST_ITERATE
     mechanism = "last-iterate"
-    chooses = dict.fromkeys(["diameter"])
+    preset_settings = dict.fromkeys(["diameter"])
 
-    def check(self, asked: Any, options: Any) -> None:
-        """Make sure that nobody sees an iterate who must not, that steps contract, and what is measured."""
-        if asked.trust.shows_sums and (asked.machines or 1) > 1:
+    def check(self, experiment: Any, options: Any) -> None:
+        """Raise ValueError if an adversary would observe other iterates, or steps would not contract."""
+        if experiment.trust.reveals_sums and (experiment.machines or 1) > 1:
             raise ValueError(
-                "method = snowball-sgd protects the last iterate alone, from whoever sees no other, and with "
-                f"server = {asked.server} the server and all machines see the others; give --server trusted, "
-                "or --machines 1"
+                "--method snowball-sgd protects only the last iterate, but --server "
+                f"{experiment.server} reveals the others. Use --server trusted or --machines 1."
             )
-        if asked.clip_norm is not None:
+        if experiment.clip_norm is not None:
             raise ValueError(
-                "method = snowball-sgd takes gradients as they are: its privacy needs steps that contract, "
-                "and those with clipped gradients need not; leave --clip-norm out"
+                "--method snowball-sgd does not support --clip-norm: its privacy needs contractive steps. "
+                "Leave --clip-norm out."
             )
-        if asked.eta_scale is not None and asked.eta_scale > 1:
+        if experiment.eta_scale is not None and experiment.eta_scale > 1:
             raise ValueError(
-                f"eta_scale = {asked.eta_scale:g} is in units of 2/L, and steps of method = snowball-sgd "
-                "that are longer do not contract, so that nothing is known of its privacy; give at most 1"
+                "--eta-scale must be at most 1 with --method snowball-sgd, whose privacy needs contractive "
+                f"steps, got {experiment.eta_scale:g}."
             )
-        if asked.evaluations is not None and asked.evaluations > 1:
+        if experiment.evaluations is not None and experiment.evaluations > 1:
             raise ValueError(
-                "method = snowball-sgd protects the last iterate alone, so that is where loss and accuracy "
-                "are measured; give --evaluations 1, or leave it out"
+                "--evaluations must be 1 with --method snowball-sgd, which protects only the last iterate, "
+                f"got {experiment.evaluations}."
             )
 
-    def practical(self, preset: PracticalPreset, asked: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the ball of the practical mode: with margins of 1 where gradients grow with it."""
-        reach = find("losses", asked.loss).practical.reach
-        wide, narrow = preset.choices(asked, facts), preset.choices(asked, facts, 1 / reach)
+    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+        """Return the diameter of the practical preset: for margins up to 1 if G grows with the ball."""
+        max_margin = lookup("losses", experiment.loss).practical_defaults.max_margin
+        wide = preset.practical_constants(experiment, facts)
+        narrow = preset.practical_constants(experiment, facts, 1 / max_margin)
         return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
 
-    def sampling(self, task: Task, rounds: int | None) -> Sampling:
-        """Return as many steps as the samples allow, and one more round that shows the last iterate."""
-        growth = last_iterate_mechanism.growth_of(task.machines, task.d, task.budget.rho)
+    def batching(self, task: Task, rounds: int | None) -> Batching:
+        """Return as many steps as the samples allow, and one more round that releases the last iterate."""
+        final_batch = last_iterate_mechanism.final_batch_size(task.machines, task.d, task.budget.rho)
         if rounds is None:
-            rounds = last_iterate_mechanism.most_steps(task.samples, growth) + 1
+            rounds = last_iterate_mechanism.max_steps(task.samples, final_batch) + 1
             if rounds == 1:
                 raise InputError(
-                    f"snowball-sgd with rho = {task.budget.rho:g} needs a last batch of "
-                    f"{math.ceil(growth):,} samples of each machine, which has {task.samples:,}; give "
-                    "a larger rho, or more machines or samples"
+                    f"--method snowball-sgd with --rho {task.budget.rho:g} needs {math.ceil(final_batch):,} "
+                    f"samples per machine, got {task.samples:,}. Use a larger --rho or more --machines."
                 )
-        if task.most is not None:
-            # Each step takes a sample at least, and it takes memory to say how many more.
-            check_rounds(task.most, task.machines, rounds, rounds - 1)
+        if task.max_samples is not None:
+            # Each step uses at least one sample; this check precedes the list of batches, which takes memory.
+            check_enough_samples(task.max_samples, task.machines, rounds, rounds - 1)
         last_iterate_mechanism.check_steps(rounds)
-        batches = [*last_iterate_mechanism.growing_batches(rounds - 1, growth).tolist(), 0]
-        return Batches.until(tuple(accumulate(batches)))
+        batches = [*last_iterate_mechanism.growing_batches(rounds - 1, final_batch).tolist(), 0]
+        return DisjointBatches.from_ends(tuple(accumulate(batches)))
 
     def clip_norm(self, task: Task) -> float:
-        """Return a norm that rounded gradients keep to without being clipped."""
-        # Only an audit gives one: its clipped gradients are the same everywhere, and steps still contract.
+        """Return a norm that rounded gradients never exceed."""
+        # Only an audit sets a clipping norm: its gradients do not depend on the model, so steps contract.
         if task.clip_norm is not None:
             return task.clip_norm
-        return max(task.G * LOOSENESS, _longer(task).G * (1 + 2.0**-12))
+        return max(task.G * CLIP_MARGIN, _constants_beyond_bounds(task).G * (1 + 2.0**-12))
 
-    def release(self, task: Task, sampling: Sampling, present: int | None = None) -> Release:
-        """Return what is to be hidden; its gradient norm covers features above their bound."""
-        # The mechanism itself adds this share, which is enough for losses that grow slowly.
-        longest = max(task.G, _longer(task).G / (1 + last_iterate_mechanism.ABOVE))
-        return replace(super().release(task, sampling, present), gradient_norm=longest, is_hidden=True)
+    def release(self, task: Task, batching: Batching, participations: int | None = None) -> Release:
+        """Return what the mechanism protects; the gradient norm covers features beyond their bound."""
+        # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
+        gradient_norm = max(
+            task.G, _constants_beyond_bounds(task).G / (1 + last_iterate_mechanism.GRADIENT_TOLERANCE)
+        )
+        release = super().release(task, batching, participations)
+        return replace(release, gradient_norm=gradient_norm, hides_iterates=True)
 
-    def largest_rate(self, task: Task, sampling: Sampling) -> float:
-        """Return about 2 / L, up to which steps contract, also of features above their bound."""
-        smoothness = _longer(task).L + task.l2
+    def max_eta(self, task: Task, batching: Batching) -> float:
+        """Return about 2 / L, the largest contractive step size, also for features beyond their bound."""
+        smoothness = _constants_beyond_bounds(task).L + task.l2
         return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
-    def base_rate(self, task: Task, sampling: Sampling, mechanism: Mechanism) -> float:
-        """Return D / (G' sqrt(N)) with E ||g||^2 <= G'^2, noise included, but at most about 2 / L.
+    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+        """Return min(D / (G' sqrt(T - 1)), `max_eta`), where E ||g||^2 <= G'^2 with noise.
 
-        Jain, Nagaraj and Netrapalli, "Making the last iterate of SGD information theoretically optimal",
-        2019.
+        Jain, Nagaraj, Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
         """
-        noise = mechanism.sigma / task.machines
-        error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise)
-        return min(
-            task.diameter / (error * math.sqrt(sampling.rounds - 1)), self.largest_rate(task, sampling)
-        )
+        noise_std = mechanism.sigma / task.machines
+        error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise_std)
+        return min(task.diameter / (error * math.sqrt(batching.rounds - 1)), self.max_eta(task, batching))
 
-    def constants(self, task: Task, sampling: Sampling) -> RunConstants:
-        """Return the constants of a run, of which rounding errors and the last grid are checked."""
-        constants = super().constants(task, sampling)
+    def run_constants(self, task: Task, batching: Batching) -> RunConstants:
+        """Return the constants of a run; InputError if rounding errors or the last grid are too large."""
+        constants = super().run_constants(task, batching)
         if constants.mechanism.is_noisy:
-            check_landing(constants)
+            check_last_step(constants)
         return constants
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return a rate that is halved again and again: the last iterate has to be good by itself."""
-        return eta * float(last_iterate_mechanism.halving_steps(rounds - 1)[t - 1])
+        """Return eta, halved repeatedly towards the last round so that the last iterate converges."""
+        return eta * float(last_iterate_mechanism.halving_step_sizes(rounds - 1)[t - 1])
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Step, and make the last a function of the noised sum on a grid, as if w_t were a multiple of it."""
+        """Take a step; in the last one round w to the grid: the result depends on a noised sum alone."""
         if iterates.l2:
-            iterates.regularise(t)
+            iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            scale *= last_iterate_mechanism.LANDING
-            total = total // last_iterate_mechanism.LANDING - np.rint(iterates.w / scale).astype(np.int64)
+            scale *= last_iterate_mechanism.LAST_STEP_COARSENING
+            total = total // last_iterate_mechanism.LAST_STEP_COARSENING - np.rint(iterates.w / scale).astype(
+                np.int64
+            )
             iterates.w.fill(0.0)
-        iterates.descend(t, total, scale)
+        iterates.projected_step(t, total, scale)
 
 
-# Exact steps take two iterates no farther apart, and that is what protects a sample that earlier steps used.
-# Computed ones may, by what is bounded here; docs/background/methods.md has the derivation.
+# Privacy rests on contraction: exact steps do not increase the distance of two iterates. Rounding errors may,
+# by at most the bounds below (docs/background/methods.md derives them).
 
 
-def _longer(task: Task) -> "Constants":
-    """Return G and L of samples whose features exceed their bound by what sources accept."""
-    return task.problem.constants(task.square * (1 + FEATURE_SLACK) ** 2, task.radius, task.classes)
+def _constants_beyond_bounds(task: Task) -> "LossConstants":
+    """Return G and L for features that exceed their bound by the tolerance of data sources."""
+    return task.loss.constants(task.max_squared_norm * (1 + FEATURE_RTOL) ** 2, task.radius, task.classes)
 
 
-def gradient_error(features: int, radius: float, G: float, L: float, roundings: float) -> float:
-    """Return how far a gradient is from exact: roundings of margins, and so many relative to G."""
-    return _ROUNDING * (features * radius * L + roundings * G)
+def gradient_rounding_error(features: int, radius: float, G: float, L: float, roundoffs: float) -> float:
+    """Return a bound on the rounding error of a gradient: of its margins, and `gradient_roundoffs` of G."""
+    return _ROUNDING * (features * radius * L + roundoffs * G)
 
 
-def iterate_error(d: int, radius: float, move: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return how far steps of these norms, projected on the ball, are from exact ones: norms."""
-    from mu2mpi.losses.model.ball import BLOCK
+def iterate_rounding_error(d: int, radius: float, step_norms: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """Return bounds on the norms of rounding errors of projected steps of the given norms."""
+    from mu2mpi.losses.model.ball import NORM_BLOCK
 
-    summed = min(BLOCK, d) + math.ceil(d / BLOCK)
-    return _ROUNDING * (radius * (summed / 2 + 6) + 3 * move)
+    additions = min(NORM_BLOCK, d) + math.ceil(d / NORM_BLOCK)
+    return _ROUNDING * (radius * (additions / 2 + 6) + 3 * step_norms)
 
 
-def arithmetic_slack(constants: RunConstants) -> "NDArray[np.float64]":
-    """Return how much farther apart than exact steps computed ones may take two iterates: shape (T - 1,).
+def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
+    """Return bounds on the increase of the distance of two iterates by rounding, per step, shape (T - 1,).
 
-    Both of the two are wrong. What happens after the noise of a step counts in the next one; before the last,
-    the iterate is divided by the spacing of a grid, too. InputError if that is not known of the loss.
+    Errors of both iterates count, those after the noise of a step in the next step. Before the last step the
+    iterate is divided by a grid spacing, too. InputError if the loss has no `gradient_roundoffs`.
     """
     d, radius = constants.task.d, constants.task.radius
-    rates = constants.eta * last_iterate_mechanism.halving_steps(constants.rounds - 1)
-    noise = constants.mechanism.sigma / constants.task.machines
-    longer = _longer(constants.task)
-    if longer.roundings is None:
+    etas = constants.eta * last_iterate_mechanism.halving_step_sizes(constants.rounds - 1)
+    noise_std = constants.mechanism.sigma / constants.task.machines
+    G, L, roundoffs = _constants_beyond_bounds(constants.task)
+    if roundoffs is None:
         raise InputError(
-            f"it is not known how exactly gradients of loss = {constants.task.problem.name} are computed, "
-            "and steps whose iterates are hidden need that; choose another method or loss"
+            f"--loss {constants.task.loss.name} has no bound on rounding errors (gradient_roundoffs), which "
+            "--method snowball-sgd needs. Use another --loss or --method."
         )
-    of_gradients = gradient_error(constants.task.features, radius, longer.G, longer.L, longer.roundings)
-    move = rates * (constants.task.G + MAX_NORMAL * noise * math.sqrt(d))
-    # The regulariser's part of a step takes a product with the iterate and a difference.
-    of_iterates = iterate_error(d, radius, move) + (3 * _ROUNDING * radius if constants.task.l2 else 0.0)
-    before = np.append(0.0, of_iterates[:-1])
-    before[-1] += _ROUNDING * radius
-    slack: NDArray[np.float64] = 2 * (rates * of_gradients + before)
-    return slack
+    gradient_errors = gradient_rounding_error(constants.task.features, radius, G, L, roundoffs)
+    step_norms = etas * (constants.task.G + MAX_NORMAL * noise_std * math.sqrt(d))
+    # The regulariser adds a product with the iterate and a difference to each step.
+    regulariser_error = 3 * _ROUNDING * radius if constants.task.l2 else 0.0
+    iterate_errors = iterate_rounding_error(d, radius, step_norms) + regulariser_error
+    earlier_errors = np.append(0.0, iterate_errors[:-1])
+    earlier_errors[-1] += _ROUNDING * radius
+    expansions: NDArray[np.float64] = 2 * (etas * gradient_errors + earlier_errors)
+    return expansions
 
 
-def check_landing(constants: RunConstants) -> None:
-    """Make sure that the last grid holds iterates in 62 bits, and their share of rho all rounding errors."""
+def check_last_step(constants: RunConstants) -> None:
+    """Raise InputError if the last grid needs over 62 bits, or rounding errors exceed their share of rho."""
     T, diameter, rho = constants.rounds, constants.task.diameter, constants.task.budget.rho
-    last = constants.step_size(T - 1) / (constants.task.machines * constants.sampling.size(T - 1))
-    if (
-        constants.task.radius
-        > 2.0**62 * last_iterate_mechanism.LANDING * constants.mechanism.resolution * last
+    last_step = constants.step_size(T - 1) / (constants.task.machines * constants.batching.batch_size(T - 1))
+    coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
+    if constants.task.radius > 2.0**62 * coarsening * constants.mechanism.grid_spacing * last_step:
+        raise InputError(
+            f"--rounds {T} with --diameter {diameter:g} needs more than 62 bits for the last iterate. "
+            "Use fewer --rounds or a smaller --diameter."
+        )
+    noise_std = constants.mechanism.sigma / constants.task.machines
+    noise_stds = constants.eta * last_iterate_mechanism.halving_step_sizes(T - 1) * noise_std
+    cost = last_iterate_mechanism.last_iterate_rho(
+        np.zeros(len(noise_stds)), noise_stds, step_expansions(constants)
+    ).max()
+    if not cost <= rho * last_iterate_mechanism.ARITHMETIC_SHARE / (
+        1 + last_iterate_mechanism.ARITHMETIC_SHARE
     ):
         raise InputError(
-            f"the last of {T} rounds has too little noise beside diameter = {diameter:g} for integers of 64 "
-            "bits; give fewer rounds or a smaller diameter"
-        )
-    noise = constants.mechanism.sigma / constants.task.machines
-    deviations = constants.eta * last_iterate_mechanism.halving_steps(T - 1) * noise
-    cost = last_iterate_mechanism.last_iterate_rho(
-        np.zeros(len(deviations)), deviations, arithmetic_slack(constants)
-    ).max()
-    if not cost <= rho * last_iterate_mechanism.ARITHMETIC / (1 + last_iterate_mechanism.ARITHMETIC):
-        raise InputError(
-            f"rounding errors of floating-point numbers could be seen beside the noise: {T} rounds with "
-            f"diameter = {diameter:g}, rho = {rho:g} and a first step of {constants.eta:g}; give fewer "
-            "rounds, a smaller diameter, or a larger rho or eta_scale"
+            f"Rounding errors exceed their share of the privacy budget with --rounds {T}, --rho {rho:g}, "
+            f"--diameter {diameter:g} and eta = {constants.eta:g}. Use fewer --rounds, a smaller --diameter, "
+            "or a larger --rho or --eta-scale."
         )

@@ -1,1 +1,1 @@
-"""What keeps data private: noise, the grid of messages, and the accounting."""
+"""Differential privacy: mechanisms, noise sampling and accounting."""

@@ -1,4 +1,4 @@
-"""What leaves the machines or the server, for a mechanism to hide: how often, and with which sensitivity."""
+"""Sensitivity and composition parameters of the sums that leave a trust boundary."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Release:
-    """The sums that machines send, or that a server makes of them, before noise."""
+    """Sequence of vector sums to be privatised: the query that a mechanism is calibrated to."""
 
-    rounds: int  # T, the number of sums
-    machines: int  # M, whose messages are added up
-    parameters: int  # d, the coordinates of a sum
-    clip_norm: float  # bound on the norm of what a sample adds to a sum: the sensitivity is twice this
-    gradient_norm: float  # bound on the norm of a gradient
-    touched: int  # largest number of sums that a sample can change
-    summed: int  # largest number of increments that a machine's message adds up
-    samples: int  # of each machine, which it uses or draws from
-    drawn: float  # expected number of them in the first round, or in any
-    draws: int = 1  # machines whose noise is drawn as one: 1 if each draws its own
-    parts: int = 1  # machines whose noise hides a sum together: 1 if each hides its own message
-    chance: str = ""  # how samples are drawn: not at random, or "poisson" or "replacement"
-    is_hidden: bool = False  # whether nobody sees an iterate before the last, and steps contract
-    lasts: bool = False  # whether sums are cumulative: a sample stays in all of them from its round on
-    options: Any = None  # the mechanism's own, as the user set them
+    rounds: int  # T, number of released sums
+    machines: int  # M, machines whose messages are summed
+    parameters: int  # d, coordinates of a sum
+    clip_norm: float  # C, L2 clipping norm of one sample's term; replacing the sample moves a sum by 2 C
+    gradient_norm: float  # bound on the L2 norm of a gradient
+    affected_sums: int  # largest number of released sums that depend on one sample
+    increments_per_message: int  # largest number of clipped increments in one machine's message
+    samples: int  # n, samples of each machine that may be used
+    batch_size: float  # expected number of samples per machine and round (in the first round, if they vary)
+    machines_per_draw: int = 1  # machines represented by one noise draw: M with simulated aggregate noise
+    noise_shares: int = 1  # machines whose noise adds up to variance sigma^2 (1: each machine adds all)
+    subsampling: str = ""  # amplification by "poisson" or "replacement" sampling; "" for none
+    hides_iterates: bool = False  # only the last iterate is released, and steps are contractions
+    is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on
+    options: Any = None  # the mechanism's options, as given by the user

@@ -1,1 +1,1 @@
-"""HDF5 results: their layout, written whole or not at all, and read back."""
+"""Results of runs: records, HDF5 result files, checkpoints, coefficients and callbacks."""

@@ -1,4 +1,4 @@
-"""What hears how a run goes on: a log, a bar, a live figure, or what the user writes."""
+"""Callbacks of a run: progress bars, log files, live figures, and classes of the user."""
 
 import math
 import traceback
@@ -10,150 +10,146 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.results.records import score_text
+from mu2mpi.results.records import format_score
 from mu2mpi.results.result import Result
 
 
 @dataclass(frozen=True)
-class Start:
-    """A run before its first round, or before the one after a checkpoint; all of it is public.
+class RunStart:
+    """Event before the first round of a run, or the first after a checkpoint; contains public data only.
 
-    Among the constants are M, ``constants.task.machines``, T, ``constants.rounds``, and d,
-    ``constants.task.d``; ``constants.rho_spent(t)`` is the rho of everything released until round t.
+    ``constants.task.machines`` is M, ``constants.rounds`` is T and ``constants.task.d`` is d, the number of
+    model parameters; ``constants.rho_spent(t)`` is the rho spent by the messages of rounds 1 to t.
     """
 
-    name: str  # path of the result, or ``run`` where none is written
+    name: str  # path of the result file, or ``run`` for a run without one
     experiment: Experiment  # with machines and rounds filled in
     constants: RunConstants
-    rounds_done: int  # of earlier starts: more than 0 where the run goes on from a checkpoint
-    ranks: int
+    rounds_done: int  # completed before this start; positive if the run resumes from a checkpoint
+    ranks: int  # number of MPI ranks
 
     @property
-    def warns_of_tests(self) -> bool:
-        """Whether losses and scores are people's data: the run is private but for its test set."""
-        return self.experiment.tests_on_a_share and self.experiment.seed is None
+    def has_private_test_set(self) -> bool:
+        """Whether test losses and scores of a private run reveal an unprotected share of its data."""
+        return self.experiment.has_unprotected_test_set and self.experiment.seed is None
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured once round t was over: a row of the history.
+    """Test loss and score of the model at the end of a round: one row of the history."""
 
-    The loss and the score, an accuracy or R^2 as `labels` are ``classes`` or ``numbers``, are means over so
-    many samples of the test set. `rho_spent` is NaN for methods that are not accounted for by rho.
-    """
-
-    round: int
-    loss: float
-    score: float
-    labels: str
-    test_samples: int
-    rho_spent: float
+    round: int  # t, from 1
+    loss: float  # mean over the test samples
+    score: float  # accuracy in [0, 1] for classification, R^2 for regression
+    labels: str  # ``classes`` (classification) or ``numbers`` (regression)
+    test_samples: int  # number of test samples used
+    rho_spent: float  # by the messages so far; NaN for mechanisms that are not accounted for by rho
     elapsed_seconds: float
 
     def __str__(self) -> str:
         spent = "" if math.isnan(self.rho_spent) else f", rho spent {self.rho_spent:.3g}"
-        return f"loss {self.loss:.4f}, {score_text(self.score, self.labels)}{spent}"
+        return f"loss {self.loss:.4f}, {format_score(self.score, self.labels)}{spent}"
 
 
-class Observer:
-    """Hears on rank 0 how a run goes on; override what you want to hear, as all of this does nothing.
+class Callback:
+    """Base class of callbacks, which are called on rank 0 during a run; every method does nothing by default.
 
-    Nothing that it hears depends on private data but through what is released, except for elapsed times, and
-    for test results where the test set is a share of one's own file (`Start.warns_of_tests`). An exception
-    in it ends the run on every rank with an `InputError` whose cause it is; the same call goes on from the
-    last checkpoint.
+    Callbacks receive released values and public constants only, except for elapsed times and, if the test set
+    is a share of the user's own file (`RunStart.has_private_test_set`), test results. An exception in a
+    callback ends the run on every rank with an `InputError` caused by it; the same call to `mu2mpi.run`
+    resumes from the last checkpoint.
 
     Examples
     --------
-    >>> class Losses(mu2mpi.Observer):
+    >>> class Losses(mu2mpi.Callback):
     ...     def on_start(self, start):
     ...         self.losses = []
     ...     def on_evaluation(self, evaluation):
     ...         self.losses.append(evaluation.loss)
-    >>> heard = Losses()
-    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, observers=[heard])
-    >>> heard.losses == list(result.history.test_loss)
+    >>> callback = Losses()
+    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, callbacks=[callback])
+    >>> callback.losses == list(result.history.test_loss)
     True
     """
 
-    def on_start(self, start: Start) -> None:
-        """Hear of the run before its first round, or before the one after a checkpoint."""
+    def on_start(self, start: RunStart) -> None:
+        """Handle the start of the run, before its first round or the first round after a checkpoint."""
 
     def on_round(self, t: int) -> None:
-        """Hear that round t is over: often, so be quick; an exception counts from the next evaluation on."""
+        """Handle the end of round t, quickly; exceptions are raised at the next evaluation."""
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Hear what was measured."""
+        """Handle an evaluation on the test set."""
 
     def on_checkpoint(self, rounds_done: int) -> None:
-        """Hear that the state after so many rounds is on the disk; a run that is asked to stop ends so."""
+        """Handle a checkpoint that was written; an interrupted run ends with one."""
 
     def on_close(self) -> None:
-        """Hear that there are no more rounds, be they all done, broken off or to be continued."""
+        """Handle the end of the rounds, whether the run is complete, failed or interrupted."""
 
     def on_finish(self, result: Result) -> None:
-        """Hear the result, without its diagnostics, once its file is written."""
+        """Handle the result, without its diagnostics, after its file was written."""
 
 
-class Audience:
-    """Observers of a run, on rank 0 alone; once one has failed, they hear no more than `on_close`."""
+class CallbackList:
+    """Callbacks of a run on rank 0; after an exception in one of them, only `on_close` is called."""
 
-    def __init__(self, observers: Sequence[Observer] = (), name: str = "run") -> None:
-        self._observers, self._name = observers, name
-        # Rounds may be short: only those are told who listen.
-        self._counting = [each for each in observers if type(each).on_round is not Observer.on_round]
-        self._started: list[Observer] = []
-        self._failure: tuple[str, BaseException] | None = None
+    def __init__(self, callbacks: Sequence[Callback] = (), name: str = "run") -> None:
+        self._callbacks, self._name = callbacks, name
+        # A round may take microseconds: call only the callbacks that override on_round.
+        self._round_callbacks = [c for c in callbacks if type(c).on_round is not Callback.on_round]
+        self._started: list[Callback] = []
+        self._failure: tuple[str, BaseException] | None = None  # message and exception of the first failure
 
-    def _tell(self, observer: Observer, event: str, *told: Any) -> None:
+    def _call(self, callback: Callback, method: str, *arguments: Any) -> None:
         if self._failure is not None:
             return
         try:
-            getattr(observer, event)(*told)
+            getattr(callback, method)(*arguments)
         except (Exception, SystemExit) as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            said = traceback.format_exception_only(error)[-1].strip()
-            who, where = type(observer).__name__, f"{place.filename}, line {place.lineno}"
-            self._failure = f"the observer {who} failed: {said} ({where})", error
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            reason = traceback.format_exception_only(error)[-1].strip()
+            source = f"{frame.filename}, line {frame.lineno}"
+            self._failure = f"the callback {type(callback).__name__} failed: {reason} ({source})", error
 
-    def tell(self, event: str, told: object) -> None:
-        """Let all hear an event, such as ``on_evaluation``."""
-        for observer in self._observers:
-            self._tell(observer, event, told)
+    def notify(self, method: str, event: object) -> None:
+        """Call a method, such as ``on_evaluation``, of all callbacks."""
+        for callback in self._callbacks:
+            self._call(callback, method, event)
 
-    def start(self, start: Start) -> None:
-        """Tell what is about to run."""
-        for observer in self._observers:
-            self._tell(observer, "on_start", replace(start, name=self._name))
+    def start(self, start: RunStart) -> None:
+        """Call `on_start` of all callbacks, with the name of the run filled in."""
+        for callback in self._callbacks:
+            self._call(callback, "on_start", replace(start, name=self._name))
             if self._failure is None:
-                self._started.append(observer)
+                self._started.append(callback)
 
     def round(self, t: int) -> None:
-        """Tell those who listen that a round is over."""
-        for observer in self._counting:
-            self._tell(observer, "on_round", t)
+        """Call `on_round` of the callbacks that override it."""
+        for callback in self._round_callbacks:
+            self._call(callback, "on_round", t)
 
     def finish(self, result: Result, communicator: Communicator) -> Result:
-        """Tell the result, but for what is not covered by its guarantee, and return it as it is."""
+        """Call `on_finish` without the private parts of the result, and return the result unchanged."""
         if communicator.rank == 0:
-            self.tell("on_finish", replace(result, diagnostics=None, class_counts=None))
-        self.check(communicator)
+            self.notify("on_finish", replace(result, diagnostics=None, class_counts=None))
+        self.raise_failure(communicator)
         return result
 
     def close(self) -> None:
-        """Tell all who heard of the start that no more rounds come, also where one has failed."""
-        first = self._failure
-        for observer in self._started:
+        """Call `on_close` of all callbacks whose `on_start` succeeded, also after a failure."""
+        first_failure = self._failure
+        for callback in self._started:
             self._failure = None
-            self._tell(observer, "on_close")
-            first = first or self._failure
-        self._failure = first
+            self._call(callback, "on_close")
+            first_failure = first_failure or self._failure
+        self._failure = first_failure
 
-    def check(self, communicator: Communicator) -> None:
-        """Raise InputError on every rank if an observer has failed; on rank 0, with what it raised."""
+    def raise_failure(self, communicator: Communicator) -> None:
+        """Raise InputError on every rank if a callback has failed, caused by its exception on rank 0."""
         message, error = self._failure or (None, None)
-        # What is kept of an error keeps all that it passed through: open files of data, say.
+        # A stored exception keeps the objects of its frames alive, such as open data files.
         self._failure = None
-        message = communicator.share(message)
+        message = communicator.bcast_object(message)
         if message is not None:
             raise InputError(message) from error

@@ -1,7 +1,7 @@
-"""Checkpoints: what a run needs to go on, on any number of ranks, as if it had never stopped.
+"""Write and read checkpoints, from which a run resumes with identical bits on any number of ranks.
 
-A checkpoint lies beside the output and is removed when the run is complete. It holds sums without noise,
-a digest of the data and perhaps the noise key, so only its owner may read it.
+A checkpoint is a file beside the output, removed when the run is complete. Only its owner may read it: it
+contains message sums without noise, a digest of the data and, without a seed, the noise key.
 """
 
 import errno
@@ -17,47 +17,48 @@ import numpy as np
 
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import remove_stale_temporaries, second_name, write_whole
-from mu2mpi.core.hdf5 import attributes_of, file_image, write_array, write_attributes
+from mu2mpi.core.files import link_or_copy, remove_stale_temporaries, write_atomically
+from mu2mpi.core.hdf5 import file_image, read_attributes, write_array, write_attributes
 from mu2mpi.core.registry import describe_imports
-from mu2mpi.results.reader import open_own, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.records import OF_CHECKPOINT, Checkpoint, History, previous_path
+from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_history, stored_privacy
+from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, History, previous_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
 
-ARRAYS = ("q", "class_counts")
+ARRAYS = ("q", "class_counts")  # datasets at the root of the file, named as fields of `Checkpoint`
+# Attributes named as fields of `Checkpoint`, with their types
 SCALARS: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
-    """Write a checkpoint as `write_whole` does, readable by its owner alone, and keep the one before."""
-    image = file_image(lambda file: _fill(file, checkpoint))
-    for is_again in (False, True):
+    """Write a checkpoint atomically with mode 0600; the one it replaces is kept as `previous_path`."""
+    content = file_image(lambda file: _write_contents(file, checkpoint))
+    for is_retry in (False, True):
         try:
             if replace and path.exists():
-                second_name(path, previous_path(path))
-            write_whole(path, (image,), mode=0o600, replace=replace)
+                link_or_copy(path, previous_path(path))
+            write_atomically(path, (content,), mode=0o600, replace=replace)
             break
         except OSError as error:
-            # A job that starts or finishes the same run removes all temporary files, also those in use.
-            if is_again or error.errno not in (errno.ENOENT, errno.ESTALE):
+            # Another job that starts or finishes the same run removes all temporary files, including ours.
+            if is_retry or error.errno not in (errno.ENOENT, errno.ESTALE):
                 raise
     if not replace:
-        # Nothing but what killed writers left can be there.
+        # Other files of a new checkpoint can only be left over from killed writers.
         previous_path(path).unlink(missing_ok=True)
         remove_stale_temporaries(path)
 
 
-def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
-    key = {} if checkpoint.key is None else {"key": checkpoint.key.hex()}
+def _write_contents(file: h5py.File, checkpoint: Checkpoint) -> None:
+    key = {} if checkpoint.root_key is None else {"key": checkpoint.root_key.hex()}
     imports = {"imported_files": text} if (text := describe_imports()) else {}
     attributes = {
         "schema": CHECKPOINT_SCHEMA,
         "mu2mpi_version": __version__,
         "experiment": checkpoint.experiment.to_toml(),
         **{name: kind(getattr(checkpoint, name)) for name, kind in SCALARS.items()},
-        "builds": "\n".join(checkpoint.builds),
-        "data": checkpoint.data.hex(),
+        "builds": "\n".join(checkpoint.numeric_platforms),
+        "data": checkpoint.data_digest.hex(),
         **key,
         **imports,
     }
@@ -65,21 +66,21 @@ def _fill(file: h5py.File, checkpoint: Checkpoint) -> None:
     write_attributes(file.create_group("privacy"), checkpoint.privacy.attributes())
     arrays = {name: getattr(checkpoint, name) for name in ARRAYS}
     arrays |= {f"iterates/{name}": array for name, array in checkpoint.iterates.items()}
-    arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.columns()}
+    arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.column_names()}
     for name, array in arrays.items():
         write_array(file, name, array)
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, the one before it, and temporary files of both: each may hold the noise key."""
-    # The checkpoint goes last: while it is there, so may be the others.
+    """Remove a checkpoint, the previous one and their temporary files, which may hold the noise key."""
+    # The checkpoint is removed last, as its presence is what makes a later run look for the others.
     remove_stale_temporaries(path)
     previous_path(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
-def read_last_whole_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, or if it cannot be read the one before; remove what killed writers left."""
+def read_latest_valid_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint, or the previous one if it is damaged, and remove files left by killed writers."""
     try:
         checkpoint = read_checkpoint(path)
     except InputError as error:
@@ -91,8 +92,8 @@ def read_last_whole_checkpoint(path: Path) -> Checkpoint:
         except InputError:
             raise error from None
         print(
-            f"mu2mpi: warning: the checkpoint {path} cannot be read ({error.__cause__ or error}); the one "
-            f"before it takes its place, and rounds after {checkpoint.rounds_done} are repeated to the bit",
+            f"mu2mpi: warning: the checkpoint {path} cannot be read ({error.__cause__ or error}). The "
+            f"previous one is used; rounds after {checkpoint.rounds_done} are repeated with equal messages.",
             file=sys.stderr,
             flush=True,
         )
@@ -102,41 +103,47 @@ def read_last_whole_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; InputError if it is damaged, or of another schema or version."""
-    with open_own(path, way_out=OF_CHECKPOINT) as file:
-        attributes = attributes_of(file)
-        for name, ours in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
-            theirs = attributes.get(name, "absent")
-            if theirs != ours:
-                words = f"the checkpoint {path} cannot be used: its {name} is {theirs!r}, not {ours!r}"
-                raise InputError(f"{words}; finish the run with what wrote it, or remove the checkpoint")
+    """Read a checkpoint; InputError if it is damaged, or of another schema or version of mu2mpi."""
+    with open_mu2mpi_file(path, remedy=CHECKPOINT_REMEDY) as file:
+        attributes = read_attributes(file)
+        for name, expected in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
+            stored = attributes.get(name, "absent")
+            if stored != expected:
+                raise InputError(
+                    f"the checkpoint {path} has {name} {stored!r}, and this mu2mpi needs {expected!r}. "
+                    "Finish the run with the version that wrote it, or remove the checkpoint."
+                )
         key = attributes.get("key")
-        state: dict[str, Any] = {name: attributes[name].item() for name in SCALARS}
-        state |= {name: file[name][()] for name in ARRAYS}
+        fields_by_name: dict[str, Any] = {name: attributes[name].item() for name in SCALARS}
+        fields_by_name |= {name: file[name][()] for name in ARRAYS}
         checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
-            key=None if key is None else bytes.fromhex(key),
+            root_key=None if key is None else bytes.fromhex(key),
             iterates={name: array[()] for name, array in file["iterates"].items()},
             privacy=stored_privacy(file, path),
             history=stored_history(file),
-            builds=tuple(attributes["builds"].splitlines()),
-            data=bytes.fromhex(attributes["data"]),
-            **state,
+            numeric_platforms=tuple(attributes["builds"].splitlines()),
+            data_digest=bytes.fromhex(attributes["data"]),
+            **fields_by_name,
         )
-        _check(checkpoint)
+        _check_consistency(checkpoint)
         return checkpoint
 
 
-def _check(checkpoint: Checkpoint) -> None:
-    """Raise ValueError if the parts of a checkpoint do not belong together."""
-    experiment, done, rounds = checkpoint.experiment, checkpoint.rounds_done, checkpoint.history.round
-    for name, kind in SCALARS.items():
+def _check_consistency(checkpoint: Checkpoint) -> None:
+    """Raise ValueError if fields of a checkpoint are out of range or inconsistent with each other."""
+    experiment, rounds_done = checkpoint.experiment, checkpoint.rounds_done
+    evaluation_rounds = checkpoint.history.round
+    for name, scalar_type in SCALARS.items():
         number: float = getattr(checkpoint, name)
-        if type(number) is not kind or not 0 <= number < math.inf:
-            raise ValueError(f"{name} = {number!r} should be a finite {kind.__name__}, not below 0")
-    if len(checkpoint.key or b"") != (32 if experiment.seed is None else 0) or len(checkpoint.data) != 32:
-        raise ValueError("its key, which a run without a seed has, or its digest of the data is no 32 bytes")
-    if not done < (experiment.rounds or 0):
-        raise ValueError(f"rounds_done = {done} should be less than {experiment.rounds} rounds")
-    if np.any(np.diff(rounds, prepend=0, append=done + 1) <= 0):
-        raise ValueError(f"the rounds of its history should rise, from 1 to {done} at most")
+        if type(number) is not scalar_type or not 0 <= number < math.inf:
+            raise ValueError(f"{name} = {number!r} is not a finite {scalar_type.__name__} of at least 0")
+    if (
+        len(checkpoint.root_key or b"") != (32 if experiment.seed is None else 0)
+        or len(checkpoint.data_digest) != 32
+    ):
+        raise ValueError("the noise key (only without a seed) or the data digest does not have 32 bytes")
+    if not rounds_done < (experiment.rounds or 0):
+        raise ValueError(f"rounds_done = {rounds_done} is not less than {experiment.rounds} rounds")
+    if np.any(np.diff(evaluation_rounds, prepend=0, append=rounds_done + 1) <= 0):
+        raise ValueError(f"the rounds of the history do not increase from 1 to at most {rounds_done}")

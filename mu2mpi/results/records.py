@@ -1,4 +1,4 @@
-"""What result files (schema "mu2mpi-1") and checkpoints hold, shared by what writes and reads them."""
+"""Records in result files (schema "mu2mpi-1") and checkpoints, shared by the writer and the reader."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -8,55 +8,60 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accounting.per_machine import Floats, Integers, described
+from mu2mpi.privacy.accounting.per_machine import Floats, Integers, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 
 SCHEMA = "mu2mpi-1"
+PHASE_DATASETS = {"communication": "moving"}  # names in /timing of phases with another name in files
 
-SUFFIX = ".checkpoint"  # What follows the name of the output in that of its checkpoint
-PREVIOUS = ".previous"  # What follows the name of a checkpoint in that of the one before it
-# The way out where a checkpoint cannot be used
-OF_CHECKPOINT = (
-    "put a copy of it back, or remove it to start afresh, which without a seed sends the same secrets under "
-    "other noise and spends that on top"
+CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
+PREVIOUS_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
+# End of error messages about unusable checkpoints
+CHECKPOINT_REMEDY = (
+    "restore a copy of it, or remove it to start over, which without a seed sends the same secrets again "
+    "under other noise and spends more privacy"
 )
-# By what a run learned, the one of these columns of the history that it has: how good a model is
-SCORES = {"classes": "test_accuracy", "numbers": "test_r2"}
-# What a file says of the confusion matrix and its dimensions
-CONFUSION = "test samples of a class that the output takes for a class"
-OF_CONFUSION = {"class": "class of a test sample", "predicted": "class that the output takes it for"}
+# History column of the model's score, by the kind of labels: classes (classification), numbers (regression)
+SCORE_COLUMNS = {"classes": "test_accuracy", "numbers": "test_r2"}
+# ``long_name`` attributes in HDF5 of the confusion matrix and its dimensions
+CONFUSION_LONG_NAME = "test samples by true and predicted class"
+CONFUSION_DIMENSIONS = {"class": "true class of a test sample", "predicted": "class predicted by the output"}
 
 
-def score_text(score: float, labels: str) -> str:
-    """Say how good a model is: by its accuracy for classes, and by its R^2 for numbers."""
+def format_score(score: float, labels: str) -> str:
+    """Format the score of a model: accuracy for labels ``classes``, R^2 for ``numbers``."""
     return f"accuracy {score:.1%}" if labels == "classes" else f"R2 {score:.4f}"
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What was measured at the rounds of evaluation; all columns have one entry for each.
+    """Measurements at the evaluation rounds, one array per column, all of the same length.
 
-    Row ``k`` describes the query point x_t of round ``t = round[k]``, or the mean of the first t where a
-    method puts that out, and what had been spent by then. The last row is that of the output x_T.
+    Row ``k`` describes the model evaluated in round ``t = round[k]``: the query point x_t, or the average of
+    the first t iterates for methods that output an average. The last row describes the output x_T.
     """
 
-    round: Integers = field(metadata=described("round t"))
-    test_loss: Floats = field(metadata=described("mean loss of x_t on the test set"))
-    test_accuracy: Floats = field(metadata=described("share of test samples that x_t classifies correctly"))
-    test_r2: Floats = field(metadata=described("share of the variance of test labels that x_t explains: R^2"))
-    test_samples: Integers = field(
-        metadata=described("test samples of which loss and score are: all in the last round; 0 where unknown")
+    round: Integers = field(metadata=column_metadata("round t"))
+    test_loss: Floats = field(metadata=column_metadata("mean loss of x_t on the test set"))
+    test_accuracy: Floats = field(
+        metadata=column_metadata("fraction of test samples that x_t classifies correctly")
     )
-    samples: Integers = field(metadata=described("training samples used so far by all machines"))
-    gradient_evaluations: Integers = field(metadata=described("gradients computed so far by all machines"))
-    rho_spent: Floats = field(metadata=described("rho of everything released so far"))
-    elapsed_seconds: Floats = field(metadata=described("wall-clock time since the first round", "s"))
+    test_r2: Floats = field(
+        metadata=column_metadata("fraction of the test labels' variance that x_t explains (R^2)")
+    )
+    test_samples: Integers = field(metadata=column_metadata("test samples evaluated; 0 if unknown"))
+    samples: Integers = field(metadata=column_metadata("training samples used so far by all machines"))
+    gradient_evaluations: Integers = field(
+        metadata=column_metadata("gradients computed so far by all machines")
+    )
+    rho_spent: Floats = field(metadata=column_metadata("rho spent by everything released so far"))
+    elapsed_seconds: Floats = field(metadata=column_metadata("wall-clock time since the first round", "s"))
     message_norm: Floats = field(
-        metadata=described("norm of q~_t, the released average over machines; NaN in the last round")
+        metadata=column_metadata("norm of q~_t, the released average over machines; NaN in the last round")
     )
     estimate_error: Floats = field(
-        metadata=described(
-            "squared distance, before noise, of d_t from the gradient; NaN but for populations"
+        metadata=column_metadata(
+            "squared error of d_t before noise as a gradient; NaN unless data are a population"
         )
     )
 
@@ -65,38 +70,41 @@ class History:
 
     @property
     def has_losses(self) -> bool:
-        """Whether loss and score are there; a file may have been published without."""
+        """Whether test losses are present; a published file may omit test results."""
         return not np.isnan(self.test_loss).all()
 
     @classmethod
-    def of(cls, rows: Sequence["HistoryRow"]) -> Self:
-        """Return the history that has these rows."""
-        kinds = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
+    def from_rows(cls, rows: Sequence["HistoryRow"]) -> Self:
+        """Build the columns from rows."""
+        dtypes = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
         columns: dict[str, Any] = {
-            name: np.array([getattr(row, name) for row in rows], dtype=kind) for name, kind in kinds.items()
+            name: np.array([getattr(row, name) for row in rows], dtype=dtype)
+            for name, dtype in dtypes.items()
         }
         return cls(**columns)
 
     def rows(self) -> list["HistoryRow"]:
-        """Return the rows."""
-        columns = [getattr(self, name).tolist() for name in self.columns()]
+        """Return one `HistoryRow` per evaluation."""
+        columns = [getattr(self, name).tolist() for name in self.column_names()]
         return [HistoryRow(*row) for row in zip(*columns, strict=True)]
 
     @classmethod
-    def columns(cls) -> list[str]:
-        """Return the names of the columns, in the order of the file."""
+    def column_names(cls) -> list[str]:
+        """Return the names of all columns, in file order."""
         return [f.name for f in fields(cls)]
 
     @classmethod
-    def described(cls, labels: str, unit: str) -> dict[str, dict[str, str]]:
-        """Return the columns of a run that learned such labels, with losses in this unit, and their words."""
-        left_out = {*SCORES.values()} - {SCORES[labels]}
-        said = {column.name: dict(column.metadata) for column in fields(cls) if column.name not in left_out}
-        return {**said, "test_loss": {**said["test_loss"], "units": unit}}
+    def column_attributes(cls, labels: str, loss_unit: str) -> dict[str, dict[str, str]]:
+        """Return HDF5 attributes (``long_name``, ``units``) of the columns stored for this kind of labels."""
+        omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
+        attributes = {
+            column.name: dict(column.metadata) for column in fields(cls) if column.name not in omitted
+        }
+        return {**attributes, "test_loss": {**attributes["test_loss"], "units": loss_unit}}
 
 
 class HistoryRow(NamedTuple):
-    """One row of a `History`, with its columns in the order of the file."""
+    """Measurements of one evaluation: a row of a `History`, with its columns in file order."""
 
     round: int
     test_loss: float
@@ -113,52 +121,52 @@ class HistoryRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Facts about the private data that help to tune a run and are *not* covered by its guarantee."""
+    """Clipping statistics of the private data, for tuning; *not* covered by the privacy guarantee."""
 
-    largest_increment_norm: float  # before clipping, of s_{t,i}
-    clipped_share: float  # in [0, 1]
+    largest_increment_norm: float  # maximum of ||s_{t,i}|| before clipping
+    clipped_share: float  # fraction of increments that were clipped, in [0, 1]
 
 
 @dataclass(frozen=True)
 class Theory:
-    """What theory says of a run, next to what the run did; NaN for models too large for the search.
+    """Comparison of a finished run with theory; losses in the history's unit, NaN if not computed.
 
     The bound on the expected excess loss is that of Theorem 5.2 (untrusted) or 6.2 (trusted), with G and S
-    for unknown constants; NaN where the theorem does not hold for the run.
+    in place of unknown constants; NaN if the theorem does not apply to the run.
     """
 
-    excess_loss_bound: float  # losses in nats
-    minimum_loss: float  # The smallest mean test loss in the ball K is less by `minimum_gap` at most.
-    minimum_gap: float
+    excess_loss_bound: float
+    minimum_loss: float  # test loss at the approximate minimiser over the ball K
+    minimum_gap: float  # duality gap: the true minimum is at least `minimum_loss - minimum_gap`
     excess_loss: float  # test loss of the output x_T minus `minimum_loss`
     first_slope: float  # norm of the gradient of the test loss at x_1
-    last_slope: float  # and at x_T
+    last_slope: float  # norm of the gradient of the test loss at x_T
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a run between two rounds; of its experiment, machines and rounds are filled in."""
+    """State of a run between two rounds."""
 
-    experiment: Experiment
+    experiment: Experiment  # with machines and rounds filled in
     rounds_done: int
-    key: bytes | None  # the 32-byte root key of a run without a seed; None if it follows from the seed
-    iterates: dict[str, Floats]  # all that the server's next step depends on, such as w_t and x_t
-    q: Integers  # sum of all q_{t,i}, without noise, in units of the grid: shape (rows, features)
+    root_key: bytes | None  # 32-byte key of all random numbers; None for a run with a seed
+    iterates: dict[str, Floats]  # server state by name, such as w and x; each of shape (rows, features)
+    q: Integers  # sum of q_{t,i} over machines without noise, in grid units; shape (rows, features)
     history: History
     elapsed_seconds: float
-    largest_squared_norm: float
-    clipped: int
-    class_counts: Integers  # what each machine has spent, shape (machines, classes)
-    privacy: PrivacyStatement  # of all rounds together
-    builds: tuple[str, ...]  # processors and packages that the ranks ran on, on which bits depend
-    data: bytes  # digest of the training data, and of the files about machines
+    largest_squared_norm: float  # maximum of ||s_{t,i}||^2 before clipping
+    clipped: int  # number of clipped increments
+    class_counts: Integers  # samples of each class used by each machine, shape (machines, classes)
+    privacy: PrivacyStatement  # of the complete run
+    numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
+    data_digest: bytes  # SHA-256 of the training data and of files about machines
 
 
 def checkpoint_path(output: Path) -> Path:
-    """Return where the checkpoint of a run with this output lies."""
-    return output.with_name(output.name + SUFFIX)
+    """Return the path of the checkpoint of a run with this output."""
+    return output.with_name(output.name + CHECKPOINT_SUFFIX)
 
 
 def previous_path(checkpoint: Path) -> Path:
-    """Return where the checkpoint before this one lies, for the case that this one cannot be read."""
-    return checkpoint.with_name(checkpoint.name + PREVIOUS)
+    """Return the path of the checkpoint before this one, which replaces an unreadable checkpoint."""
+    return checkpoint.with_name(checkpoint.name + PREVIOUS_SUFFIX)

@@ -1,4 +1,4 @@
-"""Result of a run, with what follows from it: predictions, coefficients, a labelled dataset."""
+"""Result of a run, with predictions, coefficients and export to xarray."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,12 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.errors import InputError, needed
-from mu2mpi.core.hdf5 import plain
+from mu2mpi.core.errors import InputError, import_extra
+from mu2mpi.core.hdf5 import without_booleans
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.privacy.accounting.per_machine import Accounts, Floats, Integers, described
+from mu2mpi.privacy.accounting.per_machine import Floats, Integers, PerMachineAccounts, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import CONFUSION, OF_CONFUSION, SCORES, Diagnostics, History, Theory, score_text
+from mu2mpi.results.records import (
+    CONFUSION_DIMENSIONS,
+    CONFUSION_LONG_NAME,
+    SCORE_COLUMNS,
+    Diagnostics,
+    History,
+    Theory,
+    format_score,
+)
 
 if TYPE_CHECKING:
     import xarray
@@ -24,53 +32,53 @@ if TYPE_CHECKING:
     from mu2mpi.federation.task import Task
     from mu2mpi.results.coefficients import Coefficients
 
-FEATURES_AT_ONCE = 1 << 22  # features that are scaled in one go
+MAX_CHUNK_FEATURES = 1 << 22  # feature values per chunk of samples in predictions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """One finished run: everything that its file holds.
+    """Result of a complete run: the contents of its result file.
 
     Attributes
     ----------
     experiment, privacy : Experiment, PrivacyStatement
-        What was run, with machines and rounds filled in; and what the released messages reveal at most.
+        The experiment, with machines and rounds filled in, and the guarantee of all released values.
     x, w : ndarray of float64, shape (rows, features)
-        The output, x_T for most methods, and the iterate w_T; the last feature is the bias.
+        Output of the method (x_T for most) and last iterate w_T; the last feature is the bias.
     history : History
-        Loss, score and cost along the rounds.
+        Test loss, score and cost at the evaluation rounds.
     theory : Theory or None
-        The theorem's bound and the smallest loss over K; None where a private test set would be told of.
+        Bound of the theorem and minimum of the test loss over K; None if withheld with the test results.
     diagnostics : Diagnostics or None
-        Largest increment and share of clipped ones; None in published files.
+        Clipping statistics, computed from private data; None in published files and on ranks other than 0.
     timing : dict of str to ndarray of float64, shape (ranks,)
-        Seconds by phase and rank; empty in published files.
+        Seconds by phase, one value per rank; empty in published files.
     environment : dict of str to str or int
-        Hosts, ranks, MPI library and versions; of a published file, what it was `published` without.
+        Hosts, ranks, MPI library and software versions; ``published`` names what was withheld.
     class_counts : ndarray of int64, shape (machines, classes), or None
-        How many samples of each class each machine spent; private, and None, like the diagnostics.
+        Samples of each class used by each machine; private like `diagnostics`.
     class_names : tuple of str or None
-        What the classes are called, where it is not by their numbers.
+        Names of the classes; None if they are numbered.
     metrics : dict of str to float
-        Of the output on the test set, such as ``auc`` or ``rmse``; empty like `theory`.
+        Metrics of the output on the test set, such as ``auc`` or ``rmse``; empty if withheld.
     label_range : tuple of float or None
-        Where labels are numbers, the declared range in which they lie, in their own units.
+        Declared range of the labels of a regression, in their own units; None for classification.
     feature_names, columns : tuple of str or None, str or None
-        Names of the features, if any, and the TOML schema of the columns that they were made of.
+        Names of the features, if any, and the table schema (TOML) that they were encoded with.
     scale : float
-        What takes a stored feature into [-1, 1].
-    facts : Facts or None
-        What is public of the data, and presets may use.
+        Factor that maps stored features to [-1, 1].
+    facts : PublicFacts or None
+        Public facts of the data that presets may use.
     unit : str
-        That of losses: ``nat``, or ``1`` for those that are no likelihoods.
+        Unit of the losses: ``nat`` for log-likelihoods, else ``1``.
     accounts : Accounts or None
-        What each machine does and spends, where they differ or some are away.
+        Participation and privacy of each machine, if machines are unequal or partially participate.
     confusion : ndarray of int64, shape (classes, classes), or None
-        How many test samples of each class the output takes for each; None where classes are many.
+        Test samples by true and predicted class; None for regression and for very many classes.
     test_rows : ndarray of int64 or None
-        Where the test set is a share of a file, its rows, from 0 on.
+        Rows (from 0) of the test samples if the test set is a share of the data file.
     path : Path or None
-        The file that it was read from, or written to.
+        Result file.
     """
 
     experiment: Experiment
@@ -91,48 +99,48 @@ class Result:
     scale: float = 1.0
     facts: PublicFacts | None = None
     unit: str = "nat"
-    accounts: Accounts | None = None
+    accounts: PerMachineAccounts | None = None
     confusion: Integers | None = None
     test_rows: Integers | None = None
     path: Path | None = None
 
     @property
     def labels(self) -> str:
-        """What the run learned: ``classes`` or ``numbers``."""
+        """Kind of labels: ``classes`` (classification) or ``numbers`` (regression)."""
         return "classes" if self.label_range is None else "numbers"
 
     @property
     def final_score(self) -> str:
-        """Accuracy or R^2 of the output, in words."""
-        return score_text(float(getattr(self.history, SCORES[self.labels])[-1]), self.labels)
+        """Accuracy or R^2 of the output as text."""
+        return format_score(float(getattr(self.history, SCORE_COLUMNS[self.labels])[-1]), self.labels)
 
     @cached_property
     def schema(self) -> "Schema | None":
-        """Schema of the table whose columns the features were made of, if there is one."""
+        """Schema of the data table, or None for data without one."""
         from mu2mpi.data.table_schema import parse_schema
 
         return None if self.columns is None else parse_schema(self.columns)
 
     @property
-    def tests_on_a_share(self) -> bool:
-        """Whether the test set is a share of a file of the user's: people's data, which no noise protects."""
-        declared = None if (schema := self.schema) is None else schema.test
-        of_schema = self.experiment.test is None and isinstance(declared, str)
-        return self.experiment.tests_on_a_share and not of_schema
+    def has_unprotected_test_set(self) -> bool:
+        """Whether the test set is a share of the user's data file, so that test results reveal samples."""
+        test_of_schema = None if (schema := self.schema) is None else schema.test
+        is_in_schema = self.experiment.test is None and isinstance(test_of_schema, str)
+        return self.experiment.has_unprotected_test_set and not is_in_schema
 
     @property
     def classes(self) -> int:
-        """K; where labels are numbers any number, as nothing depends on it."""
+        """Number of classes K; arbitrary for regression."""
         return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
 
     @property
     def names_of_classes(self) -> tuple[str, ...]:
-        """What the classes are called, by their numbers if by nothing else."""
+        """Names of the classes, by default their numbers."""
         return self.class_names or tuple(map(str, range(self.classes)))
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """What each row of the model speaks for: a class, the second of two, or the number learned."""
+        """Names of the model's rows: all classes, the second of two, or the label of a regression."""
         if self.label_range is not None:
             schema = self.schema
             return (self.experiment.labels or "label" if schema is None else schema.label[0],)
@@ -140,116 +148,121 @@ class Result:
 
     @property
     def task(self) -> "Task":
-        """Task of the run's method; InputError if there is no such task."""
-        from mu2mpi.config.task_builder import task_of, unequal_machines_of
+        """Task of the run, rebuilt from the result; raises InputError if it is inconsistent."""
+        from mu2mpi.config.task_builder import build_task, build_unequal_machines
 
         samples, unequal = self.privacy.mechanism.samples, None
         if (accounts := self.accounts) is not None:
             samples = max(1, int(accounts.samples.min()))
-            unequal = unequal_machines_of(self.experiment, accounts.samples, accounts.owners, accounts)
+            unequal = build_unequal_machines(self.experiment, accounts.samples, accounts.owners, accounts)
         square = None if self.facts is None else self.facts.square
-        sizes = self.experiment.machines or 1, self.classes, self.x.shape[1], samples
-        return task_of(self.experiment, *sizes, square=square, unequal=unequal)
+        shape = self.experiment.machines or 1, self.classes, self.x.shape[1], samples
+        return build_task(self.experiment, *shape, square=square, unequal=unequal)
 
     @property
     def constants(self) -> "RunConstants":
-        """Constants of the run, with its noise and steps; InputError if there is no such run."""
+        """Run constants, rebuilt from the result; raises InputError if they are inconsistent."""
         task, method = self.task, self.experiment.chosen_method
-        constants: RunConstants = method.constants(task, method.sampling(task, self.experiment.rounds))
+        constants: RunConstants = method.run_constants(task, method.batching(task, self.experiment.rounds))
         return constants
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return what the model predicts, shape (n,): names of classes, or numbers in the label's own units.
+        """Predict the labels of new samples, shape (n,): classes, or numbers in the label's own units.
 
-        X is a data frame, a mapping of the columns' names to values, or the path of a file; without a schema,
-        it is an array of features as they are stored, shape (n, features - 1), or the path of a file of such.
-        Other columns do no harm. Raises InputError if X does not fit the model.
+        With a schema, X is a data file, a data frame or a mapping of columns by name, else an array
+        of stored features, shape (n, features - 1), or a file of such. Other columns are ignored. Raises
+        InputError if X does not fit the model.
         """
         return self.predictions(self.margins(X))
 
     def scores(self, X: Any) -> Floats:
-        """Return a score for each class, shape (n, K), the largest for the prediction; X as for `predict`.
+        """Return scores of the classes, shape (n, K); X as for `predict`.
 
-        They are probabilities where the loss is a likelihood: those of softmax and logistic.
+        The predicted class has the largest score. Softmax and logistic loss give probabilities.
         """
         return self.class_scores(self.margins(X))
 
     def margins(self, X: Any, public: bool = True) -> Floats:
-        """Return the margins of new samples, shape (n, rows); X as for `predict`.
+        """Return the margins (linear scores) of new samples, shape (n, rows); X as for `predict`.
 
-        Unless data are `public`, messages name no row and no value of a file.
+        Unless `public`, error messages are redacted: they contain no row number and no value of a file.
         """
-        from mu2mpi.data.redaction import telling
-        from mu2mpi.data.source import row_blocks
+        from mu2mpi.data.redaction import redacted_errors
+        from mu2mpi.data.source import row_chunks
         from mu2mpi.losses.model.linear import all_margins
-        from mu2mpi.results.coefficients import encoded_features, stored_features
+        from mu2mpi.results.coefficients import encode_features, feature_matrix
 
         scaling, names, width = self.task.scaling, self.feature_names, self.x.shape[1]
-        with telling(public or not isinstance(X, str | Path)):
+        with redacted_errors(public or not isinstance(X, str | Path)):
             if self.schema is not None:
-                features = encoded_features(self.schema, X)
+                features = encode_features(self.schema, X)
             else:
-                features = stored_features(X, self.experiment, names, width - 1, self.scale, scaling.unit)
-        blocks = row_blocks(len(features), max(1, FEATURES_AT_ONCE // width))
-        margins = [all_margins(self.x, scaling.samples(features[rows], self.scale)) for rows in blocks]
+                features = feature_matrix(X, self.experiment, names, width - 1, self.scale, scaling.unit_norm)
+        blocks = row_chunks(len(features), max(1, MAX_CHUNK_FEATURES // width))
+        margins = [all_margins(self.x, scaling.scaled_samples(features[rows], self.scale)) for rows in blocks]
         return np.concatenate([np.empty((0, len(self.x))), *margins])
 
     def predictions(self, margins: Floats) -> NDArray[Any]:
-        """Return the predictions that follow from margins."""
-        problem = self.task.problem
+        """Return predictions for margins of shape (n, rows)."""
+        loss_function = self.task.loss
         if self.label_range is not None:
             low, high = self.label_range
-            return (low + high) / 2 + (high - low) / 2 * problem.predictions(margins)
-        best = problem.best(margins)
+            return (low + high) / 2 + (high - low) / 2 * loss_function.predict_numbers(margins)
+        best = loss_function.predict_classes(margins)
         return best if self.class_names is None else np.array(self.class_names)[best]
 
     def class_scores(self, margins: Floats) -> Floats:
-        """Return the scores of classes that follow from margins."""
+        """Return scores of the classes for margins of shape (n, rows)."""
         if self.label_range is not None:
-            raise InputError("this model predicts numbers, and has no scores of classes; ask it to predict")
-        return self.task.problem.scores(margins)
+            raise InputError("this model predicts numbers and has no scores of classes; use predict instead")
+        return self.task.loss.scores(margins)
 
     def coefficients(self, scaled: bool = False) -> "Coefficients":
-        """Return the model in the columns' own units, or as it was trained, with what noise alone would give.
+        """Return coefficients in the columns' own units, or if `scaled` of features in [-1, 1].
 
-        See `Coefficients`. Raises InputError if there is no run of the experiment.
+        See `Coefficients`. Raises InputError if the run's constants are inconsistent.
         """
-        from mu2mpi.results.coefficients import Units, coefficients_of, own_units
+        from mu2mpi.results.coefficients import FeatureUnits, column_units, compute_coefficients
 
         constants, features = self.constants, self.x.shape[1] - 1
-        is_own = not (scaled or constants.task.scaling.is_by_sample)
-        if is_own and self.schema is not None:
-            units = own_units(self.schema)
+        in_column_units = not (scaled or constants.task.scaling.is_per_sample)
+        if in_column_units and self.schema is not None:
+            units = column_units(self.schema)
         else:
             names = self.feature_names or tuple(map(str, range(features)))
-            halves = np.ones(features) / (self.scale if is_own else 1.0)
-            units = Units(names, np.zeros(features), halves)
-        return coefficients_of(self.x, self.row_names, constants, units, self.label_range, scaled)
+            scales = np.ones(features) / (self.scale if in_column_units else 1.0)
+            units = FeatureUnits(names, np.zeros(features), scales)
+        return compute_coefficients(self.x, self.row_names, constants, units, self.label_range, scaled)
 
     def to_xarray(self) -> "xarray.Dataset":
-        """Return history, model, confusion matrix and times with names, coordinates and units.
+        """Return history, model, confusion matrix and timing as an xarray dataset with units.
 
-        Settings are attributes. What is private, such as the diagnostics, is left out.
+        Settings are attributes. Private values, such as the diagnostics, are omitted.
         """
         features = self.feature_names or tuple(map(str, range(self.x.shape[1] - 1)))
         coordinates: dict[str, Any] = {
-            "row": (self.row_names, "row of the model: what it speaks for"),
+            "row": (self.row_names, "class or label of a row of the model"),
             "feature": ((*features, "(bias)"), "feature; the last is the bias"),
         }
         arrays: dict[str, Any] = {
-            name: ("round", getattr(self.history, name), said)
-            for name, said in History.described(self.labels, self.unit).items()
+            name: ("round", getattr(self.history, name), attributes)
+            for name, attributes in History.column_attributes(self.labels, self.unit).items()
         }
-        arrays["x"] = ("row", "feature"), self.x, described("output x_T of the algorithm")
-        arrays["w"] = ("row", "feature"), self.w, described("last iterate w_T")
+        arrays["x"] = ("row", "feature"), self.x, column_metadata("output x_T of the algorithm")
+        arrays["w"] = ("row", "feature"), self.w, column_metadata("last iterate w_T")
         if self.confusion is not None:
-            arrays["confusion"] = tuple(OF_CONFUSION), self.confusion, described(CONFUSION)
-            coordinates |= {name: (self.names_of_classes, text) for name, text in OF_CONFUSION.items()}
+            dimensions, long_name = CONFUSION_DIMENSIONS, column_metadata(CONFUSION_LONG_NAME)
+            arrays["confusion"] = tuple(dimensions), self.confusion, long_name
+            coordinates |= {name: (self.names_of_classes, text) for name, text in dimensions.items()}
         for phase, seconds in self.timing.items():
-            arrays[f"{phase}_seconds"] = "rank", seconds, described(f"time spent on {phase}", "s")
+            arrays[f"{phase}_seconds"] = "rank", seconds, column_metadata(f"time spent on {phase}", "s")
             coordinates["rank"] = range(len(seconds)), "MPI rank"
-        named = {name: (name, np.array(of), described(text)) for name, (of, text) in coordinates.items()}
-        dataset: xarray.Dataset = needed("xarray").Dataset(arrays, named, plain(self.experiment.settings()))
+        indexes = {
+            name: (name, np.array(v), column_metadata(text)) for name, (v, text) in coordinates.items()
+        }
+        dataset: xarray.Dataset = import_extra("xarray").Dataset(
+            arrays, indexes, without_booleans(self.experiment.settings())
+        )
         return dataset.set_coords("round")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Finds result files among files and folders, and reads what tables and figures need of all of them."""
+"""Search for result files in folders and read the summaries that tables and figures need."""
 
 import os
 import sys
@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.reader import Summary, read_summary
+from mu2mpi.results.reader import RunSummary, read_summary
 
-MOST_NAMES = 3
-MANY = 100  # From so many files on, a log hears that they are being read
+MAX_NAMES = 3  # Longest list of names that `join_names` writes out
+PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
 
 
-def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Summary], list[str]]:
-    """Read all results that `find_files` finds, and a warning for each that, unless `strict`, was skipped."""
-    files, warnings = find_files(paths)
+def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[RunSummary], list[str]]:
+    """Read the results at some paths; return their summaries, and a warning per skipped file or folder.
+
+    With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`.
+    """
+    files, warnings = find_result_files(paths)
     summaries = []
-    for path in shown(files, "reading"):
+    for path in with_progress(files, "reading"):
         try:
             summaries.append(read_summary(path))
         except InputError as error:
@@ -27,9 +30,9 @@ def find_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Su
     return summaries, warnings
 
 
-def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
-    """Return an iterator over files with a bar on a terminal, or a line in a log, where there are many."""
-    if len(files) < MANY:
+def with_progress(files: Sequence[Any], action: str) -> Iterable[Any]:
+    """Iterate over files with a progress bar on a terminal, or one line in a log, if there are many."""
+    if len(files) < PROGRESS_MIN_FILES:
         return files
     if not sys.stderr.isatty():
         print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
@@ -40,47 +43,47 @@ def shown(files: Sequence[Any], action: str) -> Iterable[Any]:
     return bar
 
 
-def find_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """List the files that may be results, each once, and a warning for each folder that cannot be listed.
+def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """List possible result files, each once, and a warning for each folder that cannot be listed.
 
-    A folder stands for every ``*.h5`` in it and below, in sorted order, without hidden ones.
+    A folder is searched recursively for ``*.h5``, in sorted order, without hidden files and folders.
     """
     files: dict[str, Path] = {}
     errors: list[OSError] = []
     for path in paths:
         if not os.path.exists(path):
             raise InputError(f"there is no file or folder {path}")
-        found = [path]
+        candidates = [path]
         if os.path.isdir(path):
-            found = []
+            candidates = []
             for parent, folders, names in os.walk(path, onerror=errors.append):
                 folders[:] = [name for name in folders if not name.startswith(".")]
-                there = (name for name in names if name.endswith(".h5") and not name.startswith("."))
-                found += [Path(parent, name) for name in there]
-        for file in sorted(found):
+                results = (name for name in names if name.endswith(".h5") and not name.startswith("."))
+                candidates += [Path(parent, name) for name in results]
+        for file in sorted(candidates):
             files.setdefault(os.path.realpath(file), file)
     return list(files.values()), [f"{e.filename} cannot be listed: {e.strerror}" for e in errors]
 
 
-def list_files(paths: Iterable[Path]) -> list[Path]:
-    """List the files that may be results, as `find_files`, but raise an InputError if it leaves any out."""
+def list_result_files(paths: Iterable[Path]) -> list[Path]:
+    """List result files as `find_result_files`; InputError if there are none or a folder cannot be listed."""
     paths = list(paths)
-    files, unlisted = find_files(paths)
-    if unlisted:
-        raise InputError("\n".join(unlisted))
-    check_some(files, paths)
+    files, warnings = find_result_files(paths)
+    if warnings:
+        raise InputError("\n".join(warnings))
+    require_results(files, paths)
     return files
 
 
-def check_some(found: Sequence[object], paths: Iterable[Path | str]) -> None:
-    """Raise an InputError if nothing was found at some paths."""
-    if not found:
+def require_results(results: Sequence[object], paths: Iterable[Path | str]) -> None:
+    """Raise InputError if no results were found at some paths."""
+    if not results:
         raise InputError(f"no results in {', '.join(map(str, paths))}")
 
 
-def names_of(files: Sequence[object], joint: str = " and ") -> str:
-    """Return the names of files for a sentence: all of a few, or the first and how many more there are."""
+def join_names(files: Sequence[object], joint: str = " and ") -> str:
+    """Join names for a sentence: up to `MAX_NAMES` in full, else the first and the number of the others."""
     *others, last = map(str, files)
-    if len(others) >= MOST_NAMES:
+    if len(others) >= MAX_NAMES:
         return f"{others[0]} and {len(others)} more"
     return f"{', '.join(others)}{joint}{last}" if others else last

@@ -1,4 +1,4 @@
-"""Writes a result file whole or not at all."""
+"""Write result files atomically."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,95 +13,99 @@ from numpy.typing import ArrayLike
 
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import unfinished, write_whole
+from mu2mpi.core.files import temporary_path, write_atomically
 from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
-from mu2mpi.privacy.accounting.per_machine import Accounts
-from mu2mpi.results.records import CONFUSION, OF_CONFUSION, SCHEMA, History
+from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, SCHEMA, History
 from mu2mpi.results.result import Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
-EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
+OUTPUT_EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Find out whether a result can be written, and leave everything as it is; InputError if it cannot."""
+    """Raise InputError unless a result can be written to this path; nothing is changed on the disk."""
     target = Path(os.path.realpath(path))
     if os.path.isdir(target):
         raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
     if os.path.exists(target) and not os.path.isfile(target):
-        raise InputError(f"the output {path} is not an ordinary file; name another")
+        raise InputError(f"the output {path} is not an ordinary file; name another file")
     if os.path.isfile(target) and not overwrite:
-        raise InputError(EXISTS.format(path))
+        raise InputError(OUTPUT_EXISTS.format(path))
     folder = next(parent for parent in target.parents if os.path.lexists(parent))
     try:
-        # Only trying tells: permission bits say nothing of a read-only or full file system.
-        with unfinished(folder / target.name) as probe:
+        # Permission bits do not show a read-only or full file system, so that a file is created.
+        with temporary_path(folder / target.name) as probe:
             probe.touch(exist_ok=False)
     except OSError as error:
         raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
 
 
 def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
-    """Write a result so that a reader sees either all of it or none; on any failure all is as it was.
+    """Write a result file atomically: readers see the complete file or none, and failures change nothing.
 
-    Without `overwrite`, not even a file is replaced that appears during the call.
+    Without `overwrite`, InputError is raised for an existing file, also for one created during the call.
     """
     check_output(path, overwrite)
     try:
-        write_whole(path, (result_image(result),), replace=overwrite)
+        write_atomically(path, (result_bytes(result),), replace=overwrite)
     except FileExistsError:
-        raise InputError(EXISTS.format(path)) from None
+        raise InputError(OUTPUT_EXISTS.format(path)) from None
 
 
-def result_image(result: Result) -> bytes:
-    """Bytes of the HDF5 file that holds a result."""
-    return file_image(lambda file: _fill(file, result))
+def result_bytes(result: Result) -> bytes:
+    """Return the HDF5 file of a result as bytes."""
+    return file_image(lambda file: _write_contents(file, result))
 
 
-def _fill(file: h5py.File, result: Result) -> None:
-    ours = {
+def _write_contents(file: h5py.File, result: Result) -> None:
+    header = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": "complete",
         "experiment": result.experiment.to_toml(),
     }
-    # The version that ran the experiment counts, should another one copy its result.
+    # A copied result keeps the version that ran the experiment.
     software = {"mu2mpi_version": __version__, **result.environment}
-    write_attributes(file, {**ours, **software, **ours})
-    _write_model(_group(file, "model"), result)
-    history = _group(file, "history")
-    (rounds, said_of_rounds), *others = History.described(result.labels, result.unit).items()
-    scales = [_put(history, rounds, result.history.round, **said_of_rounds)]
-    for name, said in others:
-        _put(history, name, getattr(result.history, name), **said, scales=scales)
-    privacy = _group(file, "privacy", result.privacy.attributes())
+    write_attributes(file, {**header, **software, **header})
+    _write_model(_create_group(file, "model"), result)
+    history = _create_group(file, "history")
+    (rounds, rounds_attributes), *columns = History.column_attributes(result.labels, result.unit).items()
+    scales = [_write_dataset(history, rounds, result.history.round, **rounds_attributes)]
+    for name, attributes in columns:
+        _write_dataset(history, name, getattr(result.history, name), **attributes, scales=scales)
+    privacy = _create_group(file, "privacy", result.privacy.attributes())
     if result.accounts is not None:
-        _write_accounts(_group(privacy, "machines"), result.accounts)
+        _write_accounts(_create_group(privacy, "machines"), result.accounts)
     if result.theory is not None:
-        _group(file, "theory", {**asdict(result.theory), "units": result.unit})
+        _create_group(file, "theory", {**asdict(result.theory), "units": result.unit})
     if result.metrics or result.test_rows is not None:
-        metrics = _group(file, "metrics", result.metrics)
+        metrics = _create_group(file, "metrics", result.metrics)
         if (rows := result.test_rows) is not None:
-            _put(metrics, "test_row", rows, "row of the data file that is a test sample, from 0 on")
+            _write_dataset(metrics, "test_row", rows, "row of a test sample in the data file, from 0")
         if (confusion := result.confusion) is not None:
-            K = np.arange(len(confusion))
-            scales = [_put(metrics, name, K, text) for name, text in OF_CONFUSION.items()]
-            _put(metrics, "confusion", confusion, CONFUSION, scales=scales)
+            classes = np.arange(len(confusion))
+            scales = [
+                _write_dataset(metrics, name, classes, text) for name, text in CONFUSION_DIMENSIONS.items()
+            ]
+            _write_dataset(metrics, "confusion", confusion, CONFUSION_LONG_NAME, scales=scales)
     if result.diagnostics is not None:
-        private = _group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
+        private = _create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
         if (counts := result.class_counts) is not None:
-            machines = _put(private, "machine", np.arange(len(counts)), "machine")
-            classes = _put(private, "class", np.arange(counts.shape[1]), "class, or part of the range")
-            text = "samples of each class that each machine spent"
-            _put(private, "class_counts", counts, text, scales=[machines, classes])
+            machines = _write_dataset(private, "machine", np.arange(len(counts)), "machine")
+            bins = _write_dataset(
+                private, "class", np.arange(counts.shape[1]), "class, or interval of the label range"
+            )
+            text = "samples of each class used by each machine"
+            _write_dataset(private, "class_counts", counts, text, scales=[machines, bins])
     if result.timing:
-        timing, ranks = _group(file, "timing"), len(next(iter(result.timing.values())))
-        scales = [_put(timing, "rank", np.arange(ranks), "MPI rank")]
+        timing, ranks = _create_group(file, "timing"), len(next(iter(result.timing.values())))
+        scales = [_write_dataset(timing, "rank", np.arange(ranks), "MPI rank")]
         for phase, seconds in result.timing.items():
-            _put(timing, phase, seconds, f"time spent on {phase}", "s", scales)
+            _write_dataset(timing, phase, seconds, f"time spent on {phase}", "s", scales)
 
 
-def _group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = None) -> h5py.Group:
+def _create_group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = None) -> h5py.Group:
     group = file.create_group(name, track_order=True)
     write_attributes(group, attributes or {})
     return group
@@ -110,44 +114,48 @@ def _group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = N
 def _write_model(group: h5py.Group, result: Result) -> None:
     rows, features = np.shape(result.x)
     scales = [
-        _put(group, "row", np.arange(rows), "row of the model: the class, where there is one for each"),
-        _put(group, "feature", np.arange(features), "feature; the last is the bias"),
+        _write_dataset(group, "row", np.arange(rows), "row of the model, one per class if there are several"),
+        _write_dataset(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    known = {"scale": result.scale, **({} if result.facts is None else result.facts._asdict())}
-    known |= {"label_range": result.label_range, "columns": result.columns}
-    write_attributes(group, {name: value for name, value in known.items() if value is not None})
-    _put(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
+    attributes = {"scale": result.scale, **({} if result.facts is None else result.facts._asdict())}
+    attributes |= {"label_range": result.label_range, "columns": result.columns}
+    write_attributes(group, {name: value for name, value in attributes.items() if value is not None})
+    _write_dataset(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
-        classes = _put(group, "class", np.arange(len(result.class_names)), "class")
-        _put_names(group, "label", result.class_names, "label of the class", classes)
+        classes = _write_dataset(group, "class", np.arange(len(result.class_names)), "class")
+        _write_names(group, "label", result.class_names, "label of the class", classes)
     if result.feature_names is not None:
-        _put_names(group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1])
-    _put(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
+        _write_names(
+            group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1]
+        )
+    _write_dataset(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
 
 
-def _write_accounts(group: h5py.Group, accounts: Accounts) -> None:
-    machines = _put(group, "machine", np.arange(len(accounts.samples)), "machine")
+def _write_accounts(group: h5py.Group, accounts: PerMachineAccounts) -> None:
+    machines = _write_dataset(group, "machine", np.arange(len(accounts.samples)), "machine")
     if accounts.owners is not None:
-        _put_names(group, "owner", accounts.owners, "owner of the machine", machines)
-    for name, said in Accounts.columns().items():
-        _put(group, name, getattr(accounts, name), **said, scales=[machines])
-    if accounts.present is not None:
-        rounds = _put(group, "round", np.arange(1, len(accounts.present) + 1), "round t")
+        _write_names(group, "owner", accounts.owners, "owner of the machine", machines)
+    for name, attributes in PerMachineAccounts.columns().items():
+        _write_dataset(group, name, getattr(accounts, name), **attributes, scales=[machines])
+    if accounts.participation is not None:
+        rounds = _write_dataset(group, "round", np.arange(1, len(accounts.participation) + 1), "round t")
         text = "1 if the machine takes part in the round"
-        _put(group, "present", accounts.present.astype(np.uint8), text, scales=[rounds, machines])
+        _write_dataset(
+            group, "present", accounts.participation.astype(np.uint8), text, scales=[rounds, machines]
+        )
 
 
-def _put_names(
+def _write_names(
     group: h5py.Group, name: str, names: Sequence[str], long_name: str, scale: h5py.Dataset
 ) -> None:
-    texts = [text.encode() for text in names]
-    # netCDF takes texts of one byte for the characters of longer ones.
-    values = np.array(texts, h5py.string_dtype("utf-8", max([2, *map(len, texts)])))
-    dataset = _put(group, name, values, long_name, scales=[scale])
+    encoded = [name.encode() for name in names]
+    # netCDF reads strings of one byte as a character dimension, so that all have at least two.
+    values = np.array(encoded, h5py.string_dtype("utf-8", max([2, *map(len, encoded)])))
+    dataset = _write_dataset(group, name, values, long_name, scales=[scale])
     write_attributes(dataset, {"_Encoding": "utf-8"})
 
 
-def _put(
+def _write_dataset(
     group: h5py.Group,
     name: str,
     values: ArrayLike,
@@ -155,7 +163,7 @@ def _put(
     units: str = "1",
     scales: Sequence[h5py.Dataset] | None = None,
 ) -> h5py.Dataset:
-    """Write one array with the coordinates of its dimensions; without, it is those of a dimension itself."""
+    """Write an array and attach scales to its dimensions; without scales, make it a dimension scale."""
     dataset = write_array(group, name, np.asarray(values), compression="gzip", shuffle=True)
     write_attributes(dataset, {"long_name": long_name, "units": units})
     if scales is None:

@@ -136,7 +136,7 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
     for name, (sizes, settings) in grids.items():
         values = sizes[:3] if less > 1 else sizes
         runs = {n: Experiment(**{**base, **settings(n)}) for n in values}
-        of = {n: workload.shared_source(runs[n], None, Communicator()) for n in values}
+        of = {n: workload.open_source_on_ranks(runs[n], None, Communicator()) for n in values}
 
         def seconds(n: int, runs: dict[int, Experiment] = runs, of: dict[int, Source] = of) -> float:
             phases = workload.run(runs[n], Communicator(), of[n]).phases
@@ -200,7 +200,7 @@ def one_process_table(samples: Samples) -> str:
 
 def two_ranks_table(samples: Samples) -> str:
     """Compare two ranks with one, and with mpi4py and numpy, and say where their time goes."""
-    rows, phases = [], ("compute", "noise", "step", "moving", "waiting", "evaluation")
+    rows, phases = [], ("compute", "noise", "step", "communication", "waiting", "evaluation")
     for server in SERVERS:
         for machines in (2, 10, 100):
             key = f"{server} {machines}"

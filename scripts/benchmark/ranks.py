@@ -19,26 +19,28 @@ def main(repeats: int) -> None:
     def note(name: str, seconds: float) -> None:
         measured.setdefault(name, []).append(seconds)
 
-    with everyone.part(0 if everyone.rank == 0 else None) as alone:
+    with everyone.split(0 if everyone.rank == 0 else None) as alone:
         for repeat in range(repeats + 1):
             for server, machines in RUNS:
                 experiment = workload.experiment(server, machines)
                 per_round = workload.MACHINE_ROUNDS
                 if alone is not None:
                     note(f"{server} {machines} alone", workload.run(experiment, alone).total / per_round)
-                everyone.wait_for_all()
+                everyone.barrier()
                 together = workload.run(experiment, everyone)
                 note(f"{server} {machines} together", together.total / per_round)
                 for phase, seconds in together.phases.items():
                     note(f"{server} {machines} {phase}", seconds / sum(together.phases.values()))
-                everyone.wait_for_all()
+                everyone.barrier()
             for server in ("untrusted", "trusted"):
                 seconds = workload.baseline(server, 2, 3000 // workload.SMALLER, MPI.COMM_WORLD)
                 note(f"{server} 2 numpy", seconds)
             if repeat == 0:
                 measured.clear()
     if everyone.rank == 0:
-        json.dump({"ranks": everyone.size, "library": everyone.library(), "seconds": measured}, sys.stdout)
+        json.dump(
+            {"ranks": everyone.size, "library": everyone.library_version(), "seconds": measured}, sys.stdout
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ MULTIPLICATIONS_PER_NORMAL = 44 / 2
 COLUMNS = {
     "noise": ["noise"],
     "increments and step": ["compute", "step"],
-    "communication": ["moving", "waiting"],
+    "communication": ["communication", "waiting"],
     "evaluation": ["evaluation"],
 }
 """The phases in each column of shares."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from mu2mpi import Experiment
 from mu2mpi.core.parallel import Communicator, block
-from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.source import Source
-from mu2mpi.execution.plan import resolve, shared_source
+from mu2mpi.execution.plan import open_source_on_ranks, resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.privacy.noise.noise_stream import MACHINE, key_words, root_key, standard_normal
 
@@ -38,7 +38,7 @@ def data() -> str:
 @cache
 def source(name: str) -> Source:
     """Open the data on this rank alone."""
-    return shared_source(Experiment(data=name, **SIZES[name]), None, Communicator())
+    return open_source_on_ranks(Experiment(data=name, **SIZES[name]), None, Communicator())
 
 
 class Timed(NamedTuple):
@@ -52,7 +52,7 @@ def run(experiment: Experiment, communicator: Communicator, of: Source | None = 
     """Time the rounds and evaluations of a run, without what comes before its first round."""
     plan = resolve(experiment, of or source(experiment.data), communicator.size)
     simulation = Simulation(plan, communicator)
-    communicator.wait_for_all()
+    communicator.barrier()
     started = perf_counter()
     result = simulation.run()
     total = perf_counter() - started
@@ -73,8 +73,8 @@ def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) 
     constants = resolve(experiment(server, machines), of, size).constants
     rounds = machine_rounds // machines
     hosted = block(machines, size, rank)
-    rows = machine_rows(of.training_samples, machines, rounds, bytes(32), hosted)
-    samples = of.training(rows.ravel())
+    rows = iid_rows(of.training_samples, machines, rounds, bytes(32), hosted)
+    samples = of.read_training(rows.ravel())
     features = samples.features.reshape(*rows.shape, -1)
     labels = samples.labels.reshape(rows.shape)
     return baselines.seconds(constants, features, labels, of.scale, rounds, comm) / (rounds * machines)

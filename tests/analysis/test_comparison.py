@@ -9,16 +9,16 @@ from helpers.summaries import METHODS, comparison_run, comparison_runs
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi
-from mu2mpi.analysis.figures import draw
-from mu2mpi.analysis.figures.comparison_figure import compare
+from mu2mpi.analysis.figures import draw_figure
+from mu2mpi.analysis.figures.comparison_figure import method_curves
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 
 
 def test_lines_hold_means_deviations_and_exponents():
-    lines = compare(comparison_runs()[::-1])
-    titles = [find("methods", name).title for name in names("methods")]
+    lines = method_curves(comparison_runs()[::-1])
+    titles = [lookup("methods", name).title for name in known_names("methods")]
     assert [line.name for line in lines] == [title for title in titles if title in METHODS]
     assert {line.name for line in lines} == set(METHODS)
     for line in lines:
@@ -29,9 +29,9 @@ def test_lines_hold_means_deviations_and_exponents():
         np.testing.assert_allclose(line.losses[:, 0], 1 / np.sqrt(line.sizes) + 0.02)
         np.testing.assert_allclose(line.scores[:, 0], 1 - line.losses[:, 0])
         np.testing.assert_allclose(line.losses[:, 1], 0.01)
-    (steep,) = compare([comparison_run(size, exponent=1.5) for size in (100, 200, 400)])
+    (steep,) = method_curves([comparison_run(size, exponent=1.5) for size in (100, 200, 400)])
     assert steep.exponent == pytest.approx(1.5)
-    (short,) = compare([comparison_run(size) for size in (100, 200)])
+    (short,) = method_curves([comparison_run(size) for size in (100, 200)])
     assert math.isnan(short.exponent)
 
 
@@ -45,16 +45,16 @@ def test_only_what_is_comparable_is_compared():
         {"eta_scale": 2.0},
     ):
         with pytest.raises(InputError, match=next(name.removesuffix("_exact") for name in settings)):
-            compare([*runs, comparison_run(64_000, **settings)])
-    compare([*runs, comparison_run(64_000, epsilon_exact=1.99)])
-    silent = [replace(run, figures={**run.figures, "epsilon_exact": math.inf}) for run in runs]
-    assert len(compare(silent)) == len(METHODS)
+            method_curves([*runs, comparison_run(64_000, **settings)])
+    method_curves([*runs, comparison_run(64_000, epsilon_exact=1.99)])
+    silent = [replace(run, measurements={**run.measurements, "epsilon_exact": math.inf}) for run in runs]
+    assert len(method_curves(silent)) == len(METHODS)
 
 
 def test_the_figure_shows_every_method_and_its_exponent():
     runs = comparison_runs()
-    lines = compare(runs)
-    figure = draw("comparison", runs)
+    lines = method_curves(runs)
+    figure = draw_figure("comparison", runs)
     labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     for line in lines:
         assert f"{line.name}: {line.exponent:.2f}" in labels
@@ -76,7 +76,7 @@ def test_real_runs_are_compared(tmp_path):
         for name, method in (("mu2", {}), ("snowball", {"method": "snowball-sgd"})):
             experiment = Experiment(**settings, **method, samples=samples)
             mu2mpi.run(experiment, output=tmp_path / f"{name}-{samples}.h5")
-    mu2, snowball = compare(mu2mpi.load(tmp_path).summaries)
+    mu2, snowball = method_curves(mu2mpi.load(tmp_path).summaries)
     np.testing.assert_array_equal(mu2.sizes, [200, 400, 800])
     np.testing.assert_array_equal(mu2.gradients, 2 * mu2.sizes)
     np.testing.assert_array_equal(snowball.gradients, snowball.sizes)

@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mu2mpi.analysis.description import describe, describe_privacy, in_brief
+from mu2mpi.analysis.description import describe, describe_privacy, privacy_summary
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import Diagnostics, History, Theory, checkpoint_path
 from mu2mpi.results.result import Result
 
 STATEMENT = PrivacyStatement(
-    mechanism=GaussianReleases(
-        **{"rho": 4.0, "clip_norm": 11.5, "sigma": 1000.0, "resolution": 2.0**-20, "rounds": 30},
-        **{"machines": 2, "parameters": 7850, "samples": 30, "drawn": 1.0, "touched": 30},
+    mechanism=GaussianMechanism(
+        **{"rho": 4.0, "clip_norm": 11.5, "sigma": 1000.0, "grid_spacing": 2.0**-20, "rounds": 30},
+        **{"machines": 2, "parameters": 7850, "samples": 30, "batch_size": 1.0, "affected_sums": 30},
     ),
     server="untrusted",
     delta=1e-5,
@@ -73,7 +73,7 @@ def test_final_numbers_and_settings():
 )
 def test_what_is_less_than_it_looks_is_a_warning_in_full_and_in_brief(change, warned):
     statement = replace(STATEMENT, **change)
-    for text in (plain(describe_privacy(statement).partition("WARNING")[2]), in_brief(statement)):
+    for text in (plain(describe_privacy(statement).partition("WARNING")[2]), privacy_summary(statement)):
         assert warned in text if warned else "but" not in text
     # Claims are rounded to the private side.
     assert "epsilon = 27.2 by the paper's lemma" in plain(describe_privacy(statement))
@@ -83,7 +83,7 @@ def test_no_noise_no_guarantee():
     infinite = {"epsilon": math.inf, "epsilon_exact": math.inf}
     none = replace(STATEMENT, mechanism=SILENT, noise_recomputable=True, **infinite)
     assert "epsilon" not in describe_privacy(none)
-    assert in_brief(none).startswith("privacy: none")
+    assert privacy_summary(none).startswith("privacy: none")
 
 
 @pytest.mark.parametrize(

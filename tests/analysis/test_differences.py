@@ -1,4 +1,4 @@
-"""What `mu2mpi compare` says of two results or folders: settings, places, and whether seeds explain it."""
+"""Comparison of two sets of results: settings, environments and Welch tests."""
 
 import re
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 import mu2mpi
 from mu2mpi.analysis.differences import compare, p_value
 from mu2mpi.cli.program import main
-from mu2mpi.config.experiment import Experiment, filled
+from mu2mpi.config.experiment import Experiment, complete_experiment
 from mu2mpi.data.source import PublicFacts
 
 stats = pytest.importorskip("scipy.stats")
@@ -64,14 +64,16 @@ def test_what_a_preset_chose_has_its_value_and_says_so(folder):
     facts = PublicFacts(10, 64.0, 1430)
     sides = []
     for asked in ({"rho": 0.5}, {"preset": "practical", "epsilon": 2.0}):
-        made = filled(Experiment(data="digits", server="trusted", machines=10, seed=1, **asked), facts)
-        sides.append([replace(run, experiment=made.having(rounds=made.rounds or 143), facts=facts)])
+        made = complete_experiment(
+            Experiment(data="digits", server="trusted", machines=10, seed=1, **asked), facts
+        )
+        sides.append([replace(run, experiment=made.replace(rounds=made.rounds or 143), facts=facts)])
     text = compare(*sides)
     assert "preset     unset    practical" in text
     assert "diameter   0.1      200 (by preset)" in text
     assert re.search(r"^rho +0.5 +0.50\d* \(by epsilon\)$", text, re.MULTILINE)
     # Nothing is told of what follows on both sides.
-    both = compare(sides[1], [replace(sides[1][0], experiment=sides[1][0].experiment.having(seed=2))])
+    both = compare(sides[1], [replace(sides[1][0], experiment=sides[1][0].experiment.replace(seed=2))])
     assert both.splitlines()[2:4] == ["seed     1  2", ""]
 
 

@@ -11,17 +11,17 @@ import pytest
 from helpers.summaries import comparison_run, shared_runs
 
 import mu2mpi
-from mu2mpi.analysis.figures import draw, find_figure, image
-from mu2mpi.analysis.figures.comparison_figure import compare
+from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
+from mu2mpi.analysis.figures.comparison_figure import method_curves
 from mu2mpi.analysis.figures.noise_figure import noise_norm, signal_norm
-from mu2mpi.analysis.setting_labels import chosen, varying
+from mu2mpi.analysis.setting_labels import select_runs, varying_settings
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import PHASES
-from mu2mpi.results.reader import Summary, read_result, read_summary
+from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import History
 
 
@@ -37,12 +37,12 @@ def made(seed=1, reached=None, **settings):
     figures = {"epsilon_exact": exact, "ranks": 1, "elapsed_seconds": 1.0, "noise_seconds": 0.5}
     luck = np.random.default_rng(sum(map(ord, experiment.to_toml()))).random()
     loss = luck if reached is None else reached
-    return Summary(Path(f"{luck}.h5"), experiment, "", loss, 0.5 * luck, figures)
+    return RunSummary(Path(f"{luck}.h5"), experiment, "", loss, 0.5 * luck, figures)
 
 
 def with_history(run, rounds, **columns):
     """Give a summary a history, as if it had been read."""
-    nothing = {name: np.zeros(len(rounds)) for name in History.columns()}
+    nothing = {name: np.zeros(len(rounds)) for name in History.column_names()}
     vars(run)["history"] = History(**{**nothing, "round": np.array(rounds), **columns})
     return run
 
@@ -51,7 +51,7 @@ def on_ranks(ranks, machines, seed=1, elapsed=1.0, cores=4, **settings):
     """Return a summary as of a run on some ranks; a quarter of its time is waiting."""
     run = made(seed, machines=machines, rounds=100, **settings)
     times = {"elapsed_seconds": elapsed, "noise_seconds": 0.75 * elapsed, "waiting_seconds": 0.25 * elapsed}
-    return replace(run, figures={"ranks": ranks, "cores": cores, "evaluation_seconds": 0.0, **times})
+    return replace(run, measurements={"ranks": ranks, "cores": cores, "evaluation_seconds": 0.0, **times})
 
 
 def legend(figure):
@@ -72,7 +72,7 @@ def ticks(panel):
 
 
 def test_history_is_mean_and_band_over_seeds(runs):
-    figure = draw("history", runs)
+    figure = draw_figure("history", runs)
     panels = np.array(figure.axes).reshape(2, 2)
     assert [panel.get_title(loc="left") for panel in panels[0]] == ["untrusted server", "trusted server"]
     assert legend(figure) == ["ρ = 4", "ρ = 16", "M = 2", "M = 10", "band: ± 1 standard deviation"]
@@ -83,7 +83,7 @@ def test_history_is_mean_and_band_over_seeds(runs):
     bands = [collection.get_paths()[0].vertices[:, 1] for collection in panels[1, 1].collections]
     top = 100 * (accuracies.mean(axis=0) + accuracies.std(axis=0, ddof=1))
     assert any(np.isin(top.round(9), band.round(9)).all() for band in bands)
-    samples = draw("history", runs, against="samples")
+    samples = draw_figure("history", runs, against="samples")
     assert {line.get_xdata()[-1] for line in lines(samples.axes[0])} == {120, 600}
 
 
@@ -93,18 +93,18 @@ def test_histories_are_joined_at_the_rounds_that_all_seeds_have():
         run = made(seed, participation="bernoulli:0.5", rounds=int(at[-1]))
         measured = {"test_loss": seed / at, "test_accuracy": at / 1000, "samples": 5 * seed * at}
         members.append(with_history(run, at, **measured))
-    (line,) = draw("history", members).axes[0].get_lines()
+    (line,) = draw_figure("history", members).axes[0].get_lines()
     # They end together, although at different rounds.
     np.testing.assert_array_equal(line.get_xdata(), [1, 4, 40, 110])
     np.testing.assert_allclose(line.get_ydata(), [1.5, 1.5 / 4, 1.5 / 40, (1 / 100 + 2 / 120) / 2])
-    (line,) = draw("history", members, against="samples").axes[0].get_lines()
+    (line,) = draw_figure("history", members, against="samples").axes[0].get_lines()
     np.testing.assert_array_equal(line.get_xdata(), [7.5, 30, 300, 850])
 
 
 def test_tradeoff_against_any_number_and_with_the_papers_values():
     grid = product(("untrusted", "trusted"), (1.0, 2.0, 4.0), (1, 3, 10, 30), (1, 2, 3))
     study = [made(s, server=v, epsilon=e, machines=M, rounds=1000 // M) for v, e, M, s in grid]
-    figure = draw("tradeoff", study, against="machines")
+    figure = draw_figure("tradeoff", study, against="machines")
     loss, accuracy = figure.axes
     assert legend(figure)[:5] == ["ε = 1", "ε = 2", "ε = 4", "untrusted server", "trusted server"]
     assert len(points(loss)) == len(points(accuracy)) == 6
@@ -112,8 +112,8 @@ def test_tradeoff_against_any_number_and_with_the_papers_values():
     same = [r.test_loss for r in study if r.experiment.server == "trusted" and r.experiment.epsilon == 2]
     means = np.array(same).reshape(4, 3).mean(axis=1)
     assert any(list(x) == [1, 3, 10, 30] and np.allclose(y, means) for x, y in points(loss))
-    assert len(points(draw("tradeoff", study, against="rounds").axes[0])) == 6
-    by_privacy = draw("tradeoff", study).axes[0]
+    assert len(points(draw_figure("tradeoff", study, against="rounds").axes[0])) == 6
+    by_privacy = draw_figure("tradeoff", study).axes[0]
     assert by_privacy.get_xlabel().startswith("ε at δ = 1e-05")
     assert {tuple(x) for x, _ in points(by_privacy)} == {(1.0, 2.0, 4.0)}
     paper = [
@@ -121,7 +121,7 @@ def test_tradeoff_against_any_number_and_with_the_papers_values():
         for rho in (4.0, 8.0)
         for seed in (1, 2)
     ]
-    figure = draw("tradeoff", paper, against="epsilon")
+    figure = draw_figure("tradeoff", paper, against="epsilon")
     assert "the paper's values" in legend(figure)
     crosses = {(float(of.get_xdata()[0]), float(of.get_ydata()[0])) for of in figure.axes[0].get_lines()}
     assert {(0.998 * 4, 2.285), (0.998 * 8, 2.274)} <= crosses
@@ -131,21 +131,23 @@ def test_privacy_by_rho_and_by_epsilon_is_one_setting():
     given = ({"rho": 4.0}, {"rho": 16.0}, {"epsilon": 2.0}, {"epsilon": 8.0})
     mixed = [with_history(made(machines=M, **one), [1, 90]) for one in given for M in (4, 8)]
     four = ["ρ = 4", "ρ = 16", "ε = 2", "ε = 8"]
-    assert legend(draw("tradeoff", mixed, against="machines")) == four
-    assert legend(draw("history", mixed)) == [*four, "M = 4", "M = 8"]
+    assert legend(draw_figure("tradeoff", mixed, against="machines")) == four
+    assert legend(draw_figure("history", mixed)) == [*four, "M = 4", "M = 8"]
 
 
 def test_bars_are_drawn_of_several_seeds_alone_and_runs_without_noise_as_levels():
     for count, drawn in ((1, False), (3, True)):
-        alone, _ = draw("tradeoff", [made(s, epsilon=e) for s in range(count) for e in (1.0, 2.0)]).axes
+        alone, _ = draw_figure(
+            "tradeoff", [made(s, epsilon=e) for s in range(count) for e in (1.0, 2.0)]
+        ).axes
         assert any(bar.get_segments() for bar in alone.collections) == drawn
     levels = [made(rho=rho, reached=2.0) for rho in (2.0, 4.0)] + [made(rho=math.inf, reached=1.5)]
-    figure = draw("tradeoff", levels)
+    figure = draw_figure("tradeoff", levels)
     assert "without noise" in legend(figure)
     assert [tuple(x) for x, _ in points(figure.axes[0])] == [(2.0, 4.0)]
     assert figure.axes[0].get_lines()[-1].get_ydata() == [1.5, 1.5]
     with pytest.raises(InputError):
-        draw("tradeoff", levels[2:], against="rho")
+        draw_figure("tradeoff", levels[2:], against="rho")
 
 
 def test_more_lines_than_dashes_become_panels_and_more_colours_than_seven_none():
@@ -156,11 +158,11 @@ def test_more_lines_than_dashes_become_panels_and_more_colours_than_seven_none()
         for c in colluders
         for M in (4, 8, 16)
     ]
-    panels = np.array(draw("tradeoff", many, against="rho").axes).reshape(2, -1)
+    panels = np.array(draw_figure("tradeoff", many, against="rho").axes).reshape(2, -1)
     assert "trusted server" in [panel.get_title("left") for panel in panels[0]]
     assert sum(len(panel.containers) for panel in panels[0]) == len(many)
     with pytest.raises(InputError, match="--where rho="):
-        draw("history", [made(rho=float(rho)) for rho in range(1, 10)])
+        draw_figure("history", [made(rho=float(rho)) for rho in range(1, 10)])
 
 
 def test_losses_without_a_unit_in_common_are_not_mixed():
@@ -169,19 +171,22 @@ def test_losses_without_a_unit_in_common_are_not_mixed():
     )
     for other in (softmax, logistic):
         with pytest.raises(InputError, match="--where loss="):
-            draw("tradeoff", [hinge, other], against="loss")
-    assert draw("tradeoff", [softmax, logistic], against="loss").axes[0].get_ylabel() == "test loss (nats)"
+            draw_figure("tradeoff", [hinge, other], against="loss")
+    assert (
+        draw_figure("tradeoff", [softmax, logistic], against="loss").axes[0].get_ylabel()
+        == "test loss (nats)"
+    )
 
 
 def test_weights_are_the_rows_of_x(runs, tmp_path):
     best = min(runs, key=lambda run: run.test_loss)
-    images = [panel.images[0].get_array() for panel in draw("weights", runs).axes if panel.images]
+    images = [panel.images[0].get_array() for panel in draw_figure("weights", runs).axes if panel.images]
     np.testing.assert_array_equal([image.ravel() for image in images], read_result(best.path).x[:, :-1])
     people = ["age,height,weight,label", *(f"0.{k},0.5,0.{k % 7},{k % 3}" for k in range(60))]
     (tmp_path / "people.csv").write_text("\n".join(people))
     settings = {"data": str(tmp_path / "people.csv"), "machines": 2, "epsilon": 2.0, "seed": 1}
     mu2mpi.run(Experiment(**settings), output=tmp_path / "a.h5")
-    figure = draw("weights", mu2mpi.load(tmp_path).summaries)
+    figure = draw_figure("weights", mu2mpi.load(tmp_path).summaries)
     assert ticks(figure.axes[0]) == ["age", "height", "weight"]
     assert figure.axes[0].images[0].get_array().shape == (3, 3)
     assert "ε = 2" in figure.get_suptitle()
@@ -191,7 +196,7 @@ def test_partition_shows_the_shares_of_classes(tmp_path):
     for partition in ("iid", "labels:1"):
         experiment = Experiment(machines=5, rounds=9, seed=1, partition=partition)
         mu2mpi.run(experiment, output=tmp_path / f"{partition[0]}.h5")
-    panels = draw("partition", mu2mpi.load(tmp_path).summaries).axes[:2]
+    panels = draw_figure("partition", mu2mpi.load(tmp_path).summaries).axes[:2]
     for panel, name in zip(panels, "il", strict=True):
         counts = read_result(tmp_path / f"{name}.h5").class_counts
         np.testing.assert_allclose(panel.get_images()[0].get_array(), counts / 9)
@@ -204,7 +209,7 @@ def test_machines_are_drawn_from_the_least_to_the_most(tmp_path, runs):
         mu2mpi.run(Experiment(**settings, **of), output=tmp_path / f"{private}.h5")
         run = read_summary(tmp_path / f"{private}.h5")
         accounts = read_result(run.path).accounts
-        above, below = draw("machines", [*runs, run]).axes
+        above, below = draw_figure("machines", [*runs, run]).axes
         samples, rounds = (line.get_ydata() for line in above.get_lines())
         np.testing.assert_array_equal(samples, np.sort(accounts.samples))
         np.testing.assert_array_equal(rounds, np.sort(accounts.rounds))
@@ -212,7 +217,7 @@ def test_machines_are_drawn_from_the_least_to_the_most(tmp_path, runs):
         names = [int(text) for text in ticks(below)]
         assert accounts.rounds[names].tolist() == rounds.tolist()
     with pytest.raises(InputError):
-        draw("machines", runs)
+        draw_figure("machines", runs)
 
 
 def test_noise_norms(runs, tmp_path):
@@ -220,23 +225,25 @@ def test_noise_norms(runs, tmp_path):
     trusted, first = ten["trusted"], np.array([1])
     for server, factor in (("trusted", 10**-0.5), ("untrusted", 1.0)):
         norm = noise_norm(ten[server], first)
-        assert norm == pytest.approx(factor * ten[server].figures["sigma"] * 65**0.5)
+        assert norm == pytest.approx(factor * ten[server].measurements["sigma"] * 65**0.5)
     theory = read_result(trusted.path).theory
     norms = signal_norm(trusted, np.array([1.0, 60.0]))
     np.testing.assert_allclose(norms, [theory.first_slope, 60 * theory.last_slope])
     drawn = [
-        line.get_ydata()[0] for line in lines(draw("noise", runs).axes[1]) if np.ptp(line.get_ydata()) == 0
+        line.get_ydata()[0]
+        for line in lines(draw_figure("noise", runs).axes[1])
+        if np.ptp(line.get_ydata()) == 0
     ]
     assert any(np.isclose(y, noise_norm(trusted, first)[0]) for y in drawn)
     for name, value in (("rho", math.inf), ("participation", "uniform:2")):
         path = tmp_path / f"{name}.h5"
         mu2mpi.run(Experiment(machines=4, rounds=30, seed=1, **{name: value}), output=path)
-        assert not any("noise Y" in label for label in legend(draw("noise", [read_summary(path)])))
+        assert not any("noise Y" in label for label in legend(draw_figure("noise", [read_summary(path)])))
 
 
 def test_timing_by_group_and_by_rank(runs, tmp_path):
-    assert len(draw("timing", runs).axes[0].patches) == 8 * len(PHASES)
-    one = draw("timing", runs[:1])
+    assert len(draw_figure("timing", runs).axes[0].patches) == 8 * len(PHASES)
+    one = draw_figure("timing", runs[:1])
     total = sum(patch.get_width() for patch in one.axes[0].patches)
     assert total == pytest.approx(sum(s.sum() for s in read_result(runs[0].path).timing.values()))
     # Files of earlier versions have other phases.
@@ -247,12 +254,12 @@ def test_timing_by_group_and_by_rank(runs, tmp_path):
         del file.attrs["cores"]
         for phase in ("step", "data", "moving", "waiting"):
             del file["timing"][phase]
-        file["timing/communication"] = [7.0]
-    repeat = next(run for run in others if varying([now, run]) == [])
-    another = next(run for run in others if varying([now, run]) != [])
+        file["timing/messages"] = [7.0]
+    repeat = next(run for run in others if varying_settings([now, run]) == [])
+    another = next(run for run in others if varying_settings([now, run]) != [])
     for beside, widest in ((repeat, 3.5), (another, 7.0)):
-        figure = draw("timing", [read_summary(path), beside])
-        assert {"communication", "moving", "waiting"} <= {*legend(figure)}
+        figure = draw_figure("timing", [read_summary(path), beside])
+        assert {"messages", "communication", "waiting"} <= {*legend(figure)}
         assert max(bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(widest)
 
 
@@ -261,15 +268,15 @@ def test_timing_of_runs_without_times_is_refused(runs, tmp_path):
     path.write_bytes(runs[0].path.read_bytes())
     with h5py.File(path, "r+") as file:
         del file["timing"]
-    with pytest.raises(InputError, match="no times"):
-        draw("timing", [read_summary(path)])
+    with pytest.raises(InputError, match="no timings"):
+        draw_figure("timing", [read_summary(path)])
 
 
 def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
     repeats = [
         on_ranks(p, 8, elapsed=(1.0 + luck) / p + 0.02 * p) for luck in (0.3, 0, -0.1) for p in (1, 2, 4, 8)
     ]
-    figure = draw("scaling", repeats + [on_ranks(p, 2 * p, elapsed=0.3 + 0.02 * p) for p in (1, 2, 8)])
+    figure = draw_figure("scaling", repeats + [on_ranks(p, 2 * p, elapsed=0.3 + 0.02 * p) for p in (1, 2, 8)])
     strong, _, strong_efficiency, weak_efficiency, stack, _ = figure.axes
     assert {"M = 8", "M = 2 per rank", "ideal", "hollow: more ranks than cores"} <= {*legend(figure)}
     ranks, times = np.array([1, 2, 4, 8]), np.array([10.2, 5.4, 3.3, 2.85])
@@ -290,7 +297,7 @@ def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
         assert [bar.get_alpha() for bar in bars] == [None, None, None, 0.5]
     for wrong in ([1], [1, 2]):
         with pytest.raises(InputError):
-            draw("scaling", [on_ranks(p, 8, rho=float(rho)) for p in wrong for rho in range(1, 10)])
+            draw_figure("scaling", [on_ranks(p, 8, rho=float(rho)) for p in wrong for rho in range(1, 10)])
 
 
 def test_errors_are_means_over_seeds_with_their_slopes(runs, tmp_path):
@@ -299,14 +306,14 @@ def test_errors_are_means_over_seeds_with_their_slopes(runs, tmp_path):
         experiment = Experiment(**settings, estimator=estimator, seed=seed)
         mu2mpi.run(experiment, output=tmp_path / f"{estimator}-{seed}.h5")
     populations = mu2mpi.load(tmp_path).summaries
-    (panel,) = draw("errors", populations).axes
+    (panel,) = draw_figure("errors", populations).axes
     plain, flat, momentum, slope = (line.get_ydata() for line in lines(panel))
     measured = [read_result(run.path).history.estimate_error for run in populations[:2]]
     np.testing.assert_allclose(momentum, np.mean(measured, axis=0))
     np.testing.assert_allclose(slope, momentum[0] / lines(panel)[2].get_xdata())
     assert np.all(flat == plain[0])
     with pytest.raises(InputError):
-        draw("errors", runs)
+        draw_figure("errors", runs)
 
 
 @pytest.mark.parametrize("method", ["mu2-sgd", "storm", "accelerated-srgd", "parallel-sgd"])
@@ -321,7 +328,7 @@ def test_signal_noise_and_errors_of_a_method(tmp_path, method, rho):
     t, weight = history.round[-2], 1 if method == "parallel-sgd" else history.round[-2]
     expected = np.hypot(noise_norm(run, np.array([t])), signal_norm(run, np.array([t])))
     np.testing.assert_allclose(history.message_norm[-2], expected, rtol=0.7)
-    (panel,) = draw("errors", [run]).axes
+    (panel,) = draw_figure("errors", [run]).axes
     errors, slope = (line.get_ydata() for line in lines(panel))
     assert slope[-2] == pytest.approx(errors[0] / weight)
 
@@ -329,17 +336,19 @@ def test_signal_noise_and_errors_of_a_method(tmp_path, method, rho):
 def test_comparison_has_slopes_of_several_sizes_alone():
     several = [comparison_run(n, exponent=1.5, method="noisy-minibatch-sgd") for n in (10, 20, 40)]
     for members, panels in ((several, 3), (several[:1], 2)):
-        figure = draw("comparison", members)
+        figure = draw_figure("comparison", members)
         assert len(figure.axes) == panels
         assert ("slopes 1 and 3/2" in legend(figure)) == (panels == 3)
-    _, steep = (line.get_ydata() for line in draw("comparison", several).axes[2].get_lines()[1:])
+    _, steep = (line.get_ydata() for line in draw_figure("comparison", several).axes[2].get_lines()[1:])
     assert steep[1] / steep[0] == pytest.approx(4**1.5)
 
 
 def completed(run):
     """Return a summary as of a file, which holds what a preset chose."""
     facts = PublicFacts(3, 1.0, run.experiment.samples)
-    return replace(run, experiment=run.experiment.having(**run.experiment.by_preset(facts)), facts=facts)
+    return replace(
+        run, experiment=run.experiment.replace(**run.experiment.preset_settings(facts)), facts=facts
+    )
 
 
 def test_methods_are_compared_whose_presets_choose_other_settings():
@@ -347,23 +356,23 @@ def test_methods_are_compared_whose_presets_choose_other_settings():
         completed(comparison_run(n, method=method, preset="practical"))
         for method, n in product(("mu2-sgd", "dp-sgd"), (1000, 2000))
     ]
-    assert len({run.row["tail"] for run in members}) == 2
-    assert len(compare(members)) == 2
+    assert len({run.table_row["tail"] for run in members}) == 2
+    assert len(method_curves(members)) == 2
     # The usual way to deal samples is the same whether it is said or not.
-    compare([comparison_run(1000), comparison_run(2000, partition="iid")])
+    method_curves([comparison_run(1000), comparison_run(2000, partition="iid")])
 
 
 def test_losses_against_shares_have_fitted_exponents():
-    shared = draw("participation", [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0)])
+    shared = draw_figure("participation", [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0)])
     assert {text.rpartition(": ")[2] for text in legend(shared)} >= {"0.50", "0.20"}
 
 
 def test_runs_are_chosen_by_their_settings(runs):
-    assert {run.experiment.rho for run in chosen(runs, ["rho=4", "server=trusted"])} == {4.0}
-    assert chosen(runs, ["clip_norm=unset"]) == runs
+    assert {run.experiment.rho for run in select_runs(runs, ["rho=4", "server=trusted"])} == {4.0}
+    assert select_runs(runs, ["clip_norm=unset"]) == runs
     for condition in ("rho", "roh=4", "rho=5"):
         with pytest.raises(InputError):
-            chosen(runs, [condition])
+            select_runs(runs, [condition])
 
 
 @pytest.mark.parametrize(
@@ -371,14 +380,14 @@ def test_runs_are_chosen_by_their_settings(runs):
 )
 def test_no_such_figure_or_axis(runs, kind, against):
     with pytest.raises(InputError, match=against or kind):
-        draw(kind, runs, against)
+        draw_figure(kind, runs, against)
 
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
     never = {"partition", "coefficients", "participation", "trust", "comparison"}
     for members, absent in ((runs, never), (runs[:2], never | {"tradeoff"})):
-        figures = map(find_figure, names("figures"))
-        assert {figure.name for figure in figures if not figure.is_reported(members)} == absent
+        figures = map(get_figure, known_names("figures"))
+        assert {figure.name for figure in figures if not figure.is_in_report(members)} == absent
 
 
 @pytest.mark.parametrize(("suffix", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
@@ -386,9 +395,9 @@ def test_formats_and_the_same_bytes_whatever_the_users_style(suffix, head):
     import matplotlib as mpl
 
     some = [made(rho=rho) for rho in (1.0, 2.0)]
-    one = image(draw("tradeoff", some), suffix)
+    one = render_figure(draw_figure("tradeoff", some), suffix)
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "figure.facecolor": "red"}):
-        assert image(draw("tradeoff", some), suffix) == one
+        assert render_figure(draw_figure("tradeoff", some), suffix) == one
     assert one.startswith(head)
 
 

@@ -1,4 +1,4 @@
-"""What is stated of machines that differ is computed again, shown and published; what was changed, found."""
+"""Accounts of unequal machines: verification, display and publication, and detection of edited files."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mu2mpi.analysis.description import describe, in_brief
-from mu2mpi.analysis.privacy_reports import check_ledgers, contradictions
+from mu2mpi.analysis.description import describe, privacy_summary
+from mu2mpi.analysis.privacy_reports import check_claims, contradictions
 from mu2mpi.analysis.publication import publish
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -64,7 +64,7 @@ def made(tmp_path_factory):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_run_writes_of_machines_holds_without_the_files_that_it_read(made, name):
-    assert check_ledgers([made / f"{name}.h5"])[1] == []
+    assert check_claims([made / f"{name}.h5"])[1] == []
 
 
 def test_each_keeps_to_what_it_may_spend(made):
@@ -145,7 +145,7 @@ def attribute(**values):
     ("name", "action", "words"),
     [
         ("sizes", cell("sigma", 0, lambda sigma: sigma / 2), "sigma of machine east"),
-        ("sizes", cell("rho", 3, 0.1), "rho of machine west is 0.1, and "),
+        ("sizes", cell("rho", 3, 0.1), "rho of machine west is 0.1, but "),
         ("sizes", cell("rho_allowed", 3, 0.1), "rho of machine west is "),
         ("sizes", swapped("rho_allowed", "rho", "epsilon"), "sigma of machine east"),
         ("sizes", cell("samples", 3, 10), "rounds of machine "),
@@ -160,10 +160,14 @@ def attribute(**values):
         ("trusted", cell("rho", 2, 0.1), "rho of machine south is 0.1"),
         ("trace", cell("weight", 0, 0.7), "weight of machine "),
         ("drawn", cell("epsilon", 0, 0.1), "epsilon of machine 0 is 0.1"),
-        ("gradients", with_experiment(participation="bernoulli:0.5"), "who is present when"),
+        ("gradients", with_experiment(participation="bernoulli:0.5"), "present is not the participation"),
         ("gradients", with_experiment(participation=None), "/privacy/machines"),
         ("gradients", with_experiment(rounds=2**31), "2,147,483,648"),
-        ("gradients", with_experiment(rho=1.0), "rho_allowed of machine 0 is 2, and 1 by"),
+        (
+            "gradients",
+            with_experiment(rho=1.0),
+            "rho_allowed of machine 0 is 2, but its rounds, weight and budget give 1",
+        ),
     ],
 )
 def test_a_table_that_was_changed_is_found_out(made, tmp_path, name, action, words):
@@ -202,7 +206,7 @@ def test_what_is_published_holds_and_names_no_folder(made, tmp_path, name, setti
 
     publish([changed(made / f"{name}.h5", tmp_path / "a.h5", action)], tmp_path / "public.h5")
     result, before = read_result(tmp_path / "public.h5"), read_result(made / f"{name}.h5")
-    assert check_ledgers([tmp_path / "public.h5"])[1] == []
+    assert check_claims([tmp_path / "public.h5"])[1] == []
     assert before.accounts.differences(result.accounts) == []
     assert result.accounts.owners == tuple(sorted(OWNERS))
     assert b"/home/me" not in (tmp_path / "public.h5").read_bytes()
@@ -214,12 +218,12 @@ def test_show_has_a_row_for_each_machine_and_those_of_most_told_first(made):
     assert table[0][0] == "west"
     assert sorted(float(row[-1]) for row in table)[::-1] == [float(row[-1]) for row in table]
     assert {row[0]: int(row[1]) for row in table} == OWNERS
-    assert "samples of machine west" in " ".join(check_ledgers([made / "sizes.h5"])[0].split())
+    assert "samples of machine west" in " ".join(check_claims([made / "sizes.h5"])[0].split())
 
 
 def test_delta_is_judged_by_the_samples_of_all_machines(made):
     path = made / "trusted.h5"
     result = read_result(path)
-    for text in (check_ledgers([path])[0], describe(result, path)):
+    for text in (check_claims([path])[0], describe(result, path)):
         assert "not below 1/n for n = 71 samples" in " ".join(text.split())
-    assert "delta is not below 1/n = 0.014" in in_brief(result.privacy, result.accounts)
+    assert "delta is not below 1/n = 0.014" in privacy_summary(result.privacy, result.accounts)

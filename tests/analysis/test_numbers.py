@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import mu2mpi
 from mu2mpi import InputError
 from mu2mpi.analysis.description import describe
-from mu2mpi.analysis.figures import draw
+from mu2mpi.analysis.figures import draw_figure
 from mu2mpi.analysis.publication import publish
 from mu2mpi.results.reader import read_result
 
@@ -60,23 +60,23 @@ def test_a_frame_and_a_history_have_what_each_run_measured(runs):
 @pytest.mark.parametrize("kind", ["history", "tradeoff"])
 def test_figures_of_numbers_show_r2_and_no_nats(runs, kind):
     squared = runs.select(loss="squared").summaries
-    figure = draw(kind, squared)
+    figure = draw_figure(kind, squared)
     assert {panel.get_ylabel() for panel in figure.axes} == {"test loss", "test R²"}
     drawn = np.concatenate([line.get_ydata() for line in figure.axes[1].get_lines()])
     assert all(np.any(np.isclose(drawn, run.test_r2)) for run in squared)
     FigureCanvasAgg(figure).draw()
     assert "test loss (nats)" in {
-        p.get_ylabel() for p in draw(kind, runs.select(loss="poisson").summaries).axes
+        p.get_ylabel() for p in draw_figure(kind, runs.select(loss="poisson").summaries).axes
     }
     with pytest.raises(InputError, match="--where loss"):
-        draw(kind, runs.summaries)
+        draw_figure(kind, runs.summaries)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_coefficients_of_one_row_are_drawn(runs, loss):
     members = runs.select(loss=loss).summaries
-    FigureCanvasAgg(draw("weights", members)).draw()
-    [panel] = draw("coefficients", members).axes
+    FigureCanvasAgg(draw_figure("weights", members)).draw()
+    [panel] = draw_figure("coefficients", members).axes
     found = read_result(min(members, key=lambda r: r.test_loss).path).coefficients(True)
     assert [label.get_text() for label in panel.get_yticklabels()] == list(found.terms)
     [points] = [line for line in panel.get_lines() if len(line.get_xdata()) == len(found.terms)]

@@ -1,4 +1,4 @@
-"""Tables as they are read: order, missing cells, the best mean, and legends."""
+"""Text of tables: order of rows and columns, missing entries, best means and legends."""
 
 import math
 import re
@@ -15,11 +15,11 @@ from helpers.summaries import (
     three_seeds,
 )
 
-from mu2mpi.analysis.aggregation import Layout
-from mu2mpi.analysis.tables import Dress, build_table
+from mu2mpi.analysis.aggregation import TableLayout
+from mu2mpi.analysis.tables import TableStyle, build_table
 
 
-def test_order_of_rows_and_columns_and_missing_cells():
+def test_order_of_rows_and_columns_and_missing_entries():
     runs = [
         summary(server="trusted", machines=1, rounds=60_000, rho=16.0),
         summary(server="trusted", machines=10, rounds=6_000, rho=8.0),
@@ -41,7 +41,7 @@ def test_order_of_rows_and_columns_and_missing_cells():
     assert cells_of(build_table(mixed).render(), "seeds")[0] == ["seeds", "1", "3"]
 
 
-def test_methods_are_rows_of_one_table_and_what_only_some_have_is_said_below():
+def test_methods_are_rows_of_one_table_and_settings_they_determine_are_in_the_legend():
     runs = [run for epsilon in (1.0, 4.0) for run in methods(epsilon=epsilon)]
     table = build_table(runs)
     (section,) = table.sections
@@ -52,10 +52,10 @@ def test_methods_are_rows_of_one_table_and_what_only_some_have_is_said_below():
 
 
 def best(runs, *layout):
-    return build_table(runs, Layout(*layout)).render("text", Dress(best=True))
+    return build_table(runs, TableLayout(*layout)).render("text", TableStyle(best=True))
 
 
-def test_the_best_mean_of_those_at_the_same_privacy():
+def test_the_best_mean_at_equal_privacy_is_marked():
     runs = [
         *methods({"DP-SGD": 0.5, "STORM": 0.5, "μ²-SGD": 0.9}, epsilon=1.0),
         *methods({"STORM": 0.25, "DP-SGD": 0.251}, spread=0.01, epsilon=4.0),
@@ -68,18 +68,18 @@ def test_the_best_mean_of_those_at_the_same_privacy():
         "STORM loss 0.5000* ± 0.0100 0.2500* ± 0.0100",
     ]
     assert "the best mean at the same ε; 4 of 4 lead by less than two standard errors." in plain(text)
-    clear = build_table(methods({"DP-SGD": 0.5})).render("markdown", Dress(best=True))
+    clear = build_table(methods({"DP-SGD": 0.5})).render("markdown", TableStyle(best=True))
     assert "standard errors" not in clear
     assert "| DP-SGD | loss | **0.5000 ± 0.0100** |" in clear
     assert "|  | accuracy % | **60.7 ± 0.6** |" in clear
 
 
-def test_what_cannot_be_compared_has_no_best():
+def test_means_that_are_not_comparable_have_no_best():
     assert "*" not in best([comparison_run(4000, s, epsilon=e) for s in (1, 2) for e in (1.0, 2.0)])
     single = [comparison_run(4000, seed, **METHODS[name][0]) for name, seed in (("STORM", 1), ("DP-SGD", 2))]
     two = [comparison_run(4000, k, epsilon=4.0, **METHODS[n][0]) for n in ("STORM", "DP-SGD") for k in (1, 3)]
     said = plain(best([*single, *two]))
-    assert "2 of 4 lead by less than two standard errors; one seed tells nothing about the lead of 2" in said
+    assert "2 of 4 lead by less than two standard errors; one seed cannot show whether the lead of 2" in said
 
     def best_of(*diameters):
         chosen = zip(("mu2-sgd", "anytime-sgd", "parallel-sgd"), (1.0, 2.0, 3.0), diameters, strict=True)

@@ -1,4 +1,4 @@
-"""Files whose claims hold, files that were changed, and the numbers of `mu2mpi privacy --rho ...`."""
+"""Claims of valid and of edited result files, and conversion between rho, epsilon and delta."""
 
 import math
 import re
@@ -8,8 +8,8 @@ import h5py
 import pytest
 from helpers import reference as ref
 
-from mu2mpi.analysis.description import KEY_GONE, describe
-from mu2mpi.analysis.privacy_reports import check_ledgers, contradictions, convert
+from mu2mpi.analysis.description import KEY_DISCARDED, describe
+from mu2mpi.analysis.privacy_reports import check_claims, contradictions, convert_budget
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -48,7 +48,7 @@ def contradicted(path):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_run_writes_holds(made, name):
-    text, problems = check_ledgers([made / f"{name}.h5"])
+    text, problems = check_claims([made / f"{name}.h5"])
     assert problems == []
     (row,) = (line.split() for line in text.splitlines() if "agrees" in line)
     # Only a rho has an epsilon by the lemma.
@@ -131,7 +131,7 @@ def with_experiment(changes):
     def action(file):
         settings = {**tomllib.loads(file.attrs["experiment"].decode()), **changes}
         stated = {name: value for name, value in settings.items() if value is not None}
-        file.attrs["experiment"] = Experiment.make(stated).to_toml()
+        file.attrs["experiment"] = Experiment.from_settings(stated).to_toml()
 
     return action
 
@@ -152,7 +152,7 @@ SWITCHES = {"estimator": None, "query": None, "batch": None}
         ("calibrated", {"epsilon": 1.9}, "at most 1.9"),
         ("aggregated", {"server": "trusted", "colluders": None, "masks": None}, "server is aggregated"),
         ("shuffled", {"colluders": 2}, "parts is 2"),
-        ("minibatch", {"batch": 10**6}, "batch = 1000000"),
+        ("minibatch", {"batch": 10**6}, "--batch must be at most 479"),
         ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement"),
         ("poisson", {"batch": 1}, "drawn is 85.3"),
         ("poisson", {"rounds": 2**31}, "2147483648"),
@@ -222,26 +222,26 @@ def test_a_mismatch_is_an_error_with_code_1(made, tmp_path, capsys):
 
 def test_several_runs_on_the_same_data_add_up_and_remarks_are_made_once(made):
     names = ("plain", "clipped", "secret")
-    text = " ".join(check_ledgers([made / f"{name}.h5" for name in names])[0].split())
+    text = " ".join(check_claims([made / f"{name}.h5" for name in names])[0].split())
     # 4^2 + 1^2 + 0.5^2
     assert "rho = 4.154" in text
-    assert text.count(KEY_GONE) == text.count("The noise follows from the seed") == 1
-    assert "Together" not in check_ledgers([made / "plain.h5"])[0]
+    assert text.count(KEY_DISCARDED) == text.count("The noise follows from the seed") == 1
+    assert "Composition" not in check_claims([made / "plain.h5"])[0]
     # Where not all have a rho, epsilons and deltas do: 1 + 2 and 1e-5 + 1e-6.
-    text = " ".join(check_ledgers([made / "minibatch.h5", made / "calibrated.h5"])[0].split())
+    text = " ".join(check_claims([made / "minibatch.h5", made / "calibrated.h5"])[0].split())
     assert "at most epsilon = 2.994 at delta = 1.1e-05" in text
 
 
 @pytest.mark.parametrize("name", ["plain", "secret", "silent"])
 def test_of_a_run_without_a_seed_it_is_said_that_its_key_is_gone(made, name):
     shown = " ".join(describe(read_result(made / f"{name}.h5"), made / f"{name}.h5").split())
-    assert shown.count(KEY_GONE) == (name == "secret")
+    assert shown.count(KEY_DISCARDED) == (name == "secret")
 
 
 def test_nothing_is_passed_over(made, tmp_path):
     (tmp_path / "half.h5").write_bytes((made / "plain.h5").read_bytes()[:3000])
     with pytest.raises(InputError, match=r"half\.h5"):
-        check_ledgers([made, tmp_path])
+        check_claims([made, tmp_path])
 
 
 def flat(text):
@@ -254,7 +254,7 @@ def table(text):
 
 
 def test_rho_and_delta_give_epsilon_rounded_up():
-    text = convert({"rho": 4.0, "delta": 1e-5})
+    text = convert_budget({"rho": 4.0, "delta": 1e-5})
     said = flat(text)
     assert "epsilon = 24.39 and delta = 1e-05, exactly." in said
     assert "epsilon would be 27.2." in said
@@ -265,7 +265,7 @@ def test_rho_and_delta_give_epsilon_rounded_up():
 
 
 def test_epsilon_and_delta_give_the_rho_that_a_run_takes():
-    text = flat(convert({"epsilon": 2.0, "delta": 1e-6, "samples": 60_000}))
+    text = flat(convert_budget({"epsilon": 2.0, "delta": 1e-6, "samples": 60_000}))
     rho = float(re.search(r"rho = (\S+) is \(", text)[1])
     # A 512th of both is left to what the draws of the noise add.
     left, delta = 2.0 * 511 / 512, 1e-6 * 511 / 512
@@ -273,26 +273,26 @@ def test_epsilon_and_delta_give_the_rho_that_a_run_takes():
 
 
 def test_rho_and_epsilon_give_delta_rounded_up():
-    text = flat(convert({"rho": 1.0, "epsilon": 2.0}))
+    text = flat(convert_budget({"rho": 1.0, "epsilon": 2.0}))
     found = float(re.search(r"epsilon = 2 and delta = (\S+),", text)[1])
     assert 1 <= found / float(ref.gaussian_delta(2.0, 1.0)) < 1.001
 
 
 def test_a_delta_of_a_sample_is_a_warning():
     assert "not below 1/n for n = 1,000 samples" in flat(
-        convert({"rho": 0.1, "delta": 1e-3, "samples": 1000})
+        convert_budget({"rho": 0.1, "delta": 1e-3, "samples": 1000})
     )
-    assert "not below" not in convert({"rho": 0.1, "delta": 9e-4, "samples": 1000})
+    assert "not below" not in convert_budget({"rho": 0.1, "delta": 9e-4, "samples": 1000})
 
 
 def test_a_delta_beyond_all_floating_point_numbers():
-    assert "delta = 4.94" in flat(convert({"rho": 0.01, "epsilon": 1000.0}))
-    assert "delta = 1," in flat(convert({"rho": 1e3, "epsilon": 1.0}))
+    assert "delta = 4.94" in flat(convert_budget({"rho": 0.01, "epsilon": 1000.0}))
+    assert "delta = 1," in flat(convert_budget({"rho": 1e3, "epsilon": 1.0}))
 
 
 def test_no_noise_no_guarantee():
     for given in ({"rho": float("inf")}, {"epsilon": float("inf"), "delta": 1e-5}):
-        assert "no privacy guarantee at all" in convert(given)
+        assert "no privacy guarantee at all" in convert_budget(given)
 
 
 BAD = [
@@ -304,4 +304,4 @@ BAD = [
 @pytest.mark.parametrize("given", BAD)
 def test_bad_numbers_are_refused(given):
     with pytest.raises(InputError):
-        convert(given)
+        convert_budget(given)

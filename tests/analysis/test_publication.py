@@ -1,4 +1,4 @@
-"""Published files: readable by everything, and without a byte of what is not to be published."""
+"""Published files: readable by all commands, without a byte that the guarantee does not cover."""
 
 import math
 import platform
@@ -11,13 +11,13 @@ import pytest
 import xarray
 
 import mu2mpi
-from mu2mpi.analysis.description import TEST_SHARE, describe
-from mu2mpi.analysis.privacy_reports import check_ledgers
+from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, describe
+from mu2mpi.analysis.privacy_reports import check_claims
 from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.report import build_report
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.execution.environment import processor
+from mu2mpi.execution.environment import processor_name
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
 
@@ -56,7 +56,7 @@ def secrets(result):
     # A round number, such as an accuracy of 0.5, may well stand in a file for something else.
     found = map(float, [*diagnostics, *times, *losses, *theory])
     numbers = [value for value in found if round(value, 3) != value]
-    return numbers, [f"{socket.gethostname()} (1)", platform.platform(), "secret-study", processor()]
+    return numbers, [f"{socket.gethostname()} (1)", platform.platform(), "secret-study", processor_name()]
 
 
 def everything(path):
@@ -107,8 +107,8 @@ def test_not_a_byte_of_what_is_not_covered(source, tmp_path):
 
 
 def test_what_is_covered_is_all_there(source, tmp_path):
-    for said in (describe(read_result(source), source), check_ledgers([source])[0]):
-        assert TEST_SHARE in " ".join(said.split())
+    for said in (describe(read_result(source), source), check_claims([source])[0]):
+        assert PRIVATE_TEST_WARNING in " ".join(said.split())
     publish([source], tmp_path / "public.h5")
     ours, theirs = read_result(source), read_result(tmp_path / "public.h5")
     np.testing.assert_array_equal(ours.x, theirs.x)
@@ -152,8 +152,10 @@ def test_everything_reads_published_files(folder, tmp_path):
     assert len(runs[0].timing) == 0
     for one in runs:
         text = describe(one, one.path)
-        assert not [word for word in ("nan", "Diagnostics", "Time in seconds", TEST_SHARE) if word in text]
-    text, problems = check_ledgers([tmp_path])
+        assert not [
+            word for word in ("nan", "Diagnostics", "Time in seconds", PRIVATE_TEST_WARNING) if word in text
+        ]
+    text, problems = check_claims([tmp_path])
     assert problems == []
     assert "/diagnostics" not in text
     assert build_report(runs.summaries)

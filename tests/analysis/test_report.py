@@ -15,12 +15,12 @@ from helpers.requirements import missing
 from helpers.slow import slow
 
 import mu2mpi
-from mu2mpi.analysis.report import as_config, build_report, claims, settings_of_all
+from mu2mpi.analysis.report import build_report, claims_table, repeat_config, settings_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.execution.job import run
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.reader import RunSummary, read_result
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_it_says_what_was_run_and_what_came_out(page, runs):
     wanted = ("trusted", 4, 10)
     cell = [r for r in runs if (r.experiment.server, r.experiment.rho, r.experiment.machines) == wanted]
     assert f"{sum(run.test_loss for run in cell) / 3:.4f} ± " in text
-    assert f"{sum(run.figures['excess_loss'] for run in cell) / 3:.4g}" in text
+    assert f"{sum(run.measurements['excess_loss'] for run in cell) / 3:.4g}" in text
     assert read_result(runs[0].path).environment["processor"] in text
     # A repeated release of 12 runs with rho = 4 and 12 with 16, and a claim.
     assert f"ρ = {math.ceil(100 * math.sqrt(12 * 16 + 12 * 256)) / 100:.2f}" in text
@@ -96,8 +96,8 @@ def claimed(settings):
         experiment = Experiment(**{"machines": 2, "rounds": 9, "server": "trusted", **own})
         for epsilon in (experiment.target_epsilon, experiment.target_epsilon + 0.001):
             figures = {"epsilon_exact": epsilon, "epsilon_paper": epsilon + 1}
-            members.append(Summary(Path("made-up.h5"), experiment, "", 2.0, 0.5, figures))
-    return claims(members)[1:]
+            members.append(RunSummary(Path("made-up.h5"), experiment, "", 2.0, 0.5, figures))
+    return claims_table(members)[1:]
 
 
 def test_each_epsilon_has_a_claim_of_its_own_and_none_is_understated():
@@ -135,12 +135,12 @@ def test_runs_without_noise_have_no_guarantee(runs):
 def test_what_was_run_tells_what_follows_in_some_runs(runs):
     base = {"data": "digits", "machines": 2, "server": "trusted", "seed": 1}
     facts, preset = PublicFacts(10, 64.0, 1436), Experiment(**base, method="dp-gd", preset="practical")
-    choice = preset.by_preset(facts)
+    choice = preset.preset_settings(facts)
     pair = [
         replace(runs[0], experiment=Experiment(**base, rounds=718)),
-        replace(runs[0], experiment=preset.having(**choice), facts=facts),
+        replace(runs[0], experiment=preset.replace(**choice), facts=facts),
     ]
-    told = {name: values for name, values, _ in settings_of_all(pair)}
+    told = {name: values for name, values, _ in settings_table(pair)}
     assert told["rounds"] == f"{choice['rounds']}, 718"
 
 
@@ -162,7 +162,7 @@ def test_what_does_not_multiply_is_repeated_in_parts(settings, tmp_path):
     made_up = {"data": "synthetic", "samples": 80, "features": 3, "seed": [1, 2]}
     found = mu2mpi.sweep({**made_up, **settings}, output=tmp_path, progress=False).summaries
     for some in (found, found[:1], found[1:]):
-        repeated = Sweep(tomllib.loads(as_config(some)))
+        repeated = Sweep(tomllib.loads(repeat_config(some)))
         assert {*repeated.experiments} == {run.experiment for run in some}
 
 

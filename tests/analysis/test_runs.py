@@ -110,7 +110,7 @@ SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "r
 def test_a_live_figure_draws_what_was_measured(labels):
     loss = "softmax" if labels == "classes" else "squared"
     figure = mu2mpi.LiveFigure()
-    result = mu2mpi.run({**SETTINGS, "loss": loss}, observers=[figure])
+    result = mu2mpi.run({**SETTINGS, "loss": loss}, callbacks=[figure])
     score = 100 * result.history.test_accuracy if labels == "classes" else result.history.test_r2
     for panel, values in zip(figure.figure.axes, (result.history.test_loss, score), strict=True):
         (line,) = panel.lines

@@ -1,4 +1,4 @@
-"""Runs chosen by conditions, also by settings that only some experiments have, and own labels."""
+"""Selection of runs by conditions, lists of values, and custom labels."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import pytest
 from helpers.summaries import cells_of, methods
 
 from mu2mpi import cli
-from mu2mpi.analysis.setting_labels import Words, chosen, listed, read_labels
-from mu2mpi.analysis.tables import Dress, build_table
+from mu2mpi.analysis.setting_labels import Labels, join_values, read_labels, select_runs
+from mu2mpi.analysis.tables import TableStyle, build_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import RunSummary
 
 RUNS = {
     "plain": {},
@@ -24,10 +24,10 @@ RUNS = {
 
 def named(*conditions):
     runs = [
-        Summary(Path(name), Experiment(machines=2, rounds=9, **settings), "", 1.0, 0.5)
+        RunSummary(Path(name), Experiment(machines=2, rounds=9, **settings), "", 1.0, 0.5)
         for name, settings in RUNS.items()
     ]
-    return [run.path.name for run in chosen(runs, conditions)]
+    return [run.path.name for run in select_runs(runs, conditions)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_chooses_nothing_is_refused(condition):
 
 
 def test_values_are_listed_as_numbers():
-    assert listed([30, 1, 100.0, None, 3, "iid", 10, 3]) == "1, 3, 10, 30, 100, iid, unset"
+    assert join_values([30, 1, 100.0, None, 3, "iid", 10, 3]) == "1, 3, 10, 30, 100, iid, unset"
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_names_of_settings_and_measurements_that_are_misspelt_are_answered(capsy
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
-def test_own_labels(tmp_path):
+def test_custom_labels(tmp_path):
     (tmp_path / "labels.toml").write_text('method = "algorithm"\n[epsilon]\n1 = "strict"\n')
-    words = Words(read_labels([str(tmp_path / "labels.toml"), "epsilon=4:loose"]))
+    labels = Labels(read_labels([str(tmp_path / "labels.toml"), "epsilon=4:loose"]))
     runs = [run for epsilon in (1.0, 4.0) for run in methods(epsilon=epsilon)]
-    text = build_table(runs).render("text", Dress(words=words))
+    text = build_table(runs).render("text", TableStyle(labels=labels))
     assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]
     with pytest.raises(InputError):
         read_labels(["epsilom=4:loose"])

@@ -1,4 +1,4 @@
-"""Tables: what is averaged, what stands where, what is best, and every format."""
+"""Tables in every format: means, standard deviations and the paper's values."""
 
 import math
 import re
@@ -16,14 +16,14 @@ from helpers.summaries import (
 )
 
 import mu2mpi
-from mu2mpi.analysis.aggregation import Layout
-from mu2mpi.analysis.tables import Dress, build_table, escaped
+from mu2mpi.analysis.aggregation import TableLayout
+from mu2mpi.analysis.tables import TableStyle, build_table, escape_latex
 from mu2mpi.cli.program import main
 
 
 def test_mean_and_deviation_by_hand_with_the_papers_value_beside_it():
     table = build_table(three_seeds())
-    cell = table.sections[0].cells[("untrusted", 4.0), (100, 600)]
+    cell = table.sections[0].aggregates[("untrusted", 4.0), (100, 600)]
     assert cell.seeds == 3
     # Losses 1 apart in the third decimal: sd = 0.001; accuracies 0.652, 0.662, 0.648 about 0.654:
     # squares 4e-6 + 64e-6 + 36e-6 = 104e-6, halved 52e-6.
@@ -48,7 +48,7 @@ def test_every_value_of_the_paper_is_shipped_and_found_in_any_layout():
         for machines in (1, 10, 100)
         for rho in (4, 8, 16)
     ]
-    lines = csv_lines(build_table(runs, Layout(rows=("machines",), columns=("server", "rho"))))
+    lines = csv_lines(build_table(runs, TableLayout(rows=("machines",), columns=("server", "rho"))))
     values = ("test_loss_paper", "test_accuracy_paper")
     found = {(s["server"], s["machines"], s["rho"]): tuple(s[v] for v in values) for s in lines}
     assert len(found) == 18
@@ -61,13 +61,13 @@ def two_sections():
     return build_table([*three_seeds(), *three_seeds(server="trusted"), summary(clip_norm=2.5)])
 
 
-def test_csv_has_full_precision_and_every_format_as_many_cells_in_each_line():
+def test_csv_has_full_precision_and_lines_of_every_format_have_equal_lengths():
     table = two_sections()
     lines = csv_lines(table)
     assert [line["clip_norm"] for line in lines] == ["", "", "2.5"]
-    cell = table.sections[0].cells[("untrusted", 4.0), (100, 600)]
+    cell = table.sections[0].aggregates[("untrusted", 4.0), (100, 600)]
     assert float(lines[0]["test_loss_mean"]) == cell.values["test_loss"].mean
-    assert float(lines[0]["test_accuracy_sd"]) == cell.values["test_accuracy"].deviation
+    assert float(lines[0]["test_accuracy_sd"]) == cell.values["test_accuracy"].std
     markdown = [line for line in table.render("markdown").splitlines() if line.startswith("|")]
     assert len(markdown) == (2 + 4) + (2 + 2)
     assert {line.count("|") for line in markdown} == {4}
@@ -85,8 +85,8 @@ def test_csv_has_full_precision_and_every_format_as_many_cells_in_each_line():
         ("DP-SGD, STORM", "DP-SGD, STORM"),
     ],
 )
-def test_words_as_latex(text, latex):
-    assert escaped(text) == latex
+def test_text_is_escaped_for_latex(text, latex):
+    assert escape_latex(text) == latex
 
 
 def latex_of(folder):
@@ -94,8 +94,8 @@ def latex_of(folder):
     return [
         runs.table(format="latex", best=True, label="tab:a"),
         runs.table(format="latex", best=True, siunitx=True, caption=r"At $\rho$", label="tab:b"),
-        build_table(methods()).render("latex", Dress(siunitx=True)),
-        two_sections().render("latex", Dress(siunitx=True, label="tab:c")),
+        build_table(methods()).render("latex", TableStyle(siunitx=True)),
+        two_sections().render("latex", TableStyle(siunitx=True, label="tab:c")),
     ]
 
 

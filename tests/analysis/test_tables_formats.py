@@ -7,13 +7,13 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.analysis.setting_labels import rounded_down, rounded_up
-from mu2mpi.analysis.tables import as_csv, as_markdown
+from mu2mpi.analysis.tables import csv_table, markdown_table
 
 
 def test_every_format_has_the_cells_as_they_are():
     header, rows = ["a", "long name"], [["x|y", 'say "1,2"'], ["", "50% of A&B_{2}\\"]]
-    assert as_markdown(header, [rows]).splitlines()[2] == r'| x\|y | say "1,2" |'
-    assert list(csv.reader(as_csv(header, rows).splitlines())) == [header, *rows]
+    assert markdown_table(header, [rows]).splitlines()[2] == r'| x\|y | say "1,2" |'
+    assert list(csv.reader(csv_table(header, rows).splitlines())) == [header, *rows]
 
 
 @given(st.floats(1e-30, 1e30))

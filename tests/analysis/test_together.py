@@ -1,4 +1,4 @@
-"""Which runs count as on the same people's data, and which were sent only once."""
+"""Composition of runs on data of the same people, and repeats that count once."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mu2mpi.analysis.privacy_reports import check_ledgers, together
+from mu2mpi.analysis.privacy_reports import check_claims, describe_composition
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
@@ -36,7 +36,7 @@ def release(tmp_path, monkeypatch):
     return make
 
 
-def rho_of(sentences):
+def compose_rho(sentences):
     (sentence,) = sentences
     return float(sentence.partition("rho = ")[2].partition(";")[0])
 
@@ -51,27 +51,27 @@ def test_what_is_certainly_of_others_is_not_added(release, tmp_path):
         release(**made_up, data_seed=1),
         release(data="population", features=3),
     ]
-    assert together(runs) == []
+    assert describe_composition(runs) == []
     # The first samples are the same, however many there are.
     more = release(**{**made_up, "samples": 60})
-    assert len(together([*runs, more])) == 1
+    assert len(describe_composition([*runs, more])) == 1
 
 
 def test_what_was_sent_once_counts_once(release):
     first = release(seed=1)
     again = [release(seed=1, delta=1e-6), release(seed=1, evaluations=2)]
-    assert together([first, *again]) == []
-    (sentence,) = together([first, *again, release(seed=2)])
-    assert rho_of([sentence]) == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert describe_composition([first, *again]) == []
+    (sentence,) = describe_composition([first, *again, release(seed=2)])
+    assert compose_rho([sentence]) == pytest.approx(math.sqrt(2), rel=1e-3)
     secret = release()
-    assert together([secret, replace(secret, path=Path("copy.h5"))]) == []
-    assert together([secret, release()]) != []
+    assert describe_composition([secret, replace(secret, path=Path("copy.h5"))]) == []
+    assert describe_composition([secret, release()]) != []
 
 
 def test_delta_makes_other_noise_where_samples_are_drawn(release):
     drawn = {"method": "noisy-minibatch-sgd", "batch": 60, "seed": 1}
     runs = [release(**drawn), release(**drawn, delta=1e-6)]
-    (sentence,) = together(runs)
+    (sentence,) = describe_composition(runs)
     total = sum(run.privacy.epsilon_exact for run in runs)
     stated = float(sentence.partition("epsilon = ")[2].partition(" ")[0])
     assert 0 <= stated - total < 1e-3 * total
@@ -83,25 +83,27 @@ def test_one_noise_for_two_versions_of_a_file_has_no_bound(release, tmp_path):
     first = release(data="p.npz", seed=1)
     save(tmp_path / "p.npz", 2)
     changed = release(data="p.npz", seed=1)
-    (sentence,) = together([first, changed])
-    assert sentence.startswith("nothing bounds")
+    (sentence,) = describe_composition([first, changed])
+    assert sentence.startswith("no guarantee holds")
     # Another name is in the key, and so is another seed.
     for other in ({"data": "./p.npz", "seed": 1}, {"data": "p.npz", "seed": 2}):
-        assert rho_of(together([first, release(**other)])) == pytest.approx(math.sqrt(2), rel=1e-3)
+        assert compose_rho(describe_composition([first, release(**other)])) == pytest.approx(
+            math.sqrt(2), rel=1e-3
+        )
 
 
 def test_a_run_without_noise_has_no_bound_with_others(release):
     silent = release(rho=math.inf, seed=1)
-    assert together([silent, release(rho=math.inf, seed=2)]) == []
-    (sentence,) = together([silent, release(seed=1)])
-    assert sentence.startswith("nothing bounds")
+    assert describe_composition([silent, release(rho=math.inf, seed=2)]) == []
+    (sentence,) = describe_composition([silent, release(seed=1)])
+    assert sentence.startswith("no guarantee holds")
 
 
 def test_runs_of_one_round_leave_nothing_to_compare(release):
-    (sentence,) = together([release(rounds=1, seed=1), release(rounds=1, seed=1)])
-    assert sentence.startswith("nothing bounds")
+    (sentence,) = describe_composition([release(rounds=1, seed=1), release(rounds=1, seed=1)])
+    assert sentence.startswith("no guarantee holds")
     others = [release(rounds=1, seed=2), release(rounds=1, seed=3)]
-    assert rho_of(together(others)) == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert compose_rho(describe_composition(others)) == pytest.approx(math.sqrt(2), rel=1e-3)
 
 
 def test_the_files_of_a_ledger(release, tmp_path):
@@ -109,6 +111,6 @@ def test_the_files_of_a_ledger(release, tmp_path):
     for data in ("p.npz", "./p.npz"):
         release(data=data)
     write_result(replace(read_result(Path("a.h5")), diagnostics=None, timing={}), Path("public.h5"))
-    text = " ".join(check_ledgers([Path("a.h5"), Path("b.h5"), Path("public.h5")])[0].split())
-    assert "Together: whoever sees what these 2 runs on p.npz and ./p.npz (in 3 files" in text
+    text = " ".join(check_claims([Path("a.h5"), Path("b.h5"), Path("public.h5")])[0].split())
+    assert "Composition: whoever sees what these 2 runs on p.npz and ./p.npz (in 3 files" in text
     assert "a.h5, b.h5: The guarantee does not cover /diagnostics" in text

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers.summaries import TRUSTED_TO, rate_run, trust_runs
 
-from mu2mpi.analysis.aggregation import Layout, build_sections
-from mu2mpi.analysis.figures import draw, find_figure
+from mu2mpi.analysis.aggregation import TableLayout, build_sections
+from mu2mpi.analysis.figures import draw_figure, get_figure
 from mu2mpi.core.errors import InputError
 
 NOISE = {
@@ -30,23 +30,23 @@ def legend(figure):
 
 def test_tables_have_trust_modes_side_by_side():
     machines = [(20, 400), (40, 400), (200, 400)]
-    (usual,), _ = build_sections(trust_runs(), Layout(values=("excess_loss",)))
+    (usual,), _ = build_sections(trust_runs(), TableLayout(values=("excess_loss",)))
     assert usual.columns == machines
-    assert all(cell.seeds == 2 for cell in usual.cells.values())
+    assert all(cell.seeds == 2 for cell in usual.aggregates.values())
     # As shares of M, whose numbers differ.
     assert [row[:2] for row in usual.rows] == [
         (server, share) for server, shares in TRUSTED_TO.items() for share in shares
     ]
-    many = usual.cells[("aggregated", Fraction(3, 4), *usual.rows[0][2:]), machines[-1]]
+    many = usual.aggregates[("aggregated", Fraction(3, 4), *usual.rows[0][2:]), machines[-1]]
     assert many.settings == {"colluders": 150}
-    named, _ = build_sections(trust_runs(), Layout(("server", "colluders"), values=("excess_loss",)))
+    named, _ = build_sections(trust_runs(), TableLayout(("server", "colluders"), values=("excess_loss",)))
     assert [row for section in named for row in section.rows if row[0] == "shuffled"] == [
         ("shuffled", number) for number in (0, 2, 4, 20)
     ]
 
 
 def test_lines_are_servers_and_shares_of_machines_that_may_collude():
-    figure = draw("trust", [*trust_runs(rho=0.5), *trust_runs(rho=2.0)][::-1])
+    figure = draw_figure("trust", [*trust_runs(rho=0.5), *trust_runs(rho=2.0)][::-1])
     assert [panel.get_title("left") for panel in figure.axes] == ["population, ρ = 0.5", "population, ρ = 2"]
     handles = {line.get_linewidth(): text.split(": ") for text, line in legend(figure).items()}
     M = np.array([20, 40, 200])
@@ -68,7 +68,7 @@ def test_colluders_are_numbers_or_shares_and_a_method_has_its_title():
         for M in (4, 8, 30)
         for c in (0, 1, 3)
     ]
-    said = [text.split(": ")[0] for text in legend(draw("trust", runs))]
+    said = [text.split(": ")[0] for text in legend(draw_figure("trust", runs))]
     assert said[:3] == ["aggregated server, c = 0", "aggregated server, c = 1", "aggregated server, c = 3"]
     settings = {"server": "shuffled", "diameter": 0.01}
     # A tenth is rounded up.
@@ -78,7 +78,7 @@ def test_colluders_are_numbers_or_shares_and_a_method_has_its_title():
         for method, machines in of_methods.items()
         for M, c in machines.items()
     ]
-    figure = draw("trust", runs)
+    figure = draw_figure("trust", runs)
     assert [text.split(": ")[0] for text in legend(figure)][:2] == [
         "shuffled server, c = M/10",
         "shuffled server, c = M/4",
@@ -96,13 +96,13 @@ def test_what_cannot_be_drawn_is_said():
         ([run for rho in range(1, 6) for run in trust_runs(rho=float(rho))], "--where rho="),
     ):
         with pytest.raises(InputError, match=option):
-            draw("trust", wrong)
+            draw_figure("trust", wrong)
 
 
 def test_a_report_has_it_where_machines_may_collude_and_m_varies():
-    runs, reported = trust_runs(), find_figure("trust").is_reported
+    runs, reported = trust_runs(), get_figure("trust").is_in_report
     assert reported(runs)
     assert not reported([run for run in runs if run.experiment.machines == 20])
     assert not reported([run for run in runs if run.experiment.colluders is None])
-    few = legend(draw("trust", [run for run in runs if run.experiment.machines != 40]))
+    few = legend(draw_figure("trust", [run for run in runs if run.experiment.machines != 40]))
     assert {*NOISE} <= {*few}

@@ -22,15 +22,15 @@ from helpers.slow import slow
 from mu2mpi.audit.adversary_view import all_attacks
 from mu2mpi.audit.attacks import seed_attack as draws_module
 from mu2mpi.execution import plan as plan_module, simulation
-from mu2mpi.execution.plan import Keys
+from mu2mpi.execution.plan import RunKeys
 from mu2mpi.federation import subsampling
-from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
-from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementReleases
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
+from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
 from mu2mpi.privacy.noise import masks, noise_source as drawing
-from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
+from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.masks import Masks
-from mu2mpi.privacy.noise.noise_stream import CHUNK, add_draws
-from mu2mpi.privacy.noise.sampler_error import FINEST
+from mu2mpi.privacy.noise.noise_stream import CHUNK, add_signed_noise
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
@@ -43,7 +43,7 @@ SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     few_messages(monkeypatch)
-    monkeypatch.setattr(draws_module, "RUNS", 400)
+    monkeypatch.setattr(draws_module, "MAX_RUNS", 400)
 
 
 FAULTLESS = [
@@ -107,34 +107,42 @@ def multiples_of(step):
 def coins_in(change):
     """Throw the coins of the round that `change` makes of t."""
     make = lambda call: lambda self, noised, message, t: call(self, noised, message, change(t))  # noqa: E731
-    return patched(BinomialDraws, "__call__", make)
+    return patched(BinomialNoiseSource, "__call__", make)
 
 
 def coins_of_even_sums(monkeypatch):
-    call = BinomialDraws.__call__
+    call = BinomialNoiseSource.__call__
 
     def flawed(self, noised, message, t):
         call(self, noised, message, t)
         noised[:] = message + (noised - message) // 2 * 2
 
-    monkeypatch.setattr(BinomialDraws, "__call__", flawed)
+    monkeypatch.setattr(BinomialNoiseSource, "__call__", flawed)
 
 
 NOISE = [
-    (without(256, None), {}, "has 0 of its deviation in coordinate 256"),
-    (without(4000, 4001), {}, "has 0 of its deviation in coordinate 4000"),
-    (changed_noise(lambda i, t, scale: (i, t, min(scale, FINEST))), {}, "of its deviation in round"),
+    (without(256, None), {}, "has 0 of its standard deviation in coordinate 256"),
+    (without(4000, 4001), {}, "has 0 of its standard deviation in coordinate 4000"),
+    (
+        changed_noise(lambda i, t, scale: (i, t, min(scale, DITHER_THRESHOLD))),
+        {},
+        "of its standard deviation in round",
+    ),
     (changed_noise(lambda i, t, scale: (i, t % 64, scale)), {}, "were used before"),
     (changed_noise(lambda i, t, scale: (i, t & 0xFFFF, scale)), {}, "were used before"),
     (changed_noise(lambda i, t, scale: (i & 0xFFFF, t, scale)), {}, "were used before"),
     (changed_noise(lambda i, t, scale: (i, t & 0xFFFF, scale)), {"server": "trusted"}, "were used before"),
     (changed_noise(lambda i, t, scale: (i, int(np.float32(t)) % 2**32, scale)), {}, "were used before"),
     (changed_noise(lambda i, t, scale: (0, (i + t) % 2**32, scale)), {}, "were used before"),
-    (silent_from_machine_10_on, {}, "has 0 of its deviation in round 1 of machine 10"),
-    (silent_from_machine_10_on, CORRELATED[0], "has 0 of its deviation in"),
-    (silent_from_machine_10_on, CORRELATED[1], "has 0 of its deviation in"),
-    (scaled_noise(0, lambda i, t: i >= 10), MASKED, "has 0 of its deviation in round 1 of machine 10"),
-    (scaled_noise(0.5, lambda i, t: t > 2**20), {"server": "trusted"}, "of its deviation in round"),
+    (silent_from_machine_10_on, {}, "has 0 of its standard deviation in round 1 of machine 10"),
+    (silent_from_machine_10_on, CORRELATED[0], "has 0 of its standard deviation in"),
+    (silent_from_machine_10_on, CORRELATED[1], "has 0 of its standard deviation in"),
+    (
+        scaled_noise(0, lambda i, t: i >= 10),
+        MASKED,
+        "has 0 of its standard deviation in round 1 of machine 10",
+    ),
+    (scaled_noise(0.5, lambda i, t: t > 2**20), {"server": "trusted"}, "of its standard deviation in round"),
     (parts_for_all_machines, MASKED, "has 0.94"),
     (multiples_of(2), {}, "bits 0 to 7 of the noise"),
     (multiples_of(256), {}, "bits 0 to 7 of the noise"),
@@ -155,7 +163,7 @@ NOISE = [
 def change_ends(change):
     """Let the ends of edges, with their signs, be what `change` makes of them; None leaves one out."""
     make = lambda touching: lambda *where: filter(None, (change(*end) for end in touching(*where)))  # noqa: E731
-    return patched(masks, "touching", make)
+    return patched(masks, "signed_edges", make)
 
 
 def half_of_the_bits(add):
@@ -233,7 +241,7 @@ MASKS = [
     (edited_masks(lambda own, t, of: np.tile(own[:CHUNK], len(own) // CHUNK)), {}, "used before"),
     (edited_masks(overlapping_chunks), {}, "used before"),
     (patched(masks, "add_masks", a_repeated_edge), {}, "used before"),
-    (edited_masks(lambda own, t, of: own * (t < 2**24 or of.others[0] != 0)), {}, "in round 16,777,216"),
+    (edited_masks(lambda own, t, of: own * (t < 2**24 or of.peers[0] != 0)), {}, "in round 16,777,216"),
     (circle_of(lambda root: np.arange(300)), {}, "neighbours are not random"),
     (circle_of(blocks), {}, "neighbours are not random"),
     (circle_of(lambda root: np.random.default_rng(0).permutation(300)), {}, "neighbours are not random"),
@@ -249,7 +257,7 @@ def changed_key(change):
     def make(draw):
         return classmethod(lambda cls, *of: change(draw.__func__(cls, *of)))
 
-    return lambda monkeypatch: monkeypatch.setattr(Keys, "draw", make(Keys.__dict__["draw"]))
+    return lambda monkeypatch: monkeypatch.setattr(RunKeys, "create", make(RunKeys.__dict__["create"]))
 
 
 def changed_draws(machine_of, round_of):
@@ -260,24 +268,24 @@ def changed_draws(machine_of, round_of):
             of_all = [(machine_of(i), round_of(t)) for t in rounds for i in machines]
             return [(range(i, i + 1), range(t, t + 1)) for i, t in of_all]
 
-        def draw_independently(key, machines, rounds, *sizes):
+        def draw_poisson_batches(key, machines, rounds, *sizes):
             found = [independently(key, *cell, *sizes) for cell in cells(machines, rounds)]
             counts = np.array([count for _, count in found]).reshape(len(rounds), len(machines))
             return np.concatenate([places for places, _ in found]), counts
 
-        def draw_uniformly(key, machines, rounds, owned, number):
+        def draw_replacement_batches(key, machines, rounds, owned, number):
             found = [uniformly(key, *cell, owned, number) for cell in cells(machines, rounds)]
             return np.array(found).reshape(len(rounds), len(machines), number)
 
-        return draw_independently, draw_uniformly
+        return draw_poisson_batches, draw_replacement_batches
 
     return both_draws(make)
 
 
 def both_draws(make):
     def break_it(monkeypatch):
-        changed = make(subsampling.draw_independently, subsampling.draw_uniformly)
-        for name, draw in zip(("draw_independently", "draw_uniformly"), changed, strict=True):
+        changed = make(subsampling.draw_poisson_batches, subsampling.draw_replacement_batches)
+        for name, draw in zip(("draw_poisson_batches", "draw_replacement_batches"), changed, strict=True):
             monkeypatch.setattr(subsampling, name, draw)
 
     return break_it
@@ -303,7 +311,10 @@ DRAWS = [
     (patched(plan_module, "derive_key", same_sampling_root), "different secrets"),
     (patched(plan_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
     (lambda monkeypatch: monkeypatch.setattr(plan_module.os, "urandom", bytes), "share their secret"),
-    (patched(simulation, "make_supply", lambda make: lambda *of: make(*of[:-1], bytes(32))), "another key"),
+    (
+        patched(simulation, "make_sample_reader", lambda make: lambda *of: make(*of[:-1], bytes(32))),
+        "another key",
+    ),
     (patched(subsampling, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
     (changed_draws(lambda i: i, lambda t: 1), "are not independent"),
     (changed_draws(lambda i: i, lambda t: 2 if t == 4 else t), "are not independent"),
@@ -324,16 +335,16 @@ def share_of_draws(share):
         scaled_noise(share)(monkeypatch)
 
         def changed(noise, key, machines, numbers, scales, *of):
-            add_draws(noise, key, machines, numbers, scales * share, *of)
+            add_signed_noise(noise, key, machines, numbers, scales * share, *of)
 
-        monkeypatch.setattr(drawing, "add_draws", changed)
+        monkeypatch.setattr(drawing, "add_signed_noise", changed)
 
     return break_it
 
 
 def half_of_the_noise_asked_for(kind):
     make = lambda least: staticmethod(lambda *sizes: least(*sizes) / 2)  # noqa: E731
-    return patched(kind, "least_sigma", make)
+    return patched(kind, "min_sigma", make)
 
 
 def half_of_the_noise_in_its_own_account(kind):
@@ -342,7 +353,7 @@ def half_of_the_noise_in_its_own_account(kind):
     def break_it(monkeypatch):
         half_of_the_noise_asked_for(kind)(monkeypatch)
         of = lambda by: staticmethod(lambda C, n, K, T, s, delta: by(C, n, K, T, 2 * s, delta))  # noqa: E731
-        patched(kind, "epsilon_by", of)(monkeypatch)
+        patched(kind, "compute_epsilon", of)(monkeypatch)
 
     return break_it
 
@@ -359,9 +370,9 @@ MULTIPLIER = [
     *slow((share_of_draws(0.7), {**DP_SGD, "participation": "bernoulli:0.5", "objective": "samples"})),
     *slow((share_of_draws(0.7), {**MINIBATCH, "participation": "uniform:2"})),
     (share_of_draws(0.7), {**DP_SGD, "mechanism": "gaussian"}),
-    (half_of_the_noise_asked_for(PoissonReleases), DP_SGD),
-    (half_of_the_noise_in_its_own_account(PoissonReleases), DP_SGD),
-    (half_of_the_noise_asked_for(ReplacementReleases), MINIBATCH),
+    (half_of_the_noise_asked_for(PoissonMechanism), DP_SGD),
+    (half_of_the_noise_in_its_own_account(PoissonMechanism), DP_SGD),
+    (half_of_the_noise_asked_for(ReplacementMechanism), MINIBATCH),
 ]
 
 FAULTS = [

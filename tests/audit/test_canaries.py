@@ -7,8 +7,8 @@ import pytest
 from helpers.faults import canaries_of
 
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
-from mu2mpi.audit.trials import coin_kinds
-from mu2mpi.core.registry import names
+from mu2mpi.audit.trials import random_variants
+from mu2mpi.core.registry import known_names
 from mu2mpi.federation.machine import Machines
 
 
@@ -25,22 +25,22 @@ def test_every_sample_is_a_canary_and_each_changes_its_own_machine_alone(case, s
         one[k] = True
         for i in range(4):
             hosted = range(i, i + 1)
-            before, after = canaries.supply(hosted, none)(1), canaries.supply(hosted, one)(1)
+            before, after = canaries.sample_reader(hosted, none)(1), canaries.sample_reader(hosted, one)(1)
             changed = np.flatnonzero(before.labels != after.labels).tolist()
             assert changed == ([t - 1] if i == machine else [])
             if case is UNCLIPPED and changed:
                 assert (before.features[t - 1], after.features[t - 1]) == (1, 0)
-    together = canaries.supply(range(4), ~none)(1)
-    apart = np.array([canaries.supply(range(i, i + 1), ~none)(1).labels for i in range(4)])
+    together = canaries.sample_reader(range(4), ~none)(1)
+    apart = np.array([canaries.sample_reader(range(i, i + 1), ~none)(1).labels for i in range(4)])
     np.testing.assert_array_equal(together.labels.reshape(6, 4), apart.T)
-    assert len(canaries.supply(range(4, 4), none)(1).labels) == 0
+    assert len(canaries.sample_reader(range(4, 4), none)(1).labels) == 0
 
 
 def test_samples_of_a_batch_are_those_of_their_round():
     """Or increments of a canary would not be as long as is said: it is the first of its batch."""
     _, canaries = canaries_of(UNCLIPPED, method="accelerated-srgd", batch=3)
     none = np.zeros(len(canaries), bool)
-    before, after = (canaries.supply(range(2, 3), kinds)(1).labels for kinds in (none, ~none))
+    before, after = (canaries.sample_reader(range(2, 3), variants)(1).labels for variants in (none, ~none))
     assert before.tolist() == [UNCLIPPED.label(t) for t in range(1, 7) for _ in range(3)]
     assert np.flatnonzero(before != after).tolist() == list(range(0, 18, 3))
 
@@ -48,55 +48,57 @@ def test_samples_of_a_batch_are_those_of_their_round():
 @pytest.mark.parametrize("normalize", ["none", "unit"])
 @pytest.mark.parametrize("estimator", ["corrected-momentum", "gradient"])
 @pytest.mark.parametrize("case", [CLIPPED, UNCLIPPED])
-@pytest.mark.parametrize("loss", names("losses"))
+@pytest.mark.parametrize("loss", known_names("losses"))
 def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, normalize):
-    """That is twice the clipping norm, or nearly so where it is the default and both kinds are clipped."""
+    """That is twice the clipping norm, or nearly so where it is the default and both variants are clipped."""
     _, canaries = canaries_of(case, estimator=estimator, normalize=normalize, loss=loss)
     constants = replace(canaries.constants, mechanism=replace(canaries.constants.mechanism, sigma=0.0))
     for k, t in ((1, 1), (6, 2), (10, 3), (21, 6)):
         assert canaries.rounds[k] == t
         hosted, sums = range(canaries.machines[k], canaries.machines[k] + 1), []
         for kind in (False, True):
-            kinds = np.zeros(len(canaries), bool)
-            kinds[k] = kind
+            variants = np.zeros(len(canaries), bool)
+            variants[k] = kind
             machines, x, seen = (
-                Machines(constants, hosted, canaries.supply(hosted, kinds), None),
+                Machines(constants, hosted, canaries.sample_reader(hosted, variants), None),
                 np.zeros((constants.task.rows, 2)),
                 [],
             )
             for at in range(1, 7):
                 points = (x, x)
-                if case.chosen:
+                if case.chooses_query_points:
                     points = [case.query_point(k, constants.task.rows) for k in (at, at - 1)]
-                machines.observe(at, *points)
+                machines.accumulate(at, *points)
                 seen.append(machines.q.copy())
-            sums.append(np.array(seen) * constants.mechanism.resolution)
+            sums.append(np.array(seen) * constants.mechanism.grid_spacing)
         norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * constants.mechanism.clip_norm)
         messages = 7 - t if estimator == "corrected-momentum" else 1
         expected = np.zeros(6)
-        expected[t - 1 : t - 1 + messages] = case.reach(constants, t)
+        expected[t - 1 : t - 1 + messages] = case.separation(constants, t)
         # Clipping leaves half a per cent of the norm for rounding.
         np.testing.assert_allclose(norms, expected, rtol=5e-3)
         assert len(canaries.messages[k]) == messages
-    assert case is not CLIPPED or case.reach(constants, t) == pytest.approx(1)
+    assert case is not CLIPPED or case.separation(constants, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
         assert constants.S > 1.9 * constants.task.G or case is CLIPPED or loss == "logistic"
         # Of Huber's loss, whose residuals are short, only in later rounds.
-        assert case.reach(constants, 10) > 0.92
-        assert loss not in ("softmax", "logistic", "squared", "poisson") or case.reach(constants, 4) > 0.92
+        assert case.separation(constants, 10) > 0.92
+        assert (
+            loss not in ("softmax", "logistic", "squared", "poisson") or case.separation(constants, 4) > 0.92
+        )
 
 
 def test_kinds_are_tossed_for_each_run_and_then_turned_round():
-    kinds = coin_kinds(30, 500, bytes(32))
-    np.testing.assert_array_equal(kinds[::2], ~kinds[1::2])
-    assert abs(np.corrcoef(kinds[::2].T) - np.eye(30)).max() < 0.25
+    variants = random_variants(30, 500, bytes(32))
+    np.testing.assert_array_equal(variants[::2], ~variants[1::2])
+    assert abs(np.corrcoef(variants[::2].T) - np.eye(30)).max() < 0.25
 
 
 def test_draws_are_counted_by_machine_and_sample():
     _, canaries = canaries_of(machines=3, rounds=5, method="noisy-minibatch-sgd", batch=3)
-    counts = canaries.draws(range(3), bytes(32))
-    taken = canaries.constants.sampling.take(bytes(32), range(3), range(1, 6)).places.reshape(5, 3, 3)
+    counts = canaries.sample_counts(range(3), bytes(32))
+    taken = canaries.constants.batching.batches(bytes(32), range(3), range(1, 6)).indices.reshape(5, 3, 3)
     for t in range(5):
         for machine in range(3):
             assert counts[t, machine].tolist() == np.bincount(taken[t, machine], minlength=5).tolist()
-    np.testing.assert_array_equal(canaries.draws(range(1, 2), bytes(32))[:, 0], counts[:, 1])
+    np.testing.assert_array_equal(canaries.sample_counts(range(1, 2), bytes(32))[:, 0], counts[:, 1])

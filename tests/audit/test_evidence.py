@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from mu2mpi.audit.attacks.mask_attack import MAX_GROUPS, Group, groups_of
-from mu2mpi.audit.attacks.noise_attack import deviations, low_bit_faults
+from mu2mpi.audit.attacks.noise_attack import low_bit_faults, standardised
 from mu2mpi.audit.evidence import (
-    MIN_WORDS,
-    Separations,
-    best_statistics,
+    MIN_VALUES,
+    MeanSeparation,
     byte_evidence,
     choose_threshold,
+    clopper_pearson_upper,
     count_bytes,
-    epsilon_bound,
-    largest_probability,
+    epsilon_lower_bound,
+    fisher_discriminants,
 )
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
@@ -27,7 +27,7 @@ from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 @given(st.integers(1, 100_000), st.floats(0, 1), st.floats(1e-6, 0.5), max_examples=50)
 def test_largest_probability_is_a_quantile_of_the_beta_distribution(trials, share, risk):
     successes = round(share * trials)
-    found = largest_probability(successes, trials, risk)
+    found = clopper_pearson_upper(successes, trials, risk)
     expected = 1.0 if successes == trials else beta.ppf(1 - risk, successes + 1, trials - successes)
     assert found == pytest.approx(expected, rel=1e-6)
     assert successes == trials or binom.cdf(successes, trials, found) <= risk * (1 + 1e-6)
@@ -46,9 +46,9 @@ def coins(rng, runs, pairs):
 @pytest.mark.parametrize("mu", [0.0, 1.0, 4.0])
 def test_the_interval_of_mu_holds_mu_as_often_as_it_says(mu):
     rng = np.random.default_rng(1)
-    kinds = coins(rng, 400, 1000)
-    separations = Separations(rng.normal(0, 3, kinds.shape) + 3 * mu * kinds, kinds)
-    intervals = separations.combined(np.eye(1000), 0.025)
+    variants = coins(rng, 400, 1000)
+    separations = MeanSeparation(rng.normal(0, 3, variants.shape) + 3 * mu * variants, variants)
+    intervals = separations.weighted_sums(np.eye(1000), 0.025)
     held = sum(interval.low <= mu <= interval.high for interval in intervals)
     # The interval is that of a large number of runs: with 400 it may err a little more often.
     assert not outside(held, 1000, 0.94)
@@ -60,9 +60,9 @@ def test_intervals_of_sums_hold_them_if_pairs_share_their_noise():
     """As do the sums of one machine that tell of its samples in different rounds."""
     rng, held, weights = np.random.default_rng(7), 0, np.array([[0.5, 0.3, 0.2]])
     for _ in range(1000):
-        kinds = coins(rng, 400, 3)
-        scores = rng.normal(0, 1, (400, 1)) + kinds * np.array([1.0, 2.0, 3.0])
-        (interval,) = Separations(scores, kinds).combined(weights, 0.025)
+        variants = coins(rng, 400, 3)
+        scores = rng.normal(0, 1, (400, 1)) + variants * np.array([1.0, 2.0, 3.0])
+        (interval,) = MeanSeparation(scores, variants).weighted_sums(weights, 0.025)
         held += interval.low <= 1.7 <= interval.high
     assert not outside(held, 1000, 0.94)
     assert outside(held, 1000, 0.985)
@@ -79,7 +79,7 @@ def test_the_bound_on_epsilon_is_below_it_as_often_as_it_says(delta):
     for _ in range(1000):
         without = (rng.random(n) < lie).astype(float)
         with_canary = (rng.random(n) >= lie).astype(float)
-        bounds.append(epsilon_bound(without, with_canary, 0.5, delta, 0.05))
+        bounds.append(epsilon_lower_bound(without, with_canary, 0.5, delta, 0.05))
     assert not outside(sum(bound <= epsilon for bound in bounds), 1000, 0.95)
     assert np.mean(bounds) > 0.8 * epsilon
 
@@ -91,7 +91,7 @@ def test_the_bound_on_epsilon_of_a_gaussian_mechanism(mu):
     bounds = []
     for _ in range(50):
         chosen, judged = ((rng.normal(0, 1, 4000), rng.normal(mu, 1, 4000)) for _ in range(2))
-        bounds.append(epsilon_bound(*judged, choose_threshold(*chosen, delta), delta, 0.05))
+        bounds.append(epsilon_lower_bound(*judged, choose_threshold(*chosen, delta), delta, 0.05))
     epsilon = epsilon_exact(mu, delta)
     assert not outside(sum(bound <= epsilon for bound in bounds), 50, 0.95)
     # Counting finds much less than there is, but no trifle.
@@ -104,44 +104,44 @@ def test_the_best_statistic_is_that_of_the_likelihood_ratio(seed, numbers):
     root = rng.standard_normal((numbers, numbers)) + 2 * np.eye(numbers)
     difference = rng.standard_normal(numbers)
     noise = rng.standard_normal((40_000, numbers)) @ root.T
-    (weights,) = best_statistics(noise, difference[np.newaxis])
+    (weights,) = fisher_discriminants(noise, difference[np.newaxis])
     covariance = root @ root.T
     reached = weights @ difference / math.sqrt(weights @ covariance @ weights)
     best = math.sqrt(difference @ np.linalg.solve(covariance, difference))
     assert 0.99 * best < reached < best * (1 + 1e-9)
 
 
-def told_apart(seen, kinds, difference):
+def told_apart(seen, variants, difference):
     """Return the mu of the best statistic of one pair, learnt from what judges it."""
-    weights = best_statistics(seen - kinds * difference, difference[np.newaxis])
-    return Separations(seen @ weights.T, kinds).combined(np.eye(1), 1e-5)[0]
+    weights = fisher_discriminants(seen - variants * difference, difference[np.newaxis])
+    return MeanSeparation(seen @ weights.T, variants).weighted_sums(np.eye(1), 1e-5)[0]
 
 
 def test_noise_that_two_numbers_share_hides_nothing():
     rng = np.random.default_rng(4)
-    kinds, difference = coins(rng, 1000, 1), np.array([0.0, 1e-3])
-    seen = np.repeat(rng.standard_normal((1000, 1)), 2, axis=1) + kinds * difference
-    assert told_apart(seen, kinds, difference).low > 100
+    variants, difference = coins(rng, 1000, 1), np.array([0.0, 1e-3])
+    seen = np.repeat(rng.standard_normal((1000, 1)), 2, axis=1) + variants * difference
+    assert told_apart(seen, variants, difference).low > 100
 
 
 def test_what_has_no_noise_at_all_is_told_apart():
-    kinds = coins(np.random.default_rng(5), 100, 1)
-    seen = np.repeat(kinds, 2, axis=1).astype(float)
-    assert told_apart(seen, kinds, np.ones(2)).low > 1e6
+    variants = coins(np.random.default_rng(5), 100, 1)
+    seen = np.repeat(variants, 2, axis=1).astype(float)
+    assert told_apart(seen, variants, np.ones(2)).low > 1e6
     scores = np.zeros(50), np.ones(50)
-    assert epsilon_bound(*scores, choose_threshold(*scores, 1e-5), 1e-5, 0.05) > 2
+    assert epsilon_lower_bound(*scores, choose_threshold(*scores, 1e-5), 1e-5, 0.05) > 2
 
 
 def test_what_does_not_differ_gives_nothing_away():
-    kinds, same = coins(np.random.default_rng(6), 100, 1), np.zeros(50)
-    (interval,) = Separations(np.ones((100, 1)), kinds).combined(np.eye(1), 1e-5)
+    variants, same = coins(np.random.default_rng(6), 100, 1), np.zeros(50)
+    (interval,) = MeanSeparation(np.ones((100, 1)), variants).weighted_sums(np.eye(1), 1e-5)
     assert (interval.low, interval.high) == (0, 0)
-    assert epsilon_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5, 0.05) == 0
+    assert epsilon_lower_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5, 0.05) == 0
 
 
 def test_uniform_bytes_are_complained_of_no_more_often_than_is_stated():
     rng = np.random.default_rng(8)
-    for n, tests in ((MIN_WORDS, 8), (700, 16)):
+    for n, tests in ((MIN_VALUES, 8), (700, 16)):
         found = [byte_evidence(rng.integers(-(2**63), 2**63, n)).max() for _ in range(1000)]
         for risk in (0.5, 0.1, 0.01, 0.002):
             assert binom.sf(np.sum(np.array(found) > math.log(tests / risk)) - 1, 1000, risk) > 1e-6
@@ -153,7 +153,7 @@ def test_uniform_bytes_are_complained_of_no_more_often_than_is_stated():
 
 @pytest.mark.parametrize("scale", [2.0**5, 2.0**12, 2.0**20.3, 2.0**30.5])
 def test_low_bits_of_ideal_normals_are_complained_of_no_more_often_than_is_stated(scale):
-    rng, complaints = np.random.default_rng(10), 0
+    rng, problems = np.random.default_rng(10), 0
     for _ in range(100):
         counts, noise = np.zeros((5, 256), np.int64), np.rint(rng.standard_normal(40_000) * scale)
         for rows, words in (
@@ -162,14 +162,14 @@ def test_low_bits_of_ideal_normals_are_complained_of_no_more_often_than_is_state
             (counts[4:], noise[128:] - noise[:-128]),
         ):
             count_bytes(rows, words.astype(np.int64))
-        complaints += bool(low_bit_faults(counts, scale, 0.1))
-    assert binom.sf(complaints - 1, 100, 0.1) > 1e-6
+        problems += bool(low_bit_faults(counts, scale, 0.1))
+    assert binom.sf(problems - 1, 100, 0.1) > 1e-6
 
 
 def test_sums_of_squares_of_ideal_normals_pass_a_limit_no_more_often_than_is_stated():
     rng = np.random.default_rng(7)
     for n in (300, 10_000):
-        far = np.abs(deviations(rng.chisquare(n, 100_000), n))
+        far = np.abs(standardised(rng.chisquare(n, 100_000), n))
         for risk in (1e-2, 1e-3):
             assert (
                 binom.sf(int(np.sum(far > NormalDist().inv_cdf(1 - risk / 2))) - 1, 100_000, risk * 1.2)

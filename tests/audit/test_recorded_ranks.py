@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mu2mpi.audit.recorded_ranks import OutOfStepError, on_ranks
+from mu2mpi.audit.recorded_ranks import OutOfStepError, run_on_ranks
 
 
 def test_ranks_of_one_process_do_what_the_communicator_promises():
@@ -15,7 +15,7 @@ def test_ranks_of_one_process_do_what_the_communicator_promises():
         rank.bcast(array)
         return total.tolist(), reduced is None, array.tolist(), len(rank.sent), len(rank.received)
 
-    answers = on_ranks(3, act)
+    answers = run_on_ranks(3, act)
     total = [30, 33, 36]
     assert answers[0] == (total, False, [0, 0], 3, 2)
     assert answers[1] == answers[2] == (total, True, [0, 0], 2, 2)
@@ -28,9 +28,9 @@ def test_an_error_on_one_rank_ends_all():
         rank.bcast(np.zeros(1))
 
     with pytest.raises(ZeroDivisionError):
-        on_ranks(3, act)
+        run_on_ranks(3, act)
     with pytest.raises(RuntimeError):
-        on_ranks(2, lambda rank: rank.part(0))
+        run_on_ranks(2, lambda rank: rank.split(0))
 
 
 def test_ranks_that_do_not_meet_are_an_error():
@@ -40,4 +40,4 @@ def test_ranks_that_do_not_meet_are_an_error():
         lambda rank: [rank.bcast(np.zeros(1)) for _ in range(rank.rank + 1)],
     ):
         with pytest.raises(OutOfStepError):
-            on_ranks(3, act)
+            run_on_ranks(3, act)

@@ -25,22 +25,22 @@ from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import method_options, own_options
+from mu2mpi.config.experiment_options import method_option_names, own_options
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LastIterate,
+    LastIterateMechanism,
+    final_batch_size,
     growing_batches,
-    growth_of,
-    halving_steps,
-    hidden_rho,
+    halving_step_sizes,
+    run_rho,
 )
 from mu2mpi.privacy.noise import noise_source as drawing
-from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
-from mu2mpi.privacy.noise.noise_stream import SERVER, add_noise, padded_zeros
+from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
+from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, add_noise, padded_zeros
 
 SERVERS = ("untrusted", "trusted")
 POWER, FEW_BUFFERS = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5, "noise_buffers": 2}
@@ -86,23 +86,23 @@ MORE_CLAIMS = [
 @pytest.mark.parametrize(("server", "settings"), [*CLAIMS, *slow(*MORE_CLAIMS)])
 def test_the_claim_is_kept_and_reached(server, settings):
     report = found(server, 200, **{"rounds": 4, **settings})
-    assert report.complaints == []
-    assert report.reaches
-    for judgement in report.judgements:
-        share = judgement.overall.share
+    assert report.problems == []
+    assert report.is_tight
+    for judgement in report.verdicts:
+        share = judgement.all_samples.share
         assert share.low < 1
         assert settings.get("rho", 1) < 1 or 0.85 < share.estimate < 1.15
-        assert judgement.learnt.share.low < 1
-        assert judgement.epsilon_bound < report.experiment.target_epsilon
+        assert judgement.learned.share.low < 1
+        assert judgement.epsilon_lower_bound < report.experiment.target_epsilon
 
 
 @pytest.mark.slow
 def test_messages_one_by_one_of_which_some_are_known_do_not_reach_the_claim():
     """All throw their coins here, and nobody tells."""
     report = found("shuffled", 40, rho=8.0, colluders=1, shuffle="messages", **TINY)
-    assert report.complaints == []
-    assert not report.reaches
-    share = report.judgements[0].overall.share
+    assert report.problems == []
+    assert not report.is_tight
+    share = report.verdicts[0].all_samples.share
     assert share.low < (2 / 3) ** 0.5 < share.high
 
 
@@ -120,12 +120,12 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     """And with hardly any noise they do not, though the canary is not drawn in each run."""
     claim = {"method": method, "rho": 0.1, "batch": batch}
     report = found(server, 300, rounds=4, **claim)
-    assert report.complaints == []
+    assert report.problems == []
     assert f"{method}, {words}" in " ".join(report.describe().split())
     sigma(lambda constants: constants.mechanism.sigma / 1000)(monkeypatch)
     report = found(server, 300, rounds=4, **claim)
     # By counting, by the noise multiplier, by the mechanism's own account and by that of the audit.
-    assert report.judgements[0].refutations
+    assert report.verdicts[0].refutations
     assert len(report.refutations) >= 3
     assert "mu of" not in report.describe()
 
@@ -136,8 +136,8 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
     """With noise for a sample that is in one message alone they do not."""
     claim = {"method": "dp-gd", "rho": 4.0, "batch": batch}
     report = found(server, 200, rounds=6, **claim)
-    assert report.complaints == []
-    assert 0.9 < report.judgements[0].overall.share.estimate < 1.1
+    assert report.problems == []
+    assert 0.9 < report.verdicts[0].all_samples.share.estimate < 1.1
     # A sample is in all of 6 messages, or in 2 K = 4 of 6 with n = 3.
     sigma(lambda constants: constants.mechanism.sigma / math.sqrt(6 if batch is None else 4))(monkeypatch)
     assert found(server, 200, rounds=6, **claim).refutations
@@ -147,7 +147,7 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
 def test_a_seed_repeats_an_audit():
     first = found("trusted", 73, rounds=3)
     assert found("trusted", 73, rounds=3) == first
-    assert found("trusted", 73, rounds=3, seed=2).judgements != first.judgements
+    assert found("trusted", 73, rounds=3, seed=2).verdicts != first.verdicts
     assert found("trusted", 73, rounds=3, seed=None) != found("trusted", 73, rounds=3, seed=None)
 
 
@@ -192,13 +192,13 @@ no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "clip_bound"
 
 
 def noise_after_the_reduction(_):
-    def flawed(self, t, machines, clock):
+    def flawed(self, t, machines, timer):
         iterates, constants = self.iterates, machines.constants
-        machines.observe(t, iterates.x, iterates.x_previous)
+        machines.accumulate(t, iterates.x, iterates.x_previous)
         (flat, total), (flat_noised, noised) = padded_zeros(machines.q.shape), padded_zeros(machines.q.shape)
         self._communicator.allreduce(machines.q, total)
-        scale = constants.mechanism.sigma / constants.mechanism.resolution / constants.task.machines
-        add_noise(flat_noised, flat, machines.key, SERVER, 0, 1, t, scale)
+        scale = constants.mechanism.sigma / constants.mechanism.grid_spacing / constants.task.machines
+        add_noise(flat_noised, flat, machines.key, SERVER_STREAM, 0, 1, t, scale)
         if t < self._constants.rounds:
             iterates.step(t, noised)
 
@@ -206,8 +206,8 @@ def noise_after_the_reduction(_):
 
 
 def sum_for_every_machine(take):
-    def flawed(self, t, machines, clock):
-        take(self, t, machines, clock)
+    def flawed(self, t, machines, timer):
+        take(self, t, machines, timer)
         self._communicator.allreduce(machines.q, np.empty_like(machines.q))
 
     return flawed
@@ -235,10 +235,10 @@ def columns_that_are_not_normalized(draw):
     """As if noise for columns of norm 1 hid those of the power itself."""
 
     def flawed(self, *message):
-        norms = self._of.norms
-        self._of.__dict__["norms"] = np.ones_like(norms)
+        norms = self._correlation.column_norms
+        self._correlation.__dict__["column_norms"] = np.ones_like(norms)
         draw(self, *message)
-        self._of.__dict__["norms"] = norms
+        self._correlation.__dict__["column_norms"] = norms
 
     return flawed
 
@@ -259,8 +259,8 @@ def noiseless_on(machine):
     return scaled_noise(0.0, lambda first, t: first == machine)
 
 
-no_noise_by_the_server = patched(TrustedServer, "_noised", lambda _: lambda self, t, flat: self._total)
-not_normalized = patched(drawing.CorrelatedDraws, "_draw", columns_that_are_not_normalized)
+no_noise_by_the_server = patched(TrustedServer, "_add_noise", lambda _: lambda self, t, flat: self._total)
+not_normalized = patched(drawing.CorrelatedNoiseSource, "_draw", columns_that_are_not_normalized)
 SHUFFLED = {"rho": 8.0, "rounds": 4, "colluders": 0}
 MASKED = {"rho": 8.0, "rounds": 3, "colluders": 2}
 
@@ -269,7 +269,7 @@ QUICK = [
     ("untrusted", machines_in(lambda first: 0), {}),
     ("untrusted", noiseless_on(1), {}),
     ("trusted", no_clipping, {}),
-    ("trusted", patched(TrustedServer, "round", sum_for_every_machine), {}),
+    ("trusted", patched(TrustedServer, "run_round", sum_for_every_machine), {}),
     ("aggregated", parts_for_all_machines, MASKED),
     ("shuffled", half_of_the_coins, SHUFFLED),
     ("shuffled", no_noise_by_the_server, SHUFFLED),
@@ -289,9 +289,9 @@ SAME_COINS = lambda call: lambda self, noised, message, t: call(self, noised, me
 THOROUGH = [
     *((server, way, {}) for server in SERVERS for way in BOTH),
     ("untrusted", no_clipping, {}),
-    ("untrusted", patched(UntrustedServer, "round", noise_after_the_reduction), {}),
+    ("untrusted", patched(UntrustedServer, "run_round", noise_after_the_reduction), {}),
     ("untrusted", scaled_noise(1 / 3**0.5), {}),
-    ("untrusted", patched(Machines, "noised", noise_of_the_first_machine_alone), {}),
+    ("untrusted", patched(Machines, "noised_message", noise_of_the_first_machine_alone), {}),
     ("untrusted", noiseless_in(6), {}),
     *(("untrusted", noiseless_on(i), {}) for i in (0, 2)),
     *(("untrusted", scaled_noise(0.6, lambda first, t, i=i: first == i), {}) for i in range(3)),
@@ -299,7 +299,7 @@ THOROUGH = [
       for a, b in ((0, 1), (0, 2), (1, 2))),
     ("trusted", half_sigma, {}),
     ("trusted", no_noise_by_the_server, {}),
-    ("shuffled", patched(BinomialDraws, "__call__", SAME_COINS), SHUFFLED),
+    ("shuffled", patched(BinomialNoiseSource, "__call__", SAME_COINS), SHUFFLED),
     *(("untrusted", half_sigma, {"rho": 8.0, "loss": loss}) for loss in ("logistic", "squared", "poisson")),
 ]  # fmt: skip
 
@@ -310,8 +310,8 @@ def test_the_audit_has_teeth(monkeypatch, server, break_it, settings):
     report = found(server, 200, **settings)
     assert any("mu is at least" in words for words in report.refutations)
     # Where no noise is left, counting finds what 200 runs can show.
-    if server in SERVERS and report.judgements[0].learnt.share.low > 100:
-        assert report.judgements[0].epsilon_bound == pytest.approx(2.42, abs=0.2)
+    if server in SERVERS and report.verdicts[0].learned.share.low > 100:
+        assert report.verdicts[0].epsilon_lower_bound == pytest.approx(2.42, abs=0.2)
 
 
 def test_an_audit_refutes_what_its_attacks_refute(monkeypatch):
@@ -319,7 +319,7 @@ def test_an_audit_refutes_what_its_attacks_refute(monkeypatch):
     silent_from_machine_10_on(monkeypatch)
     report = found("untrusted", 80, rounds=3, rho=8.0)
     assert len(report.findings) == 1
-    assert report.judgements[0].refutations == []
+    assert report.verdicts[0].refutations == []
     assert any("of machine 10" in refutation for refutation in report.refutations)
     assert "Refuted: noise of real messages" in " ".join(report.describe().split())
 
@@ -403,9 +403,9 @@ def test_what_cannot_be_audited_is_bad_input(capsys, arguments):
 
 def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["audit", "--help"])
+        cli.main(["audit", "--help", "all"])
     offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-    own = {f"--{name.replace('_', '-')}" for name in (*method_options(), *own_options("server"))}
+    own = {f"--{name.replace('_', '-')}" for name in (*method_option_names(), *own_options("server"))}
     assert {"--batch", "--estimator", "--query", "--colluders", "--masks", "--shuffle"} <= own
     assert {"--loss", "--method", "--mechanism", *own} <= offered
     assert "--preset" not in offered
@@ -428,14 +428,14 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
     are rounded up hide it better than they need. So mu is a little less than rho, and known.
     """
     report = growing(1500, server=server, machines=machines)
-    assert report.complaints == []
-    growth = growth_of(machines, 4, 0.5)
-    eta, batches = halving_steps(7), growing_batches(7, growth)
-    scale = hidden_rho(batches, machines, 1.0, 1.0, 0.0, 4).max() / 0.5
+    assert report.problems == []
+    growth = final_batch_size(machines, 4, 0.5)
+    eta, batches = halving_step_sizes(7), growing_batches(7, growth)
+    scale = run_rho(batches, machines, 1.0, 1.0, 0.0, 4).max() / 0.5
     mu = 2 * eta / (machines * np.array(batches)) / (scale * np.sqrt(np.sum(eta**2)))
     assert 0.3 < mu.max() < 0.5
-    (judgement,) = report.judgements
-    for reading in (judgement.most, judgement.least, judgement.learnt):
+    (judgement,) = report.verdicts
+    for reading in (judgement.largest, judgement.smallest, judgement.learned):
         of_round = mu[int(reading.what.rpartition(" ")[2]) - 1]
         assert reading.share.low * 0.5 < of_round < reading.share.high * 0.5
 
@@ -443,7 +443,7 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
 @pytest.mark.parametrize(
     "break_it",
     [
-        patched(LastIterate, "sigma_of", lambda _: lambda self, t: self.sigma),
+        patched(LastIterateMechanism, "round_sigma", lambda _: lambda self, t: self.sigma),
         *slow(
             scaled_noise(0.0, lambda first, t: t != 7),
             half_sigma,

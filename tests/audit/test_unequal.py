@@ -9,14 +9,14 @@ from helpers.slow import slow
 
 from mu2mpi import cli
 from mu2mpi.audit import trials, verdicts
-from mu2mpi.audit.adversary_view import view
+from mu2mpi.audit.adversary_view import observations_against
 from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.unequal_machines import PerMachinePlan
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.noise_source import MemberDraws
+from mu2mpi.privacy.noise.noise_source import PerMachineNoiseSource
 
 UNIFORM, BY_SIZE = {"participation": "uniform:2"}, {"participation": "by-size", "objective": "machines"}
 TRACE = "round,machine\n1,0\n2,0\n2,1\n3,1\n1,2\n5,0\n5,3\n6,0\n6,1\n"
@@ -78,7 +78,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
             continue
         experiment, canaries = canaries_of(case, server=server, **named(way, files), **method)
         constants = canaries.constants
-        present = constants.task.per_machine.participation.participates(range(1, 7), range(4))
+        present = constants.task.per_machine.participation.participation_matrix(range(1, 7), range(4))
         last = 6 if server == "untrusted" else 5
         assert present[canaries.rounds - 1, canaries.machines].all()
         if method.get("method") != "dp-gd":
@@ -86,12 +86,12 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
         claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
         for machine, claim in zip(canaries.machines, claims, strict=True):
             assert claim.rho <= constants.task.per_machine.accounts(1e-5).rho_allowed[machine]
-        differences = trials.differences_of(canaries, bytes(32))
+        differences = trials.canary_effects(canaries, bytes(32))
         mu = np.empty(len(canaries))
         for machine in set(canaries.machines.tolist()):
             of = canaries.machines == machine
-            mu[of] = np.linalg.norm(view(constants, differences, machine)[of], axis=1)
-        allowed = np.array([claim.rho for claim in claims]) * verdicts._shares(canaries)
+            mu[of] = np.linalg.norm(observations_against(constants, differences, machine)[of], axis=1)
+        allowed = np.array([claim.rho for claim in claims]) * verdicts._expected_shares(canaries)
         # Clipping leaves half a per cent for rounding.
         np.testing.assert_allclose(mu, allowed, rtol=6e-3)
         # What others send depends on the sum so far, if so little.
@@ -117,9 +117,9 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
 )
 def test_claims_are_kept_and_reached(server, settings, files):
     report = found(server, 150, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
-    assert report.complaints == []
-    for judgement in report.judgements:
-        share = judgement.overall.share
+    assert report.problems == []
+    for judgement in report.verdicts:
+        share = judgement.all_samples.share
         assert share.low < 1 < share.high
 
 
@@ -127,7 +127,7 @@ def test_claims_are_kept_and_reached(server, settings, files):
 @pytest.mark.parametrize("method", ["dp-sgd", "noisy-minibatch-sgd"])
 def test_methods_that_draw_their_samples_keep_their_claim(method):
     report = found("trusted", 300, machines=4, rounds=4, method=method, rho=0.1, **UNIFORM)
-    assert report.complaints == []
+    assert report.problems == []
     assert "participation = uniform:2" in report.describe()
 
 
@@ -140,11 +140,11 @@ def changed_sigma(change):
     def make(start):
         def flawed(self, constants, *rest):
             if (members := constants.task.per_machine) is not None:
-                kinds = members.mechanisms_of(range(len(members.mechanism_index)))
-                drawn = zip(kinds, change(kinds, members.weights), strict=True)
-                kinds = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
-                index = np.arange(len(kinds))
-                members = replace(members, mechanisms=kinds, mechanism_index=index)
+                variants = members.hosted_mechanisms(range(len(members.mechanism_index)))
+                drawn = zip(variants, change(variants, members.weights), strict=True)
+                variants = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
+                index = np.arange(len(variants))
+                members = replace(members, mechanisms=variants, mechanism_index=index)
             start(self, constants.with_task(per_machine=members), *rest)
 
         return flawed
@@ -172,7 +172,7 @@ def changed_draws(change):
 
         return changed
 
-    return patched(MemberDraws, "_add", make)
+    return patched(PerMachineNoiseSource, "_add", make)
 
 
 def noise_while_away(roll, t, there, numbers):
@@ -180,9 +180,9 @@ def noise_while_away(roll, t, there, numbers):
     return np.arange(len(roll._machines)), np.full(len(roll._machines), t)
 
 
-def noise_of_the_least_present(kinds, weights):
-    least = min(kind.rounds for kind in kinds)
-    return [kind.sigma * (least / kind.rounds) ** 0.5 for kind in kinds]
+def noise_of_the_least_present(variants, weights):
+    least = min(kind.rounds for kind in variants)
+    return [kind.sigma * (least / kind.rounds) ** 0.5 for kind in variants]
 
 
 def swapped(own):
@@ -193,7 +193,7 @@ def swapped(own):
 
 def of_the_least_private(_):
     """A trusted server draws what is enough for one machine, and all others say what they need."""
-    return lambda self, sigma, grid: replace(self, resolution=grid)
+    return lambda self, sigma, grid: replace(self, grid_spacing=grid)
 
 
 a_draw_twice = changed_calls(lambda roll, t, there, numbers: (there, (numbers + 1) // 2))
@@ -202,7 +202,7 @@ QUICK = [
     ("untrusted", changed_calls(noise_while_away), {"participation": "trace"}),
     (
         "untrusted",
-        changed_sigma(lambda kinds, weights: [kinds[i].sigma for i in (2, 1, 0, 3)]),
+        changed_sigma(lambda variants, weights: [variants[i].sigma for i in (2, 1, 0, 3)]),
         {"budgets": True},
     ),
 ]
@@ -216,12 +216,16 @@ THOROUGH = [
     # As if one message told of a sample, not all from its own on; and noise that is weighted twice.
     (
         "untrusted",
-        changed_sigma(lambda kinds, weights: [kind.sigma / kind.rounds**0.5 for kind in kinds]),
+        changed_sigma(lambda variants, weights: [kind.sigma / kind.rounds**0.5 for kind in variants]),
         BY_SIZE,
     ),
-    ("untrusted", changed_sigma(lambda kinds, weights: [kind.sigma for kind in kinds] * weights), BY_SIZE),
-    ("untrusted", patched(PerMachinePlan, "mechanisms_of", swapped), {"budgets": True}),
-    ("trusted", patched(Mechanism, "having", of_the_least_private), {"budgets": True}),
+    (
+        "untrusted",
+        changed_sigma(lambda variants, weights: [kind.sigma for kind in variants] * weights),
+        BY_SIZE,
+    ),
+    ("untrusted", patched(PerMachinePlan, "hosted_mechanisms", swapped), {"budgets": True}),
+    ("trusted", patched(Mechanism, "with_noise", of_the_least_private), {"budgets": True}),
 ]
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from helpers.launch import mpirun
 
-from mu2mpi import Interrupted, Observer, cli, run
+from mu2mpi import Callback, Interrupted, cli, run
 from mu2mpi.cli import commands
 from mu2mpi.cli.commands import command_names
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core import registry
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import lookup
 from mu2mpi.results.reader import read_result
 
 OWN = """
@@ -42,10 +42,10 @@ class Hello:
 HEAVY = ("numba", "mpi4py", "h5py", "numpy", "matplotlib", "pydantic")
 
 
-def helped(capsys, *words):
-    """Return the help that some words ask for."""
+def helped(capsys, *words, topic=None):
+    """Return the help of a command line, or of a topic of it."""
     with pytest.raises(SystemExit) as stop:
-        cli.main([*words, "--help"])
+        cli.main([*words, "--help", *([] if topic is None else [topic])])
     assert stop.value.code == 0
     return capsys.readouterr().out
 
@@ -72,10 +72,10 @@ def own(tmp_path, monkeypatch):
     ],
 )
 def test_an_imported_file_adds_a_command(capsys, words):
-    assert command_names() == commands.ORDER.split()
+    assert command_names() == commands.COMMAND_ORDER.split()
     assert cli.main(words.split()) == 3
     assert capsys.readouterr().out == "hello you\n"
-    assert command_names() == [*commands.ORDER.split(), "hello"]
+    assert command_names() == [*commands.COMMAND_ORDER.split(), "hello"]
     assert re.search(r"\n    hello +greet somebody\n", helped(capsys, "--import", "own_things.py"))
 
 
@@ -103,7 +103,7 @@ def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own
     assert "mine" in capsys.readouterr().out
 
 
-class Stop(Observer):
+class Stop(Callback):
     """Stops a run at its first evaluation."""
 
     def on_evaluation(self, evaluation):
@@ -113,14 +113,14 @@ class Stop(Observer):
 def test_a_run_resumes_with_the_same_content_of_imported_files_only(own, capsys):
     registry.import_files([own])
     with pytest.raises(Interrupted):
-        run(Experiment(loss="mine", rounds=30, machines=2, seed=1), output="a.h5", observers=[Stop()])
+        run(Experiment(loss="mine", rounds=30, machines=2, seed=1), output="a.h5", callbacks=[Stop()])
     assert cli.main(["show", "a.h5.checkpoint"]) == 0
     own.write_text(OWN.replace("Greet", "Welcome"))
     del sys.modules["own_things"]
     registry._imported.clear()
     capsys.readouterr()
     assert cli.main([*RUN, "--import", str(own)]) == 2
-    assert "an extension are not those with which the run of a.h5 began" in capsys.readouterr().err
+    assert "an extension have changed since the run of a.h5 began" in capsys.readouterr().err
     own.write_text(OWN)
     del sys.modules["own_things"]
     registry._imported.clear()
@@ -185,14 +185,16 @@ def test_job_scripts_import_the_same_files(own, capsys):
 def test_the_list_of_commands_says_what_each_does(capsys):
     found = re.findall(r"^    (\w+) +(.+)", helped(capsys), re.MULTILINE)
     assert [name for name, _ in found] == command_names()
-    assert all(find("commands", name).__doc__.lower().startswith(text.lower()) for name, text in found)
+    assert all(lookup("commands", name).__doc__.lower().startswith(text.lower()) for name, text in found)
 
 
 @pytest.mark.parametrize("name", command_names())
 def test_help_of_a_command(capsys, name):
     out = helped(capsys, name)
     assert out.startswith(f"usage: mu2mpi {name} ")
-    assert find("commands", name).__doc__.partition("\n")[0].lower() in " ".join(out.split()).lower()
+    assert lookup("commands", name).__doc__.partition("\n")[0].lower() in " ".join(out.split()).lower()
+    # A command with topics lists the rest of its options under one of them.
+    out += helped(capsys, name, topic="all") if hasattr(lookup("commands", name), "COMMON_OPTIONS") else ""
     fields = Experiment.model_fields if name in ("run", "sweep") else ()
     assert all(f"--{field.replace('_', '-')} " in out for field in fields)
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the commands of a SLURM."""
+"""Stand-ins for SLURM commands."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """Return what puts a command of a SLURM on the path that prints a text; no other one is there."""
+    """Function that puts a SLURM command on the path which prints a given text; all others fail."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")

@@ -1,26 +1,26 @@
-"""The word that rank 0 leaves of how a command ended."""
+"""Exit report of rank 0."""
 
 import pytest
 
-from mu2mpi.cluster.exit_report import VARIABLE, leave_word, place_for_word, read_word
+from mu2mpi.cluster.exit_report import PATH_VARIABLE, read_exit_code, report_file, write_exit_code
 
 
-def test_a_word_is_read_as_it_was_left_and_its_file_is_removed(tmp_path, monkeypatch):
-    with place_for_word(tmp_path, "7", 0) as place:
-        monkeypatch.setenv(VARIABLE, str(place))
-        assert place.parent == tmp_path
-        assert read_word(place) is None
-        assert leave_word(75)
-        assert read_word(place) == 75
-    # A late rank of an earlier start leaves none.
-    assert not leave_word(0)
+def test_exit_code_is_read_as_written_and_the_file_is_removed(tmp_path, monkeypatch):
+    with report_file(tmp_path, "7", 0) as path:
+        monkeypatch.setenv(PATH_VARIABLE, str(path))
+        assert path.parent == tmp_path
+        assert read_exit_code(path) is None
+        assert write_exit_code(75)
+        assert read_exit_code(path) == 75
+    # A rank that survives from an earlier start writes no report.
+    assert not write_exit_code(0)
     assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(("start", "remains"), [(0, True), (2, True), (3, False)])
-def test_what_a_killed_start_of_the_same_job_left_is_removed(start, remains, tmp_path):
-    left, of_another = (tmp_path / f".mu2mpi-launch-{job}-abc-2.word" for job in (7, 77))
-    left.touch()
-    of_another.touch()
-    with place_for_word(tmp_path, "7", start) as place:
-        assert (place.exists(), left.exists(), of_another.exists()) == (True, remains, True)
+def test_exit_reports_of_earlier_starts_of_the_job_are_removed(start, remains, tmp_path):
+    earlier, of_another_job = (tmp_path / f".mu2mpi-launch-{job}-abc-2.word" for job in (7, 77))
+    earlier.touch()
+    of_another_job.touch()
+    with report_file(tmp_path, "7", start) as path:
+        assert (path.exists(), earlier.exists(), of_another_job.exists()) == (True, remains, True)

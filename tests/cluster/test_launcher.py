@@ -1,4 +1,4 @@
-"""The number of ranks, the choice of a launcher, and what comes of a launch, without a scheduler."""
+"""Number of ranks, choice of a launcher, and exit codes and requeues of a launch, without a scheduler."""
 
 import os
 import shlex
@@ -16,14 +16,14 @@ from helpers.slow import slow
 from mu2mpi import cli
 from mu2mpi.cli.program import parse
 from mu2mpi.cluster import launcher, slurm
-from mu2mpi.cluster.launcher import Outputs, find_launcher, ranks_of_job
+from mu2mpi.cluster.launcher import OutputFiles, default_rank_count, find_launcher
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.records import checkpoint_path
 
 
 @pytest.fixture(autouse=True)
 def no_job(monkeypatch):
-    """Set the variables of no job, but for those that a test sets."""
+    """Unset the environment variables of jobs."""
     for name in (
         "SLURM_JOB_ID",
         "MU2MPI_RANKS",
@@ -49,13 +49,13 @@ def no_job(monkeypatch):
     ],
 )
 def test_the_ranks_of_a_job(monkeypatch, variables, ranks):
-    for word in variables.split():
-        monkeypatch.setenv(*word.split("="))
+    for variable in variables.split():
+        monkeypatch.setenv(*variable.split("="))
     if ranks is not None:
-        assert ranks_of_job() == ranks
+        assert default_rank_count() == ranks
         return
     with pytest.raises(InputError):
-        ranks_of_job()
+        default_rank_count()
 
 
 STOPPED, PROGRESS, STUCK = "stopped with a checkpoint", "lost after progress", "lost without progress"
@@ -66,22 +66,22 @@ STOPPED, PROGRESS, STUCK = "stopped with a checkpoint", "lost after progress", "
     [*product((STOPPED, PROGRESS, STUCK), ("nobody", "USR1", "preempt", "scancel", "INT", "requeue"))],
 )
 @pytest.mark.parametrize(("starts", "node_is_lost"), [(0, False), (3, False), (3, True)])
-def test_which_jobs_go_back_into_the_queue(monkeypatch, tmp_path, ended, by, starts, node_is_lost):
-    said = {"preempt": "the scheduler", "scancel": "a person", "requeue": "a requeue"}
-    asked = []
+def test_which_jobs_are_requeued(monkeypatch, tmp_path, ended, by, starts, node_is_lost):
+    causes = {"preempt": "scheduler", "scancel": "user", "requeue": "requeue"}
+    limits = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(slurm, "restarts", lambda: starts)
-    monkeypatch.setattr(slurm, "nodes_answer", lambda: not node_is_lost)
-    monkeypatch.setattr(slurm, "who_ends", lambda: said[by])
-    monkeypatch.setattr(slurm, "requeue", lambda limit: asked.append(limit) or True)
-    outputs = Outputs([tmp_path / "a.h5"])
+    monkeypatch.setattr(slurm, "restart_count", lambda: starts)
+    monkeypatch.setattr(slurm, "all_nodes_respond", lambda: not node_is_lost)
+    monkeypatch.setattr(slurm, "termination_cause", lambda: causes[by])
+    monkeypatch.setattr(slurm, "requeue", lambda limit: limits.append(limit) or True)
+    outputs = OutputFiles([tmp_path / "a.h5"])
     if ended != STUCK:
         checkpoint_path(tmp_path / "a.h5").touch()
     signals = {"nobody": [], "USR1": [signal.SIGUSR1], "INT": [signal.SIGINT]}.get(by, [signal.SIGTERM])
-    is_requeued = launcher._is_requeued(75 if ended == STOPPED else None, outputs, {*signals}, 20)
-    tries = ended != STUCK or starts < 3 or node_is_lost
-    assert is_requeued == (by in ("USR1", "preempt") or (by == "nobody" and tries))
-    assert asked == [20] * is_requeued
+    is_requeued = launcher._requeue_unfinished(75 if ended == STOPPED else None, outputs, {*signals}, 20)
+    may_restart = ended != STUCK or starts < 3 or node_is_lost
+    assert is_requeued == (by in ("USR1", "preempt") or (by == "nobody" and may_restart))
+    assert limits == [20] * is_requeued
 
 
 def fake_launcher(folder, text):
@@ -92,25 +92,25 @@ def fake_launcher(folder, text):
 
 
 def run(folder, *arguments, text=None, **variables):
-    """Start a command on two ranks, by a launcher of this text."""
+    """Launch a command on two ranks, by a shell script with the given text."""
     if text is not None:
         variables["MU2MPI_LAUNCHER"] = fake_launcher(folder, text)
     return mu2mpi("launch", "--ranks", "2", *arguments, cwd=folder, **variables)
 
 
 ALL_SEE_TWO = '"$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
-"""What makes of a launcher whose ranks are alone one that seems to work."""
+"""Shell text of a launcher whose ranks are not connected but which passes the probe."""
 
 
 @pytest.mark.mpi
-def test_our_own_mpirun_is_found(monkeypatch):
+def test_mpirun_of_the_environment_is_found(monkeypatch):
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
     assert find_launcher(2, os.environ) == [str(Path(sys.executable).parent / "mpirun"), "-n", "2"]
 
 
 @pytest.mark.parametrize("text", ['"$@"\n"$@"', "exit 7", None])
-def test_a_launcher_whose_ranks_are_alone_or_that_fails_is_refused(monkeypatch, tmp_path, text):
+def test_a_launcher_without_connected_ranks_or_that_fails_is_rejected(monkeypatch, tmp_path, text):
     monkeypatch.setenv("MU2MPI_LAUNCHER", fake_launcher(tmp_path, text) if text else "/nonexistent/srun -n 2")
     with pytest.raises(InputError):
         find_launcher(2, os.environ)
@@ -121,7 +121,7 @@ def test_a_launcher_whose_ranks_are_alone_or_that_fails_is_refused(monkeypatch, 
 @pytest.mark.parametrize(
     ("arguments", "code"), [*slow(("info", 0)), ("run --data mnist --data-dir nowhere", 2)]
 )
-def test_launch_returns_the_code_of_the_ranks(arguments, code, ranks, tmp_path):
+def test_launch_returns_the_exit_code_of_the_ranks(arguments, code, ranks, tmp_path):
     done = mu2mpi("launch", "--ranks", str(ranks), *arguments.split(), cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert not [*tmp_path.iterdir()]
@@ -129,15 +129,15 @@ def test_launch_returns_the_code_of_the_ranks(arguments, code, ranks, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.mpi
-def test_a_launcher_sees_no_failure_in_what_is_bad_input_for_all_ranks(tmp_path):
+def test_ranks_exit_with_0_on_invalid_input_if_it_is_in_the_exit_report(tmp_path):
     text = f'{command_on(2)[0]} -n 2 "$@"; echo $? > code'
     done = run(tmp_path, "run", "--data", "mnist", "--data-dir", "nowhere", text=text)
     assert done.returncode == 2
     assert (tmp_path / "code").read_text() == "0\n"
 
 
-def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
-    # What Open MPI makes of the loss of a node. The file for the word lies where results will.
+def test_a_missing_exit_report_is_a_failure_whatever_the_launcher_returns(tmp_path):
+    # As Open MPI after the loss of a node. The exit report is in the nearest existing folder of the results.
     (tmp_path / "runs").mkdir()
     text = f'case "$*" in *" -m mu2mpi"*) ls -A runs > seen; exit 0;; esac; {ALL_SEE_TWO}'
     done = run(tmp_path, "run", "--output", "runs/deeper/a.h5", text=text)
@@ -147,20 +147,20 @@ def test_an_end_without_word_is_a_failure_whatever_the_launcher_says(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_word_counts_more_than_the_code_of_a_launcher(tmp_path):
+def test_the_exit_report_overrides_the_code_of_the_launcher(tmp_path):
     done = run(tmp_path, "info", text=f'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; {ALL_SEE_TWO}')
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
-def test_a_rank_that_cannot_leave_word_ends_with_the_code_itself(tmp_path):
-    place = tmp_path / "word"
-    done = mu2mpi("run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_WORD=str(place))
+def test_a_rank_that_cannot_write_its_report_exits_with_the_code_itself(tmp_path):
+    path = tmp_path / "word"
+    done = mu2mpi("run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_WORD=str(path))
     assert done.returncode == 2
-    assert not place.exists()
+    assert not path.exists()
 
 
-def test_a_signal_during_the_choice_of_a_launcher_ends_it(tmp_path):
+def test_a_signal_during_a_probe_stops_the_launch(tmp_path):
     text = f"touch {shlex.quote(str(tmp_path / 'begun'))}; exec sleep 30"
     variables = {**os.environ, "MU2MPI_LAUNCHER": fake_launcher(tmp_path, text)}
     command = [sys.executable, "-m", "mu2mpi", "launch", "--ranks", "2", "info"]
@@ -175,7 +175,7 @@ def test_a_signal_during_the_choice_of_a_launcher_ends_it(tmp_path):
 
 
 @pytest.mark.parametrize(("variable", "value"), [("MU2MPI_RANKS", "0"), ("MU2MPI_LAUNCHER", "mpirun 'x")])
-def test_a_launch_says_what_is_wrong_with_its_environment(variable, value, monkeypatch, capsys):
+def test_messages_name_an_invalid_environment_variable(variable, value, monkeypatch, capsys):
     monkeypatch.setenv("MU2MPI_RANKS", "2")
     monkeypatch.setenv(variable, value)
     assert cli.main(["launch", "info"]) == 2
@@ -193,29 +193,29 @@ def write(path, text="a result"):
     path.with_name("new").replace(path)
 
 
-def test_nothing_has_moved_on_at_first_nor_with_files_of_others(paths, tmp_path):
-    assert Outputs(paths).folder() == tmp_path
+def test_initial_files_and_files_of_other_commands_are_no_progress(paths, tmp_path):
+    assert OutputFiles(paths).existing_folder() == tmp_path
     write(checkpoint_path(paths[0]))
-    outputs = Outputs(paths)
-    assert outputs.folder() == tmp_path / "runs"
+    outputs = OutputFiles(paths)
+    assert outputs.existing_folder() == tmp_path / "runs"
     write(paths[0].with_name("of another.h5"))
     checkpoint_path(paths[0]).unlink()
-    assert not outputs.have_moved_on()
-    assert not Outputs([]).are_complete()
+    assert not outputs.have_progressed()
+    assert not OutputFiles([]).are_complete()
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-def test_another_checkpoint_is_progress(paths, was_there):
+def test_a_new_checkpoint_is_progress(paths, was_there):
     if was_there:
         write(checkpoint_path(paths[1]))
-    outputs = Outputs(paths)
+    outputs = OutputFiles(paths)
     write(checkpoint_path(paths[1]))
-    assert outputs.have_moved_on()
+    assert outputs.have_progressed()
     assert not outputs.are_complete()
 
 
-def test_all_is_done_with_every_result_and_no_checkpoint(paths):
-    outputs = Outputs(paths)
+def test_outputs_are_complete_with_every_result_and_no_checkpoint(paths):
+    outputs = OutputFiles(paths)
     write(paths[0])
     assert not outputs.are_complete()
     write(checkpoint_path(paths[1]))
@@ -225,9 +225,9 @@ def test_all_is_done_with_every_result_and_no_checkpoint(paths):
     assert outputs.are_complete()
 
 
-def test_what_is_to_be_replaced_is_no_result(paths):
+def test_with_overwrite_an_earlier_result_does_not_count(paths):
     write(paths[0])
-    outputs = Outputs(paths[:1], overwrite=True)
+    outputs = OutputFiles(paths[:1], overwrite=True)
     assert not outputs.are_complete()
     write(paths[0])
     assert outputs.are_complete()
@@ -239,7 +239,7 @@ SWEEP = 'data = "digits"\nmachines = 2\nrounds = 3\nserver = ["untrusted", "trus
 @pytest.mark.parametrize(
     "words", ["run --rounds 3 --seed 1", "run -o x/a.h5 --rounds 3", "sweep s.toml --index 1"]
 )
-def test_commands_name_the_files_that_they_write(words, tmp_path, monkeypatch):
+def test_commands_declare_the_files_that_they_write(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text(SWEEP)
     arguments = parse(words.split())

@@ -1,31 +1,38 @@
-"""Commands of SLURM, with stand-ins that answer as it does."""
+"""SLURM commands, replaced by stand-ins with the same output."""
 
 import pytest
 
-from mu2mpi.cluster.slurm import MOST_TASKS, most_tasks, requeue, submit, task_states, who_ends
+from mu2mpi.cluster.slurm import (
+    DEFAULT_MAX_TASKS,
+    max_array_tasks,
+    requeue,
+    submit,
+    task_states,
+    termination_cause,
+)
 from mu2mpi.core.errors import InputError
 
 
-def test_the_most_tasks_are_asked_of_slurm(command):
-    assert most_tasks() == MOST_TASKS
+def test_max_array_tasks_is_read_from_the_configuration(command):
+    assert max_array_tasks() == DEFAULT_MAX_TASKS
     command("scontrol", "MaxArraySize            = 77\nMaxDBDMsgs = 20\n")
-    assert most_tasks() == 77
+    assert max_array_tasks() == 77
 
 
 @pytest.mark.parametrize(
-    ("facts", "who"),
+    ("state", "cause"),
     [
-        ("JobId=7 Reason=TimeLimit Restarts=1 PreemptTime=None", "the scheduler"),
-        ("JobId=7 Reason=None Restarts=1 PreemptTime=2030-01-01T00:00:00", "the scheduler"),
-        ("JobId=7 Reason=None Restarts=1 PreemptTime=None", "a person"),
-        ("JobId=7 Reason=None Restarts=2 PreemptTime=None", "a requeue"),
+        ("JobId=7 Reason=TimeLimit Restarts=1 PreemptTime=None", "scheduler"),
+        ("JobId=7 Reason=None Restarts=1 PreemptTime=2030-01-01T00:00:00", "scheduler"),
+        ("JobId=7 Reason=None Restarts=1 PreemptTime=None", "user"),
+        ("JobId=7 Reason=None Restarts=2 PreemptTime=None", "requeue"),
     ],
 )
-def test_who_ends_a_job_is_read_from_its_state(command, monkeypatch, facts, who):
+def test_termination_cause_is_read_from_the_state_of_the_job(command, monkeypatch, state, cause):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    command("scontrol", facts)
-    assert who_ends() == who
+    command("scontrol", state)
+    assert termination_cause() == cause
     assert [requeue(limit) for limit in (1, 2)] == [False, True]
 
 

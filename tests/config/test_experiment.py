@@ -10,17 +10,17 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.config.experiment import Experiment, difference
+from mu2mpi.config.experiment import Experiment, first_difference
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import names
-from mu2mpi.execution.plan import Keys
+from mu2mpi.core.registry import known_names
+from mu2mpi.execution.plan import RunKeys
 
 optional_counts = st.none() | st.integers(1, 10**6)
 experiments = st.builds(
     Experiment,
     data=st.sampled_from(["digits", "mnist", "synthetic", "population"]),
-    server=st.sampled_from(names("servers")),
+    server=st.sampled_from(known_names("servers")),
     machines=optional_counts,
     rounds=optional_counts,
     rho=st.floats(1e-6, 1e6) | st.just(math.inf),
@@ -37,7 +37,7 @@ experiments = st.builds(
 
 @given(experiments)
 def test_toml_repeats_the_experiment(experiment):
-    assert Experiment.make(tomllib.loads(experiment.to_toml())) == experiment
+    assert Experiment.from_settings(tomllib.loads(experiment.to_toml())) == experiment
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_toml_repeats_the_experiment(experiment):
         ({"method": "dp-sgd", "server": "trusted", "batch": 0}, "batch"),
         ({"mechanism": "laplace"}, "gaussian"),
         ({"method": "dp-sgd"}, "trusted"),
-        ({"query": "iterate"}, "clip_norm"),
+        ({"query": "iterate"}, "Give --clip-norm"),
     ],
 )
 def test_bad_settings_are_named_with_what_is_allowed(settings, name):
     with pytest.raises(InputError, match=name) as caught:
-        Experiment.make(settings, "a.toml")
+        Experiment.from_settings(settings, "a.toml")
     assert str(caught.value).startswith("a.toml: ")
 
 
@@ -95,7 +95,7 @@ def test_epsilon_gives_the_largest_rho_in_eight_digits(epsilon, delta):
 @pytest.mark.parametrize("name", ["rho", "epsilon"])
 @pytest.mark.parametrize("delta", [1e-300, 1 - 2**-53])
 def test_ends_of_ranges_give_numbers(name, end, delta):
-    experiment = Experiment.make({name: end, "delta": delta})
+    experiment = Experiment.from_settings({name: end, "delta": delta})
     assert 0 < experiment.rho < math.inf
     assert 0 <= experiment.target_epsilon < math.inf
 
@@ -109,14 +109,14 @@ def test_epsilon_is_what_is_kept_and_rho_follows():
     toml = tomllib.loads(experiment.to_toml())
     assert toml["epsilon"] == 2.0
     assert "rho" not in toml
-    assert Experiment.make(toml) == experiment
+    assert Experiment.from_settings(toml) == experiment
     assert experiment.settings()["rho"] == experiment.rho
     assert pickle.loads(pickle.dumps(experiment)) == experiment
     assert experiment.model_copy(update={"machines": 3}).rho == experiment.rho
     assert (
         len({experiment, Experiment(epsilon=2.0, delta=1e-6, seed=1), Experiment(epsilon=2.0, seed=1)}) == 2
     )
-    assert difference(experiment, Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
+    assert first_difference(experiment, Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
         "epsilon is 2.0 here and unset there"
     )
 
@@ -125,10 +125,10 @@ def test_noise_is_that_of_the_rho_which_epsilon_gives():
     """And differs wherever rho does: a difference of messages must not be without noise."""
     whole = {"machines": 2, "rounds": 5}
     calibrated = Experiment(epsilon=2.0, **whole)
-    key = Keys.noise_key(bytes(32), calibrated)
-    assert key == Keys.noise_key(bytes(32), Experiment(rho=calibrated.rho, **whole))
-    assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.0, delta=1e-6, **whole))
-    assert key != Keys.noise_key(bytes(32), Experiment(epsilon=2.5, **whole))
+    key = RunKeys.noise_key(bytes(32), calibrated)
+    assert key == RunKeys.noise_key(bytes(32), Experiment(rho=calibrated.rho, **whole))
+    assert key != RunKeys.noise_key(bytes(32), Experiment(epsilon=2.0, delta=1e-6, **whole))
+    assert key != RunKeys.noise_key(bytes(32), Experiment(epsilon=2.5, **whole))
 
 
 def test_toml_states_defaults_and_leaves_out_what_is_unset():
@@ -150,23 +150,23 @@ def test_a_change_is_checked():
     experiment = Experiment(machines=3, rho=2.0, seed=1)
     for change in ({"rho": -5}, {"machines": 0}, {"rhoo": 1}, {"batch": 3}, {"method": "dp-sgd"}):
         with pytest.raises(InputError):
-            experiment.having(**change)
+            experiment.replace(**change)
         with pytest.raises(InputError):
             experiment.model_copy(update=change)
     assert experiment.model_copy() == experiment
-    assert experiment.having(seed=None) == Experiment(machines=3, rho=2.0)
+    assert experiment.replace(seed=None) == Experiment(machines=3, rho=2.0)
     # Of rho and epsilon, the later takes the place of the earlier.
-    assert experiment.having(epsilon=1.0) == Experiment(machines=3, epsilon=1.0, seed=1)
-    assert experiment.having(epsilon=1.0).having(rho=2.0) == experiment
-    switched = experiment.having(method="dp-sgd", server="trusted", batch=5)
+    assert experiment.replace(epsilon=1.0) == Experiment(machines=3, epsilon=1.0, seed=1)
+    assert experiment.replace(epsilon=1.0).replace(rho=2.0) == experiment
+    switched = experiment.replace(method="dp-sgd", server="trusted", batch=5)
     assert (switched.batch, switched.estimator) == (5, None)
     assert pickle.loads(pickle.dumps(switched)) == switched
-    assert len({switched, experiment, switched.having(batch=5), switched.having(batch=6)}) == 3
+    assert len({switched, experiment, switched.replace(batch=5), switched.replace(batch=6)}) == 3
 
 
 def test_what_is_given_is_known():
     experiment = Experiment(rho=4.0, estimator="gradient")
-    assert experiment.given == {"rho", "estimator"}
+    assert experiment.explicit_settings == {"rho", "estimator"}
     assert experiment.chosen_method.name == "anytime-sgd"
     assert experiment.chosen_mechanism == "gaussian"
     assert Experiment(method="dp-sgd", server="trusted").chosen_mechanism == "poisson"

@@ -4,10 +4,10 @@ import pytest
 from pydantic import Field, create_model
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import choices, method_options, option_fields, own_options
+from mu2mpi.config.experiment_options import choices, method_option_names, option_fields, own_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 
 
 def test_options_are_one_list_with_those_of_methods_behind_the_method():
@@ -17,23 +17,23 @@ def test_options_are_one_list_with_those_of_methods_behind_the_method():
     own = [*own_options("mechanism"), *own_options("method")]
     assert listed[place : place + len(own)] == own
     assert {"estimator", "query", "preset", "batch"} <= set(own)
-    assert set(method_options()) == set(own) - {"preset"}
+    assert set(method_option_names()) == set(own) - {"preset"}
     # An option that several methods have says what it means to each.
     text = option_fields()["batch"].description
-    assert option_fields()["batch"].title.startswith("samples ")
+    assert option_fields()["batch"].title.startswith("batch size ")
     assert text.startswith("accelerated-srgd: ")
-    assert "dp-sgd: samples that are expected" in text
-    assert "noisy-minibatch-sgd: samples K" in text
+    assert "dp-sgd: expected batch size" in text
+    assert "noisy-minibatch-sgd: batch size K" in text
     assert choices(option_fields()["estimator"]) == ("corrected-momentum", "gradient")
-    assert choices(option_fields()["method"]) == tuple(names("methods"))
+    assert choices(option_fields()["method"]) == tuple(known_names("methods"))
     assert choices(option_fields()["rho"]) is None
 
 
 def test_options_of_other_methods_are_none():
     settings = {"dp-sgd": {"server": "trusted"}, "storm": {"clip_norm": 1.0}}
-    for name in names("methods"):
+    for name in known_names("methods"):
         experiment = Experiment(method=name, **settings.get(name, {}))
-        own = find("methods", name).options.model_fields
+        own = lookup("methods", name).options.model_fields
         for option in own_options("method"):
             expected = own[option].default if option in own else None
             assert getattr(experiment, option) == expected
@@ -46,7 +46,7 @@ def test_options_of_other_methods_are_none():
 def test_an_extension_cannot_give_an_option_a_second_meaning(monkeypatch, name):
     field = Field(1, description="something else")
     monkeypatch.setattr(
-        find("methods", "storm"), "options", create_model("O", __base__=Options, **{name: (int, field)})
+        lookup("methods", "storm"), "options", create_model("O", __base__=Options, **{name: (int, field)})
     )
     with pytest.raises(InputError, match=f"gives {name} a second meaning"):
         option_fields()

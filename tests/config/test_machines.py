@@ -4,10 +4,10 @@ import pytest
 from helpers.simulations import simulation_of
 from helpers.unequal_machines import owned_source, write_budgets
 
-from mu2mpi.config.experiment import Experiment, difference
+from mu2mpi.config.experiment import Experiment, first_difference
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
-from mu2mpi.execution.plan import Keys, resolve
+from mu2mpi.execution.plan import RunKeys, resolve
 
 
 def test_all_is_what_is_meant_without_a_word():
@@ -15,7 +15,7 @@ def test_all_is_what_is_meant_without_a_word():
     assert plain == named
     assert hash(plain) == hash(named)
     assert plain.to_toml() == named.to_toml()
-    assert difference(plain, named) is None
+    assert first_difference(plain, named) is None
     assert resolve(named, owned_source(1, [9, 9], 3, 2), 1).constants.task.per_machine is None
 
 
@@ -26,7 +26,7 @@ def test_all_is_what_is_meant_without_a_word():
 def test_ways_to_take_part(text):
     experiment = Experiment(participation=text, participation_seed=3)
     assert experiment.participation == text
-    assert experiment == Experiment.make(experiment.settings())
+    assert experiment == Experiment.from_settings(experiment.settings())
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_every_option_of_machines_changes_the_noise():
     root = bytes(32)
     ways = [{}, {"participation": "uniform:2"}, {"participation": "uniform:3"}, {"objective": "samples"}]
     ways += [{"participation": "uniform:2", "participation_seed": 5}, {"budgets": "a.toml"}]
-    keys = {Keys.noise_key(root, Experiment(machines=4, rounds=2, seed=1, **way)) for way in ways}
+    keys = {RunKeys.noise_key(root, Experiment(machines=4, rounds=2, seed=1, **way)) for way in ways}
     assert len(keys) == len(ways)
 
 
@@ -89,10 +89,10 @@ def test_a_machine_with_a_budget_has_noise_where_the_others_have_none(server, tm
     machines, constants = simulation.machines, simulation.constants
     accounts = constants.task.per_machine.accounts(1e-5)
     assert accounts.rho[1] == pytest.approx(1.0)
-    machines.observe(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
+    machines.accumulate(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
     if server == "untrusted":
         assert accounts.sigma[0] == 0 < accounts.sigma[1]
-        noise = (machines.noised(1) - machines.q) * constants.mechanism.resolution
+        noise = (machines.noised_message(1) - machines.q) * constants.mechanism.grid_spacing
         assert noise.std() == pytest.approx(accounts.sigma[1], rel=0.8)
     else:
         assert constants.mechanism.sigma == accounts.sigma[1] == accounts.sigma[0] > 0

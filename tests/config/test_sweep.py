@@ -8,7 +8,7 @@ from hypothesis import strategies
 
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import unfinished
+from mu2mpi.core.files import temporary_path
 from mu2mpi.results.records import checkpoint_path
 
 
@@ -20,7 +20,7 @@ def test_sweep_is_the_product_of_its_lists():
     assert names[0] == "untrusted_rho-4_seed-1.h5"
     assert names[5] == "trusted_rho-inf_seed-1.h5"
     assert len(set(names)) == 6
-    assert sweep.choose(5) == [(5, sweep.experiments[5])]
+    assert sweep.select(5) == [(5, sweep.experiments[5])]
 
 
 def test_sweep_over_epsilon():
@@ -68,13 +68,13 @@ def test_bad_parts_and_lists(bad):
 @pytest.mark.parametrize("index", [-1, 6])
 def test_index_out_of_range(index):
     with pytest.raises(InputError, match="5"):
-        Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).choose(index)
+        Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).select(index)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4, 6, 7])
 def test_parts_are_the_whole_sweep_and_differ_by_one_run_at_most(parts):
     sweep = Sweep({"seed": [1, 2, 3], "rho": [1, 2]})
-    found = [sweep.choose(None, (k, parts)) for k in range(parts)]
+    found = [sweep.select(None, (k, parts)) for k in range(parts)]
     assert sorted(number for part in found for number, _ in part) == [0, 1, 2, 3, 4, 5]
     assert all(experiment is sweep.experiments[number] for part in found for number, experiment in part)
     sizes = list(map(len, found))
@@ -90,7 +90,7 @@ def test_long_names_are_cut_and_stay_apart(tmp_path):
     assert files[2] == "short.csv.h5"
     for file in files:
         # With what a checkpoint that is being written adds.
-        with unfinished(checkpoint_path(tmp_path / file)) as temporary:
+        with temporary_path(checkpoint_path(tmp_path / file)) as temporary:
             temporary.touch()
         assert file.endswith(".h5")
 
@@ -133,5 +133,5 @@ def test_names_of_results_are_distinct_and_visible_files(tmp_path_factory, files
             path = folder / called
             assert not called.startswith((".", "-"))
             assert path.parent == folder
-            with unfinished(checkpoint_path(path)) as temporary:
+            with temporary_path(checkpoint_path(path)) as temporary:
                 temporary.touch()

@@ -11,13 +11,13 @@ from mu2mpi.execution.plan import resolve
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"participation": "uniform:4"}, "3 machines"),
-        ({"participation": "uniform:3", "rounds": 5}, "--rounds 4"),
+        ({"participation": "uniform:4"}, r"at most 3 \(machines\)"),
+        ({"participation": "uniform:3", "rounds": 5}, "--rounds must be at most 4"),
         ({"participation": "by-size", "rounds": 10}, None),
         ({"participation": "by-size", "rounds": 2**32 - 1}, "machine-rounds"),
-        ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "no machine"),
+        ({"participation": "bernoulli:0.0001", "rounds": 1, "seed": 1}, "No machine"),
         ({"budgets": "{}/nobody.toml"}, "budget of z"),
-        ({"participation": "trace:{}/trace.csv", "rounds": 3}, "--rounds 2"),
+        ({"participation": "trace:{}/trace.csv", "rounds": 3}, "--rounds must be at most 2"),
     ],
 )
 def test_what_the_machines_cannot_do_is_refused_once_they_are_known(settings, words, tmp_path):

@@ -1,18 +1,18 @@
-"""Packages of the extra for analysis: imported, or named with what installs them."""
+"""Imports of optional dependencies."""
 
 import math
 
 import pytest
 
-from mu2mpi.core.errors import InputError, needed
+from mu2mpi.core.errors import InputError, import_extra
 
 
-def test_a_package_is_imported_or_named_with_the_extra_that_installs_it(tmp_path, monkeypatch):
-    assert needed("math") is math
+def test_missing_package_is_an_input_error_that_names_the_extra(tmp_path, monkeypatch):
+    assert import_extra("math") is math
     with pytest.raises(InputError, match="mu2mpi\\[analysis\\]"):
-        needed("nowhere_found.deep")
-    # One that is installed and lacks a package of its own is not what the extra would cure.
+        import_extra("nowhere_found.deep")
+    # An installed package that lacks a dependency of its own is not a missing extra.
     (tmp_path / "half_installed.py").write_text("import nowhere_found")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="nowhere_found"):
-        needed("half_installed")
+        import_extra("half_installed")

@@ -1,4 +1,4 @@
-"""The examples that come with the package, and how they get to where a user works."""
+"""Example files of the package, and the command that writes them."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ JOBS = Path(__file__).parents[2] / "jobs"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Work in an empty folder."""
+    """Change to an empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_they_are_the_files_of_the_project_and_the_list_says_what_each_is_for(capsys, folder):
+def test_examples_are_the_files_in_jobs_and_are_listed_with_their_purpose(capsys, folder):
     assert example_texts() == {path.name: path.read_text() for path in sorted(JOBS.iterdir())}
     assert cli.main(["examples"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -47,26 +47,26 @@ def test_all_are_written_into_jobs(capsys):
         (["tablse"], []),
     ],
 )
-def test_those_that_are_named_are_written(words, files, folder):
+def test_named_examples_are_written(words, files, folder):
     assert cli.main(["examples", *words]) == (0 if files else 2)
-    there = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    assert sorted(there) == files
+    written = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    assert sorted(written) == files
 
 
-def test_a_file_of_the_user_is_kept():
+def test_a_modified_file_is_kept_without_overwrite():
     Path("jobs").mkdir()
-    mine = Path("jobs/tables.toml")
-    mine.write_text("rho = 1\n")
+    own = Path("jobs/tables.toml")
+    own.write_text("rho = 1\n")
     assert cli.main(["examples", "quickstart", "tables"]) == 2
-    assert (mine.read_text(), list(Path("jobs").iterdir())) == ("rho = 1\n", [mine])
+    assert (own.read_text(), list(Path("jobs").iterdir())) == ("rho = 1\n", [own])
     assert cli.main(["examples", "tables", "--overwrite"]) == 0
-    assert mine.read_text() == example_texts()["tables.toml"]
-    # What is the same already is no conflict.
+    assert own.read_text() == example_texts()["tables.toml"]
+    # Identical files are not a conflict.
     assert cli.main(["examples", "tables"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "way"),
+    ("words", "command"),
     [
         (["sweep", "my jobs/trust.toml"], "mu2mpi examples trust.toml --output 'my jobs'"),
         (["run", "--config", "experiment.toml"], "mu2mpi examples experiment.toml --output ."),
@@ -74,7 +74,7 @@ def test_a_file_of_the_user_is_kept():
         (["sweep", "jobs/mine.toml"], None),
     ],
 )
-def test_where_one_is_not_there_the_message_says_what_writes_it(words, way, capsys):
+def test_message_about_a_missing_example_names_the_command_that_writes_it(words, command, capsys):
     assert cli.main(words) == 2
     err = capsys.readouterr().err
-    assert f"`{way}`" in err if way else "mu2mpi examples" not in err
+    assert f"`{command}`" in err if command else "mu2mpi examples" not in err

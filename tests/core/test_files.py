@@ -1,4 +1,4 @@
-"""Files: written all or nothing, read only where they are ordinary ones."""
+"""Atomic writes, file identities, temporary files and readability checks."""
 
 import os
 
@@ -7,11 +7,11 @@ import pytest
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import (
     check_readable,
-    identity,
+    file_identity,
+    link_or_copy,
     remove_stale_temporaries,
-    second_name,
-    unfinished,
-    write_whole,
+    temporary_path,
+    write_atomically,
 )
 
 
@@ -23,40 +23,40 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     target = tmp_path / "folder" / "file"
     target.parent.mkdir()
     with pytest.raises(KeyboardInterrupt):
-        write_whole(target, chunks())
+        write_atomically(target, chunks())
     assert list(target.parent.iterdir()) == []
-    write_whole(target, [b"old"])
+    write_atomically(target, [b"old"])
     with pytest.raises(KeyboardInterrupt):
-        write_whole(target, chunks())
+        write_atomically(target, chunks())
     assert [path.read_bytes() for path in target.parent.iterdir()] == [b"old"]
 
 
-def test_a_file_is_replaced_whole_through_its_link_or_kept(tmp_path):
+def test_a_file_is_replaced_atomically_through_its_link_or_kept(tmp_path):
     path, link = tmp_path / "file", tmp_path / "link"
     path.write_bytes(b"old")
     link.symlink_to(path)
-    before = identity(path)
+    before = file_identity(path)
     with pytest.raises(FileExistsError):
-        write_whole(link, [b"new"], replace=False)
-    assert (path.read_bytes(), identity(path)) == (b"old", before)
+        write_atomically(link, [b"new"], replace=False)
+    assert (path.read_bytes(), file_identity(path)) == (b"old", before)
     with open(path, "rb") as opened:
-        write_whole(link, [b"new", memoryview(b"er")], mode=0o600)
+        write_atomically(link, [b"new", memoryview(b"er")], mode=0o600)
         assert opened.read() == b"old"
     assert (path.read_bytes(), link.is_symlink(), path.stat().st_mode & 0o777) == (b"newer", True, 0o600)
-    assert identity(path) == identity(link) != before
-    assert identity(tmp_path / "absent") is None
+    assert file_identity(path) == file_identity(link) != before
+    assert file_identity(tmp_path / "absent") is None
 
 
 @pytest.mark.parametrize("has_links", [True, False])
-def test_a_second_name_keeps_the_content_when_the_first_is_replaced(tmp_path, monkeypatch, has_links):
-    path, second = tmp_path / "file", tmp_path / "file.previous"
+def test_a_link_keeps_the_content_when_the_file_is_replaced(tmp_path, monkeypatch, has_links):
+    path, link = tmp_path / "file", tmp_path / "file.previous"
     if not has_links:
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no links")))
     for content in (b"1", b"2"):
-        write_whole(path, [content], mode=0o600)
-        second_name(path, second)
-    write_whole(path, [b"3"])
-    assert (path.read_bytes(), second.read_bytes(), second.stat().st_mode & 0o777) == (b"3", b"2", 0o600)
+        write_atomically(path, [content], mode=0o600)
+        link_or_copy(path, link)
+    write_atomically(path, [b"3"])
+    assert (path.read_bytes(), link.read_bytes(), link.stat().st_mode & 0o777) == (b"3", b"2", 0o600)
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -64,13 +64,13 @@ def test_stale_temporaries_are_those_of_the_target_and_of_longer_names(tmp_path)
     kept = [".b.h5.12-0123abcd.tmp", ".a.h5.12-xyz.tmp", "a.h5", ".a.h5.tmp"]
     for name in (*kept, ".a.h5.12-0123abcd.tmp", ".a.h5.checkpoint.7-89abcdef.tmp"):
         (tmp_path / name).touch()
-    with unfinished(tmp_path / "a.h5") as temporary:
+    with temporary_path(tmp_path / "a.h5") as temporary:
         temporary.touch()
         remove_stale_temporaries(tmp_path / "a.h5")
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
-def test_only_ordinary_files_are_readable(tmp_path):
+def test_only_regular_files_are_readable(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")

@@ -1,4 +1,4 @@
-"""HDF5 files: checksums, and what is read from them."""
+"""HDF5 files: checksums, attributes and arrays."""
 
 import random
 
@@ -8,13 +8,13 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.core.hdf5 import (
-    array_in,
-    attributes_of,
     file_image,
-    number_in,
+    open_for_reading,
     open_group,
-    open_to_read,
-    text_in,
+    read_array,
+    read_attributes,
+    read_number,
+    read_text,
     write_array,
     write_attributes,
 )
@@ -22,7 +22,7 @@ from mu2mpi.core.hdf5 import (
 
 @pytest.mark.parametrize("stride", [29, *slow(1)])
 def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_path, stride):
-    """Whether it lies in a number or a text, an attribute or an array, or in the structure of the file."""
+    """In numbers and texts, attributes and arrays, and the metadata of the file."""
     path, names = tmp_path / "a.h5", np.array([b"no", "jå".encode()], h5py.string_dtype("utf-8", 3))
 
     def fill(file):
@@ -33,8 +33,8 @@ def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_p
         write_attributes(write_array(file, "packed", names, compression="gzip", shuffle=True), {"units": "1"})
 
     def content():
-        with open_to_read(path) as file:
-            found = {name: attributes_of(file[name]) for name in ("/", "group", "packed")}
+        with open_for_reading(path) as file:
+            found = {name: read_attributes(file[name]) for name in ("/", "group", "packed")}
             return repr((found, file["group/plain"][()].tobytes(), file["packed"].asstr()[()].tolist()))
 
     good = file_image(fill)
@@ -47,31 +47,35 @@ def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_p
         try:
             assert content() == expected, k
         except Exception:
-            # Where HDF5 meets damage decides which of half a dozen exceptions it raises.
+            # HDF5 raises one of several exceptions, depending on where the damage is.
             errors += 1
     assert errors > len(good) / stride / 2
 
 
-def test_numbers_texts_and_arrays_are_those_that_were_written(tmp_path):
+def test_attributes_and_arrays_are_read_as_written(tmp_path):
     arrays = {"matrix": np.arange(6, dtype=np.int16).reshape(2, 3), "empty": np.empty((0, 4))}
     attributes = {"rho": 0.1, "rounds": 7, "is_public": True, "text": "größer", "none": ""}
     with h5py.File(tmp_path / "a.h5", "w") as file:
         write_attributes(group := file.create_group("group"), {**attributes, "zero": "a\0b"})
         for name, values in arrays.items():
             write_array(group, name, values)
-    with open_to_read(tmp_path / "a.h5", locking=False) as file, open_to_read(tmp_path / "a.h5"):
-        assert attributes_of(file["group"]) == {**attributes, "zero": "ab"}
+    with open_for_reading(tmp_path / "a.h5", locking=False) as file, open_for_reading(tmp_path / "a.h5"):
+        assert read_attributes(file["group"]) == {**attributes, "zero": "ab"}
         assert (file["group/matrix"].fletcher32, file["group/empty"].fletcher32) == (True, False)
         group = open_group(file, "group")
-        assert (number_in(group, "rounds"), text_in(group, "text"), text_in(group, "none")) == (
+        assert (
+            read_number(group, "rounds"),
+            read_text(group, "text"),
+            read_text(group, "none"),
+        ) == (
             7.0,
             "größer",
             "",
         )
         with pytest.raises(TypeError):
-            text_in(group, "rho")
+            read_text(group, "rho")
         for name, values in arrays.items():
             for dtype in (None, np.float64):
-                found = array_in(group, name, dtype)
+                found = read_array(group, name, dtype)
                 assert found.dtype == (dtype or values.dtype)
                 np.testing.assert_array_equal(found, values)

@@ -1,4 +1,4 @@
-"""Functions that kernels share, and how kernels are compiled."""
+"""Functions that kernels share, and the compilation of kernels."""
 
 import math
 
@@ -9,13 +9,13 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.core.kernels import (
+    aligned_empty,
     aligned_zeros,
     bits_to_float,
+    compilation_error,
     float_to_bits,
     round_to_integer,
-    scratch,
-    specialised,
-    why_not_compiled,
+    specialise_kernel,
 )
 
 
@@ -25,22 +25,22 @@ def rounded(value):
 
 
 @given(st.floats(-(2.0**50), 2.0**50))
-def test_rounding_is_to_the_nearest_even(value):
+def test_rounding_is_to_nearest_ties_to_even(value):
     assert rounded(value) == round(value)
 
 
 @numba.njit
-def bits_there_and_back(value):
-    return float_to_bits(value), bits_to_float(float_to_bits(value)), scratch(9).ctypes.data
+def round_trip(value):
+    return float_to_bits(value), bits_to_float(float_to_bits(value)), aligned_empty(9).ctypes.data
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, -1e-310, math.inf])
-def test_bits_are_those_of_numpy_and_scratch_memory_begins_a_cache_line(value):
-    bits, again, address = bits_there_and_back(value)
+def test_bits_equal_those_of_numpy_and_aligned_empty_is_aligned(value):
+    bits, again, address = round_trip(value)
     assert (bits, repr(again), address % 64) == (np.float64(value).view(np.int64), repr(value), 0)
 
 
-def test_aligned_zeros_begin_a_cache_line():
+def test_aligned_zeros_are_aligned():
     for shape in ((1,), (3, 5), (2, 3, 4)):
         zeros = aligned_zeros(shape, np.int64)
         assert (zeros.shape, zeros.dtype, zeros.any(), zeros.ctypes.data % 64) == (shape, np.int64, False, 0)
@@ -54,16 +54,16 @@ def template(value):
     return factor(value) + 1
 
 
-def test_a_template_is_compiled_once_a_tag_with_its_own_meaning_of_names():
+def test_a_template_is_compiled_once_per_tag_with_its_own_global_names():
     double, triple = (numba.njit(eval(f"lambda value: {k} * value")) for k in (2, 3))
-    first = specialised(template, "double", factor=double)
-    assert first is specialised(template, "double", factor=double)
-    assert (first(5), specialised(template, "triple", factor=triple)(5)) == (11, 16)
+    first = specialise_kernel(template, "double", factor=double)
+    assert first is specialise_kernel(template, "double", factor=double)
+    assert (first(5), specialise_kernel(template, "triple", factor=triple)(5)) == (11, 16)
 
 
-def test_why_a_function_cannot_be_compiled_is_said_in_a_line():
-    assert why_not_compiled(numba.njit(lambda value: value + 1), numba.float64) is None
-    assert "numba.njit" in why_not_compiled(lambda value: value, numba.float64)
-    reason = why_not_compiled(numba.njit(lambda value: undefined_name(value)), numba.float64)  # noqa: F821
+def test_compilation_error_is_one_line():
+    assert compilation_error(numba.njit(lambda value: value + 1), numba.float64) is None
+    assert "numba.njit" in compilation_error(lambda value: value, numba.float64)
+    reason = compilation_error(numba.njit(lambda value: undefined_name(value)), numba.float64)  # noqa: F821
     assert "undefined_name" in reason
     assert "\n" not in reason

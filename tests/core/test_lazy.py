@@ -1,4 +1,4 @@
-"""Packages that are imported at their first use."""
+"""Lazy imports."""
 
 import subprocess
 import sys
@@ -18,8 +18,8 @@ def test_attributes_are_those_of_the_package():
 
 def test_sources_and_partitions_are_listed_without_numpy():
     code = (
-        "import sys; from mu2mpi.core.registry import find, names\n"
-        "for kind in ('sources', 'partitions', 'formats'): [find(kind, name) for name in names(kind)]\n"
+        "import sys; from mu2mpi.core.registry import known_names, lookup\n"
+        "for kind in ('sources', 'partitions', 'formats'): [lookup(kind, n) for n in known_names(kind)]\n"
         "before = {'numpy', 'h5py'} & {*sys.modules}\n"
         "from mu2mpi.core.lazy import np; np.zeros(1)\n"
         "sys.exit(bool(before) or 'numpy' not in sys.modules)"

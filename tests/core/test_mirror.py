@@ -1,4 +1,4 @@
-"""Every module that computes something has a test file of its name, in the folder of its room."""
+"""Every module that computes something has a test file of its name, in the test folder of its package."""
 
 import ast
 from pathlib import Path
@@ -10,10 +10,10 @@ from mu2mpi.core import registry
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "mu2mpi"
 
-LISTINGS = {kind: f'names("{kind}")' for kind in registry._registered}
+LISTINGS = {kind: f'known_names("{kind}")' for kind in registry._registered}
 NOUNS = {package.rpartition(".")[2]: noun for package, noun in registry._KINDS.values()}
 LISTINGS |= {"attacks": "all_attacks()", "commands": "command_names()"}
-"""Folders whose modules are found by listing them, and what a test of all of them goes through."""
+"""Folders whose modules are found by listing them, and the listing that a test of all modules iterates."""
 
 ELSEWHERE = {
     "analysis/sweep.py": "a sweep from Python: test_observer.py of tests/results, and test_report.py",
@@ -27,11 +27,11 @@ ELSEWHERE = {
     "federation/trust_mode.py": "facts about trust modes: test_servers.py",
     "results/result.py": "what is made of a result: test_model.py, test_schema.py",
 }
-"""Modules and folders that are tested under other names, and which."""
+"""Modules and folders that are tested in files of other names, with these files."""
 
 
 def computes(path: Path) -> bool:
-    """Whether a module has a function that does more than declare, refuse or keep what it is given."""
+    """Whether a module has a function other than constructors, declarations and functions that only raise."""
     functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
     return any(
         not isinstance(statement, ast.Expr | ast.Pass | ast.Raise)
@@ -42,11 +42,11 @@ def computes(path: Path) -> bool:
 
 
 def is_tested(module: Path) -> bool:
-    """Whether a module has a test file of its own, or its folder one that goes through all of its modules."""
+    """Whether a module has a test file, or its folder has one that iterates over all of its modules."""
     room, name, folder = module.parts[0], module.stem.lstrip("_"), module.parent.name
-    # What only several ranks show is tested on all of them. Modules of a room may share a name.
-    own = [TESTS / of / f"test_{words}.py" for of in (room, "mpi") for words in (name, f"{folder}_{name}")]
-    of_all = [TESTS / room / f"test_{words}.py" for words in (folder, NOUNS.get(folder, folder))]
+    # Tests of behaviour on several ranks are in tests/mpi. Modules of a package may share a name.
+    own = [TESTS / at / f"test_{stem}.py" for at in (room, "mpi") for stem in (name, f"{folder}_{name}")]
+    of_all = [TESTS / room / f"test_{stem}.py" for stem in (folder, NOUNS.get(folder, folder))]
     listing = LISTINGS.get(folder)
     return any(path.exists() for path in own) or any(
         listing is not None and path.exists() and listing in path.read_text() for path in of_all

@@ -1,14 +1,17 @@
-"""Options that name something registered."""
+"""Options whose values are names of registered components."""
 
 import pytest
 
-from mu2mpi.core.options import registered
-from mu2mpi.core.registry import names
+from mu2mpi.core.options import check_registered_name
+from mu2mpi.core.registry import known_names
 
 
-def test_only_registered_names_are_taken():
-    assert [registered("losses", name) for name in (None, *names("losses"))] == [None, *names("losses")]
+def test_only_registered_names_are_accepted():
+    assert [check_registered_name("losses", name) for name in (None, *known_names("losses"))] == [
+        None,
+        *known_names("losses"),
+    ]
     with pytest.raises(ValueError, match=r"huber, .*did you mean logistic\?"):
-        registered("losses", "logistics")
+        check_registered_name("losses", "logistics")
     with pytest.raises(ValueError, match="not installed here"):
-        registered("losses", "quux")
+        check_registered_name("losses", "quux")

@@ -1,4 +1,4 @@
-"""What can be chosen by name: what is built in, what others add, and what is said of unknown names."""
+"""Registry: built-in, registered and imported components, and unknown names."""
 
 import hashlib
 import sys
@@ -10,12 +10,12 @@ from helpers.launch import run_command
 
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import extension_files, find, import_files, imported_files, names, register
-from mu2mpi.data.formats.format import File
+from mu2mpi.core.registry import extension_files, import_files, imported_files, known_names, lookup, register
+from mu2mpi.data.formats.format import DataFile
 from mu2mpi.data.partition import Partition
 from mu2mpi.data.source import Source
 from mu2mpi.federation.servers.server import Server
-from mu2mpi.losses.loss import Problem
+from mu2mpi.losses.loss import Loss
 from mu2mpi.methods.method import Method
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
@@ -36,12 +36,12 @@ BUILT_IN = {
 
 
 @pytest.fixture
-def scratch(monkeypatch):
-    """Forget afterwards what a test registers or imports."""
+def restored_registry(monkeypatch):
+    """Restore the registry after a test."""
     for kind, built_in in BUILT_IN.items():
         for name in built_in:
-            find(kind, name)
-    copies = {kind: dict(things) for kind, things in registry._registered.items()}
+            lookup(kind, name)
+    copies = {kind: dict(components) for kind, components in registry._registered.items()}
     monkeypatch.setattr(registry, "_registered", copies)
     monkeypatch.setattr(registry, "_imported", {})
     yield
@@ -50,52 +50,52 @@ def scratch(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
-def test_what_is_built_in_has_the_name_of_its_module(kind):
-    assert names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
-    bases = [Problem, Method, Mechanism, Server, Source, File, Partition]
+def test_built_in_components_have_the_names_of_their_modules(kind):
+    assert known_names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
+    bases = [Loss, Method, Mechanism, Server, Source, DataFile, Partition]
     base = dict(zip(BUILT_IN, bases, strict=True))[kind]
     for name in BUILT_IN[kind]:
-        thing = find(kind, name)
-        assert (thing.kind, thing.name) == (kind, name)
-        assert issubclass(thing, base) if isinstance(thing, type) else isinstance(thing, base)
-        assert find(kind, name) is thing
+        component = lookup(kind, name)
+        assert (component.kind, component.name) == (kind, name)
+        assert issubclass(component, base) if isinstance(component, type) else isinstance(component, base)
+        assert lookup(kind, name) is component
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
 @pytest.mark.parametrize("name", ["nosuch", "base", "", "__init__", "mu2_sgd", "Softmax"])
-def test_unknown_names_are_answered_with_those_that_are_known(kind, name):
+def test_message_about_an_unknown_name_lists_the_known_names(kind, name):
     with pytest.raises(InputError) as caught:
-        find(kind, name)
+        lookup(kind, name)
     assert repr(name) in str(caught.value)
     for known in BUILT_IN[kind]:
         assert known in str(caught.value)
 
 
-def test_what_is_registered_is_found(scratch):
-    thing = SimpleNamespace(kind="losses", name="hinge")
-    assert register(thing) is thing
-    assert find("losses", "hinge") is thing
-    assert names("losses") == [*BUILT_IN["losses"], "hinge"]
-    assert "hinge" not in names("methods")
+def test_registered_components_are_found(restored_registry):
+    component = SimpleNamespace(kind="losses", name="hinge")
+    assert register(component) is component
+    assert lookup("losses", "hinge") is component
+    assert known_names("losses") == [*BUILT_IN["losses"], "hinge"]
+    assert "hinge" not in known_names("methods")
     later = register(SimpleNamespace(kind="losses", name="hinge"))
-    assert find("losses", "hinge") is later
-    assert names("losses") == [*BUILT_IN["losses"], "hinge"]
+    assert lookup("losses", "hinge") is later
+    assert known_names("losses") == [*BUILT_IN["losses"], "hinge"]
 
 
-def test_a_built_in_thing_that_is_imported_later_replaces_no_other(scratch):
-    built_in, own = find("losses", "softmax"), SimpleNamespace(kind="losses", name="softmax")
+def test_a_built_in_component_imported_later_replaces_no_other(restored_registry):
+    built_in, own = lookup("losses", "softmax"), SimpleNamespace(kind="losses", name="softmax")
     register(own)
     register(type(built_in))
-    assert find("losses", "softmax") is own
+    assert lookup("losses", "softmax") is own
 
 
 @pytest.mark.parametrize(
-    "thing",
+    "component",
     [SimpleNamespace(name="x"), SimpleNamespace(kind="losses"), SimpleNamespace(kind="x", name="x")],
 )
-def test_what_has_no_kind_or_no_name_cannot_be_registered(thing):
+def test_components_without_kind_or_name_cannot_be_registered(component):
     with pytest.raises(ValueError, match=r"no kind among losses, methods, .*, or no name"):
-        register(thing)
+        register(component)
 
 
 LOSS_FILE = """
@@ -108,25 +108,25 @@ LOSS_FILE = """
     """
 
 
-@pytest.mark.usefixtures("scratch")
-def test_imported_files_register_things_and_are_extensions(tmp_path):
+@pytest.mark.usefixtures("restored_registry")
+def test_imported_files_register_components_and_are_extensions(tmp_path):
     file = tmp_path / "own_losses.py"
     file.write_text(textwrap.dedent(LOSS_FILE))
     import_files([file, str(file)])
-    thing = find("losses", "mine")
+    component = lookup("losses", "mine")
     import_files([file])
-    assert find("losses", "mine") is thing
+    assert lookup("losses", "mine") is component
     assert extension_files(("losses", "mine")) == {"own_losses": file}
     assert imported_files() == {"own_losses": (file, hashlib.sha256(file.read_bytes()).hexdigest())}
 
 
 WITHOUT_CONSTANTS = """
 from mu2mpi import register
-from mu2mpi.losses.loss import Problem
+from mu2mpi.losses.loss import Loss
 
 @register
-class Mine(Problem):
-    name, loss = "mine", abs
+class Mine(Loss):
+    name, loss_kernel = "mine", abs
 """
 WITHOUT_DEFAULT = "from mu2mpi.core.options import Options\n\nclass Mine(Options):\n    steps: int"
 WITHOUT_MEANING = """
@@ -138,7 +138,7 @@ class Mine(Options):
 """
 
 
-@pytest.mark.usefixtures("scratch")
+@pytest.mark.usefixtures("restored_registry")
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -147,7 +147,7 @@ class Mine(Options):
         ("own_c.py", "import nosuch_module", r"own_c.py, line 1: ModuleNotFoundError: "),
         ("own_d.py", "import sys; sys.exit(3)", r"own_d.py, line 1: SystemExit: 3"),
         ("own_e.txt", "", "it is not a Python file"),
-        ("own_g.py", WITHOUT_CONSTANTS, "ValueError: <class 'own_g.Mine'> lacks constants, residual"),
+        ("own_g.py", WITHOUT_CONSTANTS, "ValueError: <class 'own_g.Mine'> lacks constants, residual_kernel"),
         ("own_h.py", WITHOUT_DEFAULT, "line 3: TypeError: the option steps of Mine needs a default"),
         ("own_i.py", WITHOUT_MEANING, "line 5: SchemaError: "),
         ("json.py", "", "another module may be called json. Rename"),
@@ -155,7 +155,7 @@ class Mine(Options):
         ("own.f.py", "", "another module may be called own.f. Rename"),
     ],
 )
-def test_files_that_cannot_be_imported_are_refused(tmp_path, name, text, message):
+def test_files_that_cannot_be_imported_are_rejected(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message):
         import_files([tmp_path / name])
@@ -163,7 +163,7 @@ def test_files_that_cannot_be_imported_are_refused(tmp_path, name, text, message
     assert not name.startswith("own") or name.removesuffix(".py") not in sys.modules
 
 
-@pytest.mark.usefixtures("scratch")
+@pytest.mark.usefixtures("restored_registry")
 def test_files_that_are_missing_or_have_the_same_name_cannot_be_imported(tmp_path):
     with pytest.raises(InputError, match=r"nosuch.py: it is not a Python file"):
         import_files([tmp_path / "nosuch.py"])
@@ -193,17 +193,16 @@ ENTRY_POINTS = """
     mine = others:mine
     """
 SCRIPT = """
-    from mu2mpi.core.registry import find, names
-    print(names("methods"))
-    print(find("methods", "mine").summary)
+    from mu2mpi.core.registry import lookup, known_names
+    print(known_names("methods"))
+    print(lookup("methods", "mine").summary)
     from mu2mpi import Experiment, run
     print(run(Experiment(method="mine", machines=2, rounds=3, seed=1)).x.shape)
     """
 
 
 @pytest.mark.slow
-def test_what_another_distribution_offers_is_found_and_imported_when_it_is_asked_for(tmp_path):
-    """By its entry points, as of any package that is installed."""
+def test_entry_points_of_another_distribution_are_imported_when_looked_up(tmp_path):
     info = tmp_path / "others-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")

@@ -1,15 +1,15 @@
-"""What is misspelt, or called otherwise elsewhere, is answered with what is meant."""
+"""Suggestions for misspelt names and for synonyms of other packages."""
 
 import pytest
 
 from mu2mpi import cli
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.suggestions import did_you_mean, or_else
+from mu2mpi.core.suggestions import did_you_mean, suggest_or_list
 
 
-def refused(capsys, *words):
-    """Return what the command line says of what it does not take."""
+def rejection(capsys, *words):
+    """Return the message of the command line about arguments that it rejects."""
     assert cli.main([str(word) for word in words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -34,15 +34,15 @@ def refused(capsys, *words):
         (["plot", "histroy", "."], "history"),
     ],
 )
-def test_what_is_misspelt_or_called_otherwise_is_named(capsys, words, meant):
-    assert f"did you mean {meant}?" in refused(capsys, *words)
+def test_misspelt_names_and_synonyms_are_suggested(capsys, words, meant):
+    assert f"did you mean {meant}?" in rejection(capsys, *words)
 
 
 def test_every_unknown_option_has_a_line_of_its_own(capsys):
-    lines = refused(capsys, "run", "--users", "3", "--clip", "1").splitlines()
+    lines = rejection(capsys, "run", "--users", "3", "--clip", "1").splitlines()
     assert ["--machines?" in lines[0], "--clip-norm?" in lines[1], len(lines)] == [True, True, 3]
-    # What is like nothing needs all that there is.
-    assert "--epsilon, " in refused(capsys, "run", "--users", "3", "--quux")
+    # A name that is similar to none gets the whole list.
+    assert "--epsilon, " in rejection(capsys, "run", "--users", "3", "--quux")
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def test_every_unknown_option_has_a_line_of_its_own(capsys):
         ("[[part]]\nrho = 2", "`mu2mpi sweep`"),
     ],
 )
-def test_so_are_keys_and_values_of_a_configuration(capsys, tmp_path, line, meant):
+def test_keys_and_values_of_a_configuration_are_suggested(capsys, tmp_path, line, meant):
     path = tmp_path / "a.toml"
     path.write_text(line)
-    error = refused(capsys, "run", "--config", path, "--output", tmp_path / "a.h5")
+    error = rejection(capsys, "run", "--config", path, "--output", tmp_path / "a.h5")
     assert str(path) in error
     assert meant in error
 
 
-def test_what_is_like_nothing_known_is_answered_with_all():
-    assert or_else("quux", ["rho", "seed"], "settings") == "; the settings are rho, seed"
+def test_an_unknown_name_without_similar_ones_gets_the_list():
+    assert suggest_or_list("quux", ["rho", "seed"], "settings") == "; the settings are rho, seed"
     assert did_you_mean("sed", ["rho", "seed"]) == "; did you mean seed?"
     assert did_you_mean("", ["rho"]) == ""
     with pytest.raises(InputError, match="epsilon"):

@@ -1,4 +1,4 @@
-"""TOML files: those that cannot be read are named."""
+"""Messages about TOML files that cannot be read."""
 
 import pytest
 

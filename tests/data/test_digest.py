@@ -6,7 +6,7 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.source import digest_of
+from mu2mpi.data.source import column_digest
 from mu2mpi.execution.plan import open_source
 
 random = np.random.default_rng(2)
@@ -26,10 +26,10 @@ def digest(folder, features=X, labels=Y, owners=OWNERS, name="a.h5", **settings)
 
 
 def test_where_parts_end_does_not_matter():
-    whole = digest_of("facts", [(X, Y, OWNERS)])
+    whole = column_digest("facts", [(X, Y, OWNERS)])
     for cuts in ([7], [1, 2, 40]):
         parts = list(zip(*(np.split(column, cuts) for column in (X, Y, OWNERS)), strict=True))
-        assert digest_of("facts", parts) == whole
+        assert column_digest("facts", parts) == whole
     assert len(whole) == 32
 
 
@@ -46,19 +46,19 @@ def test_where_parts_end_does_not_matter():
     ],
 )
 def test_every_bit_type_and_order_matters(facts, columns):
-    assert digest_of(facts, [columns]) != digest_of("facts", [(X, Y, OWNERS)])
+    assert column_digest(facts, [columns]) != column_digest("facts", [(X, Y, OWNERS)])
 
 
 def test_where_one_text_ends_matters():
     texts = [["ab", "c"], ["a", "bc"], ["abc", ""], ["ab1:c", ""]]
-    assert len({digest_of("", [(np.array(of, dtype=object),)]) for of in texts}) == len(texts)
+    assert len({column_digest("", [(np.array(of, dtype=object),)]) for of in texts}) == len(texts)
 
 
 def test_how_the_file_is_written_does_not_matter(tmp_path, monkeypatch):
     expected = digest(tmp_path)
     assert digest(tmp_path, name="b.h5") == expected
     assert digest(tmp_path, X.astype(np.float32), Y.astype(np.uint8)) == expected
-    monkeypatch.setattr("mu2mpi.data.source.PART_BYTES", 100)
+    monkeypatch.setattr("mu2mpi.data.source.CHUNK_BYTES", 100)
     assert digest(tmp_path) == expected
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.sources import digits
-from mu2mpi.data.sources.digits import Digits, split
+from mu2mpi.data.sources.digits import Digits, stratified_split
 
 
 def everything(source: Digits) -> tuple[np.ndarray, np.ndarray]:
-    training = source.training(np.arange(source.training_samples))
-    test = source.test(np.arange(source.test_samples))
+    training = source.read_training(np.arange(source.training_samples))
+    test = source.read_test(np.arange(source.test_samples))
     return np.vstack([training.features, test.features]), np.append(training.labels, test.labels)
 
 
@@ -41,7 +41,7 @@ def test_the_split_is_the_same_for_ever():
 
 
 def test_the_split_is_random_within_a_class():
-    training, test = split(np.zeros(1000, np.int32), 200)
+    training, test = stratified_split(np.zeros(1000, np.int32), 200)
     assert (len(training), len(test)) == (800, 200)
     np.testing.assert_array_equal(np.sort(np.append(training, test)), np.arange(1000))
     # A fair choice of 200 out of 1000 has about 40 with the next one chosen too, give or take 5.

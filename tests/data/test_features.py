@@ -55,7 +55,7 @@ def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
     features.write(tmp_path / "test.h5", digits, "test", np.arange(30))
     source = open_source(Experiment(data=str(path), test=str(tmp_path / "test.h5"), normalize="unit"))
     assert (source.training_samples, source.test_samples, source.classes) == (len(rows), 30, 10)
-    found, originals = source.training(np.arange(len(rows))), digits.training(rows)
+    found, originals = source.read_training(np.arange(len(rows))), digits.read_training(rows)
     np.testing.assert_array_equal(found.labels, originals.labels)
     np.testing.assert_array_equal(found.features, found.features[rows])
     images = originals.features[:3].reshape(3, 8, 8) / np.float32(16)

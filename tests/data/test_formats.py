@@ -9,7 +9,7 @@ import pytest
 from mu2mpi import Experiment, read_result
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.formats.format import is_file, open_file
+from mu2mpi.data.formats.format import is_data_file, open_data_file
 from mu2mpi.execution.plan import open_source
 
 ROWS = [
@@ -50,22 +50,22 @@ def rows(extension, tmp_path):
 
 
 def everything(source):
-    samples = source.training(np.arange(source.training_samples))
+    samples = source.read_training(np.arange(source.training_samples))
     return samples.features, samples.labels, source.training_owners()
 
 
 def test_without_the_format_its_suffix_is_unknown(tmp_path):
-    assert not is_file("a.jsonl")
+    assert not is_data_file("a.jsonl")
     path = tmp_path / "a.jsonl"
     path.write_text("{}")
-    with pytest.raises(InputError, match=r"no file of samples by its suffix.*\.csv"):
-        open_file(path)
+    with pytest.raises(InputError, match=r"has an unknown suffix.*\.csv"):
+        open_data_file(path)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "A.JSONL", "a.jsonl.gz"])
 def test_samples_are_those_of_a_csv_file(rows, tmp_path, name):
     path = rows(name)
-    assert is_file(str(path))
+    assert is_data_file(str(path))
     lines = [",".join(map(str, row.values())) for row in [dict.fromkeys(ROWS[0]), *ROWS]]
     lines[0] = ",".join(ROWS[0])
     (tmp_path / "a.csv").write_text("\n".join(lines))

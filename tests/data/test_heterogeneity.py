@@ -20,8 +20,8 @@ KEY = bytes(range(32))
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "dirichlet:50", "labels:1", "labels:2", "owner"]
 
 
-def most_rounds(source, machines, partition):
-    return parse_partition(partition).most_rounds(source, machines)
+def min_samples_per_machine(source, machines, partition):
+    return parse_partition(partition).min_samples_per_machine(source, machines)
 
 
 def partition_rows(source, partition, *others):
@@ -57,7 +57,7 @@ def make_source(seed, n, classes, owners):
 def test_rows_are_used_once_and_do_not_depend_on_the_layout(partition, seed, machines, classes, key, data):
     source = make_source(seed, 300, classes, machines)
     try:
-        rounds = data.draw(st.integers(1, most_rounds(source, machines, partition)))
+        rounds = data.draw(st.integers(1, min_samples_per_machine(source, machines, partition)))
     except InputError:
         assert partition.startswith("labels")
         assert shard_size(source.class_sizes, machines * int(partition[-1])) == 0 or partition == "labels:2"
@@ -79,7 +79,7 @@ def every(rounds, machines):
 
 
 def counts(source, partition, machines):
-    rounds = most_rounds(source, machines, partition)
+    rounds = min_samples_per_machine(source, machines, partition)
     rows = partition_rows(source, partition, machines, rounds, KEY, range(machines))(*every(rounds, machines))
     labels = source.training_labels()[rows]
     return np.stack([np.bincount(column, minlength=source.classes) for column in labels.T]), rows
@@ -98,7 +98,7 @@ def test_a_machine_has_at_most_so_many_labels(labels, machines):
     source = make_source(2, 3000, 5, 1)
     if machines * labels < 5:
         # Shards of the largest class leave most samples unused, and are what was asked for.
-        assert most_rounds(source, machines, f"labels:{labels}") <= 3000
+        assert min_samples_per_machine(source, machines, f"labels:{labels}") <= 3000
     found, _ = counts(source, f"labels:{labels}", machines)
     assert np.all((found > 0).sum(axis=1) <= labels)
     assert np.all(found.sum(axis=1) == found.sum(axis=1)[0])
@@ -133,7 +133,7 @@ def test_shares_are_whole_and_never_more_than_there_is(sizes, machines, concentr
     each = int(sizes.sum()) // machines
     random = np.random.RandomState(seed)
     for partition in (f"dirichlet:{concentration}", "sorted"):
-        shares = parse_partition(partition).shares(sizes, machines, each, random)
+        shares = parse_partition(partition).class_counts(sizes, machines, each, random)
         assert shares.min() >= 0
         assert np.all(shares.sum(axis=1) == each)
         assert np.all(shares.sum(axis=0) <= sizes)
@@ -143,7 +143,7 @@ def test_proportions_of_the_first_machine_are_those_of_a_dirichlet_distribution(
     # With classes of equal size, each share has mean 1/4 and variance (1/4)(3/4)/(4 A + 1).
     sizes, trials, concentration = np.full(4, 10**6), 4000, 0.7
     random, dirichlet = np.random.RandomState(0), parse_partition(f"dirichlet:{concentration}")
-    shares = np.array([dirichlet.shares(sizes, 1, 10_000, random)[0] for _ in range(trials)]) / 1e4
+    shares = np.array([dirichlet.class_counts(sizes, 1, 10_000, random)[0] for _ in range(trials)]) / 1e4
     variance = 0.25 * 0.75 / (4 * concentration + 1)
     # Five standard errors: a correct sampler fails for about one seed in a hundred thousand.
     assert np.abs(shares.mean(axis=0) - 0.25).max() < 5 * np.sqrt(variance / trials)
@@ -157,13 +157,13 @@ def test_owners_are_machines():
     for machine, column in enumerate(rows.T):
         assert np.all(source.owners[column] == machine)
     with pytest.raises(InputError, match="--machines must be 6"):
-        most_rounds(source, 5, "owner")
+        min_samples_per_machine(source, 5, "owner")
 
 
 @pytest.mark.parametrize("partition", ["sorted", "dirichlet:0.3", "labels:2", "owner"])
 def test_a_machine_uses_its_samples_in_random_order(partition):
     source = make_source(6, 8000, 4, 4)
-    rounds = most_rounds(source, 4, partition)
+    rounds = min_samples_per_machine(source, 4, partition)
     rows = partition_rows(source, partition, 4, rounds, KEY, range(4))(*every(rounds, 4))
     labels, half = source.training_labels()[rows], rounds // 2
     for column in labels.T:
@@ -183,7 +183,7 @@ def test_the_partitions_are_the_same_for_ever():
 @pytest.mark.parametrize("partition", ["labels:6", "labels:3", "iid"])
 def test_what_cannot_be_dealt(partition):
     with pytest.raises(InputError):
-        most_rounds(make_source(8, 30, 3, 1), 31 if partition == "iid" else 25, partition)
+        min_samples_per_machine(make_source(8, 30, 3, 1), 31 if partition == "iid" else 25, partition)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)

@@ -120,7 +120,7 @@ def test_each_machine_gets_the_budget_of_its_owner_or_of_its_number(partition, t
     )
     members = simulation_of(experiment, owned_source(2, [6, 8, 4], 3, 2)).constants.task.per_machine
     accounts = members.accounts(1e-5)
-    np.testing.assert_array_equal(accounts.present, present)
+    np.testing.assert_array_equal(accounts.participation, present)
     assert accounts.names == tuple(names)
     assert accounts.owners == (tuple(names) if partition == "owner" else None)
     assert accounts.rho_allowed[1:].tolist() == [2.0, 0.25]

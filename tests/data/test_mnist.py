@@ -43,18 +43,18 @@ def test_rows_in_the_order_asked_for(small, tmp_path, packed):
     images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
     labels = np.frombuffer(small[LABELS][8:], np.uint8)
     rows = np.array([59, 0, 7, 7])
-    samples = source.training(rows)
+    samples = source.read_training(rows)
     np.testing.assert_array_equal(samples.features, images[rows])
     np.testing.assert_array_equal(samples.labels, labels[rows])
     assert samples.features.dtype == np.uint8
     assert samples.labels.dtype == np.int32
     assert samples.features.flags.c_contiguous
     samples.features[:] = 0  # the caller owns it: the next reading must not see this
-    np.testing.assert_array_equal(source.training(rows).features, images[rows])
+    np.testing.assert_array_equal(source.read_training(rows).features, images[rows])
     test_images = np.frombuffer(small[TEST_IMAGES][16:], np.uint8).reshape(20, 16)
-    np.testing.assert_array_equal(source.test(np.arange(20)).features, test_images)
+    np.testing.assert_array_equal(source.read_test(np.arange(20)).features, test_images)
     test_labels = np.frombuffer(small[TEST_LABELS][8:], np.uint8)
-    np.testing.assert_array_equal(source.test(np.arange(20)).labels, test_labels)
+    np.testing.assert_array_equal(source.read_test(np.arange(20)).labels, test_labels)
 
 
 def test_where_the_files_are_looked_for(small, tmp_path, monkeypatch):
@@ -116,7 +116,7 @@ def test_download(small, tmp_path, serve, monkeypatch):
     Mnist.fetch()
     source = Mnist()
     images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
-    np.testing.assert_array_equal(source.training(np.arange(60)).features, images)
+    np.testing.assert_array_equal(source.read_training(np.arange(60)).features, images)
     assert cached() == small
     assert server.asked == [f"{name}.gz" for name in SHAPES]
     Mnist.fetch()
@@ -209,8 +209,8 @@ def test_real_rows(mnist_dir):
     source = Mnist(mnist_dir)
     assert (source.training_samples, source.test_samples) == (60_000, 10_000)
     assert (source.dimension, source.classes, source.scale) == (784, 10, 1 / 255)
-    training = source.training(np.arange(60_000))
-    test = source.test(np.arange(10_000))
+    training = source.read_training(np.arange(60_000))
+    test = source.read_test(np.arange(10_000))
     # Well-known facts about MNIST.
     assert np.bincount(training.labels).tolist() == [
         5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949,
@@ -219,14 +219,14 @@ def test_real_rows(mnist_dir):
     assert training.features.mean() / 255 == pytest.approx(0.1307, abs=5e-5)
     assert training.features.std() / 255 == pytest.approx(0.3081, abs=5e-5)
     rows = np.random.default_rng(0).integers(0, 60_000, 100)
-    np.testing.assert_array_equal(source.training(rows).features, training.features[rows])
+    np.testing.assert_array_equal(source.read_training(rows).features, training.features[rows])
 
 
 def test_real_files_are_mapped_once_they_are_unpacked(mnist_dir):
     Mnist(mnist_dir)
     tracemalloc.start()
     try:
-        Mnist(mnist_dir, verify=False).training(np.arange(0, 60_000, 100))
+        Mnist(mnist_dir, verify=False).read_training(np.arange(0, 60_000, 100))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.partition import check_rounds, machine_rows
+from mu2mpi.data.partition import check_enough_samples, iid_rows
 
 KEY = bytes(range(32))
 keys = st.binary(min_size=32, max_size=32)
@@ -19,7 +19,7 @@ TRIALS = 4000
 
 def deal(samples, machines, key):
     """Return the training rows of each machine in the order of their use, as an array with a row for each."""
-    return machine_rows(samples, machines, samples // machines, key, range(machines)).T
+    return iid_rows(samples, machines, samples // machines, key, range(machines)).T
 
 
 def test_the_key_decides():
@@ -48,7 +48,7 @@ def test_each_sample_is_equally_likely_in_each_place():
 def test_each_ordered_pair_of_samples_is_equally_likely_for_two_machines():
     counts = np.zeros((8, 8))
     for trial in range(TRIALS):
-        first, second = machine_rows(8, 2, 1, trial_key(trial), range(2))[0]
+        first, second = iid_rows(8, 2, 1, trial_key(trial), range(2))[0]
         counts[first, second] += 1
     assert np.all(np.diag(counts) == 0)
     pairs = counts[~np.eye(8, dtype=bool)]
@@ -62,7 +62,7 @@ def test_the_order_is_the_same_for_ever():
 
 
 def test_what_cannot_be_dealt():
-    with pytest.raises(InputError, match="--machines 10"):
-        machine_rows(10, 11, 1, KEY, range(11))
+    with pytest.raises(InputError, match="--machines must be at most 10 "):
+        iid_rows(10, 11, 1, KEY, range(11))
     with pytest.raises(InputError, match="--rounds 3"):
-        check_rounds(3, 3, 4, 4)
+        check_enough_samples(3, 3, 4, 4)

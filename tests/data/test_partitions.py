@@ -5,7 +5,7 @@ import pytest
 
 from mu2mpi import Experiment, run
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.data.partition import default_partition, parse_partition
 from mu2mpi.execution.plan import open_source, resolve
 
@@ -43,7 +43,7 @@ def test_what_is_no_partition_is_answered_with_what_is(text, answer):
 
 def test_a_partition_of_one_file_deals_samples(extension):
     extension("similarity")
-    assert names("partitions")[-1] == "similarity"
+    assert known_names("partitions")[-1] == "similarity"
     settings = {"machines": 10, "rounds": 40, "seed": 1}
     sizes = {}
     for text in ("similarity:0", "similarity:0.5", "similarity:1"):

@@ -16,18 +16,18 @@ from scipy.stats import chi2, kstest
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import lookup
 from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.sample_reader import make_supply
+from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.losses.model.ball import minimise_over_ball
 
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6
 KEY = bytes(range(32))
-SOFTMAX = find("losses", "softmax")
+SOFTMAX = lookup("losses", "softmax")
 
 
 def population(features=4, classes=3, margin=0.5, label_noise=0.4, heterogeneity=0.0, seed=3):
@@ -53,9 +53,9 @@ def test_a_sample_depends_on_key_machine_and_round_alone(source, machines, data)
     machine = data.draw(st.integers(0, machines - 1))
     start = data.draw(st.integers(0, 2**32))
     stop = start + data.draw(st.integers(0, 12))
-    whole = source.draw(KEY, machine, machines, np.arange(start, stop))
+    whole = source.draw_samples(KEY, machine, machines, np.arange(start, stop))
     for t in range(start, stop):
-        alone = source.draw(KEY, machine, machines, np.arange(t, t + 1))
+        alone = source.draw_samples(KEY, machine, machines, np.arange(t, t + 1))
         np.testing.assert_array_equal(alone.features[0], whole.features[t - start])
         assert alone.labels[0] == whole.labels[t - start]
 
@@ -69,8 +69,8 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
     """Machines 0 and 1 are twins; the third one has none."""
     source = population(4, classes, margin, label_noise, heterogeneity)
     n = 100_000
-    samples = source.draw(KEY, machine, 3, np.arange(n))
-    names = {point.tobytes(): k for k, point in enumerate(source.points)}
+    samples = source.draw_samples(KEY, machine, 3, np.arange(n))
+    names = {point.tobytes(): k for k, point in enumerate(source.support)}
     points = np.array([names[row.tobytes()] for row in samples.features])
     # Points in 16 groups, by class and by the side of the machine's own plane.
     expected = probabilities_of(source, machine, 3)
@@ -89,28 +89,28 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
 def test_machines_keys_and_seeds_have_samples_of_their_own():
     source = population()
     draws = [
-        source.draw(key, machine, 4, np.arange(2000))
+        source.draw_samples(key, machine, 4, np.arange(2000))
         for key, machine in ((KEY, 0), (KEY, 1), (KEY, 2), (bytes(32), 0))
     ]
     for i, first in enumerate(draws):
         for second in draws[i + 1 :]:
             same = np.mean(np.all(first.features == second.features, axis=1))
             assert same < 1 / POINTS + 6 * math.sqrt(1 / POINTS / 2000)
-    assert not np.array_equal(population(seed=4).points, source.points)
+    assert not np.array_equal(population(seed=4).support, source.support)
 
 
 def test_the_bits_are_the_same_for_ever():
-    samples = population(7, 5, 0.5, 0.5, 0.7).draw(KEY, 1, 2, np.arange(10_000))
+    samples = population(7, 5, 0.5, 0.5, 0.7).draw_samples(KEY, 1, 2, np.arange(10_000))
     digest = hashlib.sha256(samples.features.astype("<f8").tobytes() + samples.labels.tobytes()).hexdigest()
     assert digest[:16] == "18031fb1db1a5b9d"
 
 
 def test_features_keep_to_the_cube_and_sums_of_them_are_exact():
     for margin in (0.0, 0.37, 1.0):
-        points = population(50, 7, margin).points
+        points = population(50, 7, margin).support
         assert np.abs(points).max() <= 1
         np.testing.assert_array_equal(points * 4096, np.rint(points * 4096))
-    assert len(np.unique(population(50, 6, 1.0).points, axis=0)) == 6, "a corner for each class"
+    assert len(np.unique(population(50, 6, 1.0).support, axis=0)) == 6, "a corner for each class"
 
 
 # ------------------------------------------------------------------- heterogeneity changes no average
@@ -120,14 +120,14 @@ def test_features_keep_to_the_cube_and_sums_of_them_are_exact():
 def test_the_average_over_machines_is_always_the_same(source, machines):
     of_machines = [probabilities_of(source, i, machines) for i in range(machines)]
     assert np.min(of_machines) >= 0
-    np.testing.assert_allclose(np.mean(of_machines, axis=0), source.probabilities(), rtol=0, atol=1e-18)
+    np.testing.assert_allclose(np.mean(of_machines, axis=0), source.joint_probabilities(), rtol=0, atol=1e-18)
     np.testing.assert_allclose(np.sum(of_machines, axis=(1, 2)), 1, rtol=1e-12)
 
 
 def test_machines_differ_as_much_as_they_are_told_to():
     def distances(heterogeneity):
         source = population(4, 4, 0.5, 0.4, heterogeneity)
-        return [np.abs(probabilities_of(source, i, 5) - source.probabilities()).sum() for i in range(5)]
+        return [np.abs(probabilities_of(source, i, 5) - source.joint_probabilities()).sum() for i in range(5)]
 
     assert distances(0.0) == [0.0] * 5
     np.testing.assert_allclose(distances(0.5)[:4], 0.5 * 0.4, rtol=1e-12)
@@ -142,7 +142,7 @@ def test_machines_differ_as_much_as_they_are_told_to():
 def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
     source = population(4, 3, 0.6, 0.3)
     x = scale * np.random.default_rng(0).standard_normal((3, 5))
-    p, z = source.probabilities(), ref.add_bias(source.points)
+    p, z = source.joint_probabilities(), ref.add_bias(source.support)
     cells = list(np.ndindex(*p.shape))
     loss = math.fsum(p[j, y] * ref.softmax_loss(x, z[j], y) for j, y in cells)
     gradient = sum(p[j, y] * ref.gradient(x, z[j], y) for j, y in cells)
@@ -151,7 +151,7 @@ def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
     found, slope = exact.gradient(x)
     assert found == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(slope, gradient, rtol=0, atol=1e-14 * 10)
-    assert exact.measure(x) == (found, pytest.approx(accuracy, rel=1e-12))
+    assert exact.evaluate(x) == (found, pytest.approx(accuracy, rel=1e-12))
 
 
 @pytest.mark.parametrize("diameter", [1e-3, 0.1, 2.0, 10.0, 100.0])
@@ -195,7 +195,7 @@ def test_a_run_measures_its_excess_loss():
 def test_samples_are_the_same_however_many_are_drawn_at_once(monkeypatch, rounds_at_once):
     experiment = Experiment(data="population", machines=3, rounds=40, seed=1, heterogeneity=0.5)
     whole = run(experiment)
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", rounds_at_once * 3 * population(20).sample_bytes)
     np.testing.assert_array_equal(run(experiment).x, whole.x)
 
@@ -204,7 +204,7 @@ def test_there_are_as_many_samples_as_there_is_time_for():
     source = population(20)
     experiment = Experiment(data="population", machines=2, rounds=10**8, rho=math.inf)
     constants = resolve(experiment, source, 1).constants
-    supply = make_supply(source, constants, KEY, range(2), "iid", bytes(32))
+    supply = make_sample_reader(source, constants, KEY, range(2), "iid", bytes(32))
     tracemalloc.start()
     try:
         first, last = supply(1), supply(10**8 - 10)
@@ -230,4 +230,4 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(InputError):
             Experiment(**settings)
     with pytest.raises(TypeError):
-        population().training(np.arange(3))
+        population().read_training(np.arange(3))

@@ -43,7 +43,7 @@ def which(request) -> str:
 def test_good_data_pass_unchanged(which, dtype, scale):
     source = fixed(dtype, scale=scale)
     source.features[0] = [1 / scale, -1 / scale, 0, 1 / scale]
-    samples = getattr(source, which)(np.arange(10_000))
+    samples = getattr(source, f"read_{which}")(np.arange(10_000))
     np.testing.assert_array_equal(samples.features, source.features)
     assert samples.features.dtype == dtype
 
@@ -55,8 +55,8 @@ def test_a_bad_feature_is_named(which, dtype, value, row):
     source.features[row, 2] = value
     order = np.arange(10_000)[::-1].copy()
     with pytest.raises(InputError, match=rf"{which} sample {row} .* feature 2"):
-        getattr(source, which)(order)
-    getattr(source, which)(order[order != row])
+        getattr(source, f"read_{which}")(order)
+    getattr(source, f"read_{which}")(order[order != row])
 
 
 @pytest.mark.parametrize("label", [-1, 3, 2**31 - 1])
@@ -64,13 +64,13 @@ def test_a_bad_label_is_named(which, label):
     source = fixed()
     source.labels[123] = label
     with pytest.raises(InputError, match=f"{which} sample 123 has the label {label}"):
-        getattr(source, which)(np.arange(10_000)[::-1].copy())
+        getattr(source, f"read_{which}")(np.arange(10_000)[::-1].copy())
 
 
 @pytest.mark.parametrize("rows", [[-1], [0, 10_000]])
 def test_rows_that_do_not_exist(which, rows):
     with pytest.raises(IndexError, match="not among the 10000"):
-        getattr(fixed(), which)(np.array(rows))
+        getattr(fixed(), f"read_{which}")(np.array(rows))
 
 
 def test_only_the_source_in_use_is_imported():
@@ -91,7 +91,7 @@ def test_no_feature_passes_its_bound_by_more_than_a_millionth(dtype, exponent):
     for value in (near, np.nextafter(near, dtype(0)), np.nextafter(near, dtype(np.inf))):
         source = Fixed(np.full((1, 1), value, dtype), np.zeros(1, np.int32), 1 / bound)
         if float(value) * source.scale <= 1 + 1e-7:
-            source.training(np.zeros(1, np.int64))
+            source.read_training(np.zeros(1, np.int64))
         elif float(value) * source.scale > 1 + 1.01e-6:
             with pytest.raises(InputError, match="feature 0"):
-                source.training(np.zeros(1, np.int64))
+                source.read_training(np.zeros(1, np.int64))

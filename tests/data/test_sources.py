@@ -4,7 +4,7 @@ import pytest
 
 from mu2mpi import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.source import find_source
 from mu2mpi.execution.plan import open_source, resolve
 
@@ -12,8 +12,8 @@ from mu2mpi.execution.plan import open_source, resolve
 @pytest.mark.parametrize("name", ["digits", "population", "synthetic"])
 def test_what_is_declared_is_what_is_opened(name):
     declared = find_source(name)
-    assert declared is find("sources", name)
-    assert declared.draws_fresh == open_source(Experiment(data=name)).draws_fresh
+    assert declared is lookup("sources", name)
+    assert declared.has_known_distribution == open_source(Experiment(data=name)).has_known_distribution
     assert not declared.is_user_data
 
 
@@ -43,10 +43,10 @@ def test_a_bound_of_features_is_for_files(data):
 
 def test_a_source_of_one_file_is_declared_like_any_other(extension):
     extension("spirals")
-    assert names("sources")[-1] == "spirals"
+    assert known_names("sources")[-1] == "spirals"
     experiment = Experiment(data="spirals", turns=0.25)
     assert experiment.settings()["turns"] == 0.25
-    assert Experiment.make({"data": "spirals"}).turns == 0.5
+    assert Experiment.from_settings({"data": "spirals"}).turns == 0.5
     with pytest.raises(InputError, match="turns applies to data = spirals only"):
         Experiment(turns=1.0)
     with pytest.raises(InputError, match="turns = 11"):

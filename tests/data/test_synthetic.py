@@ -18,7 +18,7 @@ FALSE_ALARM = 1e-6
 
 def probabilities_of(source, features):
     """Return the true probability of each class for each of some samples."""
-    cumulative = source._cumulative(features)
+    cumulative = source._cumulative_weights(features)
     return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
 
 
@@ -29,19 +29,19 @@ def test_a_row_depends_on_nothing_but_its_number(data):
     seed = data.draw(st.integers(0, 2**63 - 1))
     rows = np.array(data.draw(st.lists(st.integers(0, 2999), min_size=1, max_size=8)))
     everything = Synthetic(3000, features, classes, seed)
-    together = everything.training(rows)
+    together = everything.read_training(rows)
     assert together.features.shape == (len(rows), features)
-    cumulative = everything._cumulative(together.features)
+    cumulative = everything._cumulative_weights(together.features)
     for position, row in enumerate(rows):
         # A larger set, and no neighbours.
-        alone = Synthetic(10**9, features, classes, seed).training(np.array([row]))
+        alone = Synthetic(10**9, features, classes, seed).read_training(np.array([row]))
         np.testing.assert_array_equal(alone.features[0], together.features[position])
-        np.testing.assert_array_equal(everything._cumulative(alone.features)[0], cumulative[position])
+        np.testing.assert_array_equal(everything._cumulative_weights(alone.features)[0], cumulative[position])
         assert alone.labels[0] == together.labels[position]
 
 
 def test_the_bits_are_the_same_for_ever():
-    samples = Synthetic(10_000, 20, 3, data_seed=0).training(np.arange(10_000))
+    samples = Synthetic(10_000, 20, 3, data_seed=0).read_training(np.arange(10_000))
     digest = hashlib.sha256(samples.features.tobytes() + samples.labels.tobytes()).hexdigest()
     assert digest[:16] == "7171ffe4cf53ec2c"
 
@@ -49,10 +49,10 @@ def test_the_bits_are_the_same_for_ever():
 def test_training_and_test_samples_and_seeds_differ():
     rows = np.arange(1000)
     sets = [
-        Synthetic(5000, 20, 3, 0).training(rows).features,
-        Synthetic(5000, 20, 3, 0).test(rows).features,
-        Synthetic(5000, 20, 3, 1).training(rows).features,
-        Synthetic(5000, 20, 3, 2**62).training(rows).features,
+        Synthetic(5000, 20, 3, 0).read_training(rows).features,
+        Synthetic(5000, 20, 3, 0).read_test(rows).features,
+        Synthetic(5000, 20, 3, 1).read_training(rows).features,
+        Synthetic(5000, 20, 3, 2**62).read_training(rows).features,
     ]
     for i, first in enumerate(sets):
         assert len(np.unique(first)) > 0.99 * first.size, "no value is drawn twice, but for chance"
@@ -61,7 +61,7 @@ def test_training_and_test_samples_and_seeds_differ():
 
 
 def test_features_are_uniform_and_independent():
-    features = Synthetic(50_000, 10, 3, data_seed=3).training(np.arange(50_000)).features
+    features = Synthetic(50_000, 10, 3, data_seed=3).read_training(np.arange(50_000)).features
     assert features.min() >= -1
     assert features.max() < 1
     for column in features.T:
@@ -75,7 +75,7 @@ def test_features_are_uniform_and_independent():
 @pytest.mark.parametrize(("features", "classes"), [(20, 2), (20, 3), (1, 5), (784, 10)])
 def test_labels_are_drawn_with_their_probabilities(features, classes):
     source = Synthetic(20_000, features, classes, data_seed=11)
-    samples = source.training(np.arange(20_000))
+    samples = source.read_training(np.arange(20_000))
     probabilities = probabilities_of(source, samples.features)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
     # Cells by class and by how probable the class was: what was drawn against what was expected.
@@ -97,7 +97,7 @@ def test_labels_are_drawn_with_their_probabilities(features, classes):
 def test_sums_before_the_softmax_are_exact(features, classes):
     # If they are, no order of summation and no number of threads can change a label.
     source = Synthetic(100, features, classes, data_seed=5)
-    z = source.training(np.arange(8)).features.astype(float)[:, source._columns]
+    z = source.read_training(np.arange(8)).features.astype(float)[:, source._columns]
     logits = z @ source._weights.T + source._intercept
     for row, class_ in [(0, 0), (2, classes - 1), (5, classes // 2), (7, 1)]:
         products = [float(w) * float(x) for w, x in zip(source._weights[class_], z[row], strict=True)]
@@ -121,17 +121,17 @@ def test_no_more_is_generated_than_is_needed(rows, needed, monkeypatch):
     source, seen = Synthetic(10**7, 511, 3, data_seed=0), []
     real = synthetic.SeedStream.words
     monkeypatch.setattr(synthetic.SeedStream, "words", lambda *args: seen.append(args[2]) or real(*args))
-    source.training(np.array(rows))
+    source.read_training(np.array(rows))
     assert needed * 512 / 2 <= sum(seen) <= needed * (512 / 2 + 2)
 
 
 def test_memory_for_wide_data_and_many_classes():
     tracemalloc.start()
     try:
-        Synthetic(10**6, 10**6, 1000, data_seed=0).training(np.array([999_999, 3]))
+        Synthetic(10**6, 10**6, 1000, data_seed=0).read_training(np.array([999_999, 3]))
         wide = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        Synthetic(10**6, 10, 1000, data_seed=0).training(np.arange(0, 10**6, 100))
+        Synthetic(10**6, 10, 1000, data_seed=0).read_training(np.arange(0, 10**6, 100))
         many = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

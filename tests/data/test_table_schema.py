@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.column_values import Cells
+from mu2mpi.data.column_values import ColumnValues
 from mu2mpi.data.sources import user_file
-from mu2mpi.data.sources.user_file import Split
+from mu2mpi.data.sources.user_file import HoldoutSplit
 from mu2mpi.data.table_schema import parse_schema
 from mu2mpi.execution.plan import open_source
 
@@ -34,14 +34,19 @@ def opened(path, schema, loss="softmax", **settings):
 
 def everything(source):
     """Return the features and labels of training and test samples together."""
-    parts = source.training(np.arange(source.training_samples)), source.test(np.arange(source.test_samples))
+    parts = (
+        source.read_training(np.arange(source.training_samples)),
+        source.read_test(np.arange(source.test_samples)),
+    )
     return np.vstack([p.features for p in parts]), np.concatenate([p.labels for p in parts])
 
 
 def order(rows=ROWS, share=0.2):
     """Return the rows of training samples, then those of test samples."""
-    split = Split(rows, share, 0)
-    return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
+    split = HoldoutSplit(rows, share, 0)
+    return np.append(
+        split.training_rows(np.arange(split.n_training)), split.test_rows(np.arange(split.n_test))
+    )
 
 
 @pytest.mark.parametrize("at_once", [1, 10**6])
@@ -56,12 +61,12 @@ def test_every_format_gives_what_is_declared(tmp_path, schema, name, at_once, mo
     np.testing.assert_array_equal(found[1], labels[order()])
     np.testing.assert_allclose(found[0], features[order()], rtol=0, atol=1e-7)
     assert np.abs(found[0]).max() == 1
-    assert (source.dimension, source.feature_names, source.square) == (6, FEATURES, 4)
+    assert (source.dimension, source.feature_names, source.max_squared_norm) == (6, FEATURES, 4)
     assert (source.classes, source.class_names, source.label_range) == (2, ("no", "yes"), None)
     np.testing.assert_array_equal(source.training_labels(), labels[order()][:48])
     np.testing.assert_array_equal(source.training_owners(), frame.clinic.to_numpy()[order()][:48])
     shuffled = np.array([5, 3, 47, 5])
-    np.testing.assert_array_equal(source.training(shuffled).features, found[0][shuffled])
+    np.testing.assert_array_equal(source.read_training(shuffled).features, found[0][shuffled])
 
 
 def test_the_digest_is_of_what_was_made_of_the_file_and_of_the_schema(tmp_path, schema):
@@ -138,7 +143,7 @@ def one(declared, texts_or_numbers, kind=object):
     schema = parse_schema(text)
     values = np.array([*texts_or_numbers, None], dtype=object)[:-1].astype(kind)
     into, flaws = np.empty((len(values), len(schema.feature_names)), np.float32), {}
-    schema.columns["a"].encode(Cells("file", "a", np.arange(len(values)), values), into, False, flaws)
+    schema.columns["a"].encode(ColumnValues("file", "a", np.arange(len(values)), values), into, False, flaws)
     return into, *flaws["a"]
 
 
@@ -147,11 +152,11 @@ def says_missing(value):
 
 
 @given(st.lists(numbers, min_size=1, max_size=20), st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.booleans())
-def test_numeric(values, low, width, as_text):
+def test_numeric(values, low, width, text_table):
     high = low + width
-    given_values = [repr(value) for value in values] if as_text else values
+    given_values = [repr(value) for value in values] if text_table else values
     got, missing, outside = one(
-        f'type = "numeric"\nlow = {low!r}\nhigh = {high!r}', given_values, object if as_text else float
+        f'type = "numeric"\nlow = {low!r}\nhigh = {high!r}', given_values, object if text_table else float
     )
     assert missing == sum(map(math.isnan, values))
     assert outside == sum(value < low or value > high for value in values)
@@ -204,7 +209,7 @@ def test_numbers_as_labels(values, low, width):
     label = parse_schema(
         f'[columns.a]\ntype = "boolean"\n[columns.b]\ntype = "label"\nlow = {low!r}\nhigh = {low + width!r}\n'
     ).label[1]
-    got = label.labels(Cells("file", "b", np.arange(len(values)), np.array(values)), False, {})
+    got = label.encode_labels(ColumnValues("file", "b", np.arange(len(values)), np.array(values)), False, {})
     assert got.dtype == np.float64
     want = np.clip((np.array(values) - (low + width / 2)) / (width / 2), -1, 1)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)
@@ -253,7 +258,7 @@ def test_a_range_of_labels_without_a_schema(tmp_path, name):
     features, labels = everything(source)
     np.testing.assert_array_equal(features, X[order()])
     np.testing.assert_allclose(labels, np.clip(y / 5, -1, 1)[order()], atol=1e-12)
-    assert (source.classes, source.label_range, source.square) == (10, (-5, 5), None)
+    assert (source.classes, source.label_range, source.max_squared_norm) == (10, (-5, 5), None)
     assert source.class_sizes.sum() == 48
     with pytest.raises(InputError, match="range"):
         everything(open_source(Experiment(data=str(path), loss="squared", label_range="-5:5", strict=True)))
@@ -270,7 +275,9 @@ def test_a_test_share_or_file_of_the_schema_is_overridden_by_an_option(tmp_path)
     assert opened(path, share).test_samples == 30
     source = opened(path, file)
     assert (source.training_samples, source.test_samples) == (60, 9)
-    np.testing.assert_allclose(source.test(np.arange(9)).features, expected(table(9, seed=1))[0], atol=1e-7)
+    np.testing.assert_allclose(
+        source.read_test(np.arange(9)).features, expected(table(9, seed=1))[0], atol=1e-7
+    )
     assert [opened(path, schema, test=0.1).test_samples for schema in (share, file)] == [6, 6]
 
 
@@ -305,7 +312,7 @@ def test_parquet_reads_a_group_of_rows_at_a_time(tmp_path, schema, monkeypatch):
 
     monkeypatch.setattr(ParquetFile, "read_row_group", noted)
     source = opened(written(tmp_path, "a.parquet", table(ROWS)), schema)
-    source.training(np.arange(3))
+    source.read_training(np.arange(3))
     assert {group for group, _ in read} == {0}
     assert "note" not in read[0][1]
 
@@ -318,10 +325,10 @@ def test_without_a_schema_parquet_asks_for_one(tmp_path):
 def test_a_parquet_file_that_changes_is_not_read_on(tmp_path, schema):
     path = written(tmp_path, "a.parquet", table(ROWS))
     source = opened(path, schema)
-    source.training(np.arange(3))
+    source.read_training(np.arange(3))
     written(tmp_path, "a.parquet", table(ROWS, seed=1))
     with pytest.raises(InputError, match="has changed while it was in use"):
-        source.training(np.arange(ROWS - 20))
+        source.read_training(np.arange(ROWS - 20))
 
 
 # Templates -------------------------------------------------------------------------------------------------

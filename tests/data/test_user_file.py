@@ -16,7 +16,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import hdf5_format
 from mu2mpi.data.source import DataRequest
 from mu2mpi.data.source_description import describe_source
-from mu2mpi.data.sources.user_file import Split
+from mu2mpi.data.sources.user_file import HoldoutSplit
 from mu2mpi.execution.plan import open_source
 
 ROWS, FEATURES = 60, 5
@@ -81,13 +81,18 @@ def opened(path, **settings):
 
 def everything(source):
     """Return all samples, training first."""
-    parts = (source.training(np.arange(source.training_samples)), source.test(np.arange(source.test_samples)))
+    parts = (
+        source.read_training(np.arange(source.training_samples)),
+        source.read_test(np.arange(source.test_samples)),
+    )
     return np.vstack([p.features for p in parts]).astype(float), np.concatenate([p.labels for p in parts])
 
 
 def rows_of_split(fraction=0.2):
-    split = Split(ROWS, fraction, 0)
-    return np.append(split.training(np.arange(split.training_rows)), split.test(np.arange(split.test_rows)))
+    split = HoldoutSplit(ROWS, fraction, 0)
+    return np.append(
+        split.training_rows(np.arange(split.n_training)), split.test_rows(np.arange(split.n_test))
+    )
 
 
 @pytest.mark.parametrize("at_once", [200, hdf5_format.BLOCK_BYTES])
@@ -103,7 +108,7 @@ def test_every_format_gives_the_same_samples(tmp_path, monkeypatch, name, at_onc
     np.testing.assert_array_equal(labels, Y[rows])
     np.testing.assert_array_equal(source.training_labels(), labels[:48])
     order = np.append(random.permutation(48)[:20], [5, 5, 0])
-    samples = source.training(order)
+    samples = source.read_training(order)
     np.testing.assert_array_equal(samples.features, X[rows][order])
     assert samples.features.flags.c_contiguous
     assert samples.labels.dtype == np.int32
@@ -122,7 +127,7 @@ def test_features_keep_their_type_or_get_one_that_holds_them(tmp_path, suffix):
                 file["X"], file["y"] = values, Y
         else:
             np.savez(path, X=values, y=Y)
-        samples = opened(path).training(np.arange(48))
+        samples = opened(path).read_training(np.arange(48))
         assert samples.features.dtype == read
         np.testing.assert_array_equal(samples.features, values[rows_of_split()[:48]])
 
@@ -170,34 +175,36 @@ def test_columns_of_csv_by_name_or_number(tmp_path):
 
 @given(st.integers(2, 2000), st.floats(0.001, 0.999), st.integers(0, 2**63 - 1))
 def test_a_split_parts_the_rows(rows, fraction, seed):
-    split = Split(rows, fraction, seed)
-    training = split.training(np.arange(split.training_rows))
-    test = split.test(np.arange(split.test_rows))
+    split = HoldoutSplit(rows, fraction, seed)
+    training = split.training_rows(np.arange(split.n_training))
+    test = split.test_rows(np.arange(split.n_test))
     np.testing.assert_array_equal(np.sort(np.append(training, test)), np.arange(rows))
     assert np.all(np.diff(training) > 0)
     assert np.all(np.diff(test) > 0)
-    assert split.test_rows == min(rows - 1, max(1, round(fraction * rows)))
+    assert split.n_test == min(rows - 1, max(1, round(fraction * rows)))
 
 
 def test_every_row_is_as_likely_as_any_other_to_be_for_testing():
     counts = np.zeros(20)
     for seed in range(5000):
-        counts[Split(20, 0.25, seed).test(np.arange(5))] += 1
+        counts[HoldoutSplit(20, 0.25, seed).test_rows(np.arange(5))] += 1
     # Binomial counts of mean 1250 and deviation 30.6: a fair split fails for one set of seeds in 10^5.
     assert np.abs(counts - 1250).max() < 5.2 * 30.6
 
 
 def test_the_split_follows_from_the_seed_for_ever(tmp_path):
-    assert Split(1000, 0.01, 7).test(np.arange(10)).tolist()[:3] == [9, 126, 294]
+    assert HoldoutSplit(1000, 0.01, 7).test_rows(np.arange(10)).tolist()[:3] == [9, 126, 294]
     path = written(tmp_path, "plain.h5")
-    first, same, other = (opened(path, data_seed=seed).test(np.arange(12)).features for seed in (1, 1, 2))
+    first, same, other = (
+        opened(path, data_seed=seed).read_test(np.arange(12)).features for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first, same)
     assert np.any(first != other)
     # Very many rows need no list of them.
-    split = Split(3 * 10**9, 0.1, 1)
-    rows = split.training(np.sort(random.integers(0, split.training_rows, 1000)))
-    near = np.minimum(rows // 10 + np.arange(-1, 2)[:, np.newaxis], split.test_rows - 1)
-    assert not np.isin(rows, split.test(np.maximum(near, 0))).any()
+    split = HoldoutSplit(3 * 10**9, 0.1, 1)
+    rows = split.training_rows(np.sort(random.integers(0, split.n_training, 1000)))
+    near = np.minimum(rows // 10 + np.arange(-1, 2)[:, np.newaxis], split.n_test - 1)
+    assert not np.isin(rows, split.test_rows(np.maximum(near, 0))).any()
 
 
 def test_another_file_for_testing(tmp_path):
@@ -205,13 +212,13 @@ def test_another_file_for_testing(tmp_path):
     np.savez(test, features=X[:7], labels=Y[:7])
     source = opened(training, test=str(test))
     assert (source.training_samples, source.test_samples) == (ROWS, 7)
-    np.testing.assert_array_equal(source.test(np.arange(7)[::-1].copy()).features, X[6::-1])
+    np.testing.assert_array_equal(source.read_test(np.arange(7)[::-1].copy()).features, X[6::-1])
     np.savez(test, features=X[:7, :2], labels=Y[:7])
     with pytest.raises(InputError, match=r"test\.npz has 2 features"):
         opened(training, test=str(test))
     np.savez(test, features=X[:7], labels=np.full(7, 3))
     with pytest.raises(InputError, match=r"test\.npz: row 1 .*'3'"):
-        opened(training, test=str(test)).test(np.arange(7))
+        opened(training, test=str(test)).read_test(np.arange(7))
 
 
 def replaced(path):
@@ -232,22 +239,22 @@ def written_to(path):
 def test_nothing_is_taken_from_a_file_that_changes(tmp_path, monkeypatch, name, change):
     path = written(tmp_path, name)
     source = opened(path)
-    source.training(np.arange(5))
+    source.read_training(np.arange(5))
     change(path)
-    for read in (source.training, source.test):
+    for read in (source.read_training, source.read_test):
         with pytest.raises(InputError, match=rf"{name} has changed while it was in use"):
             read(np.arange(5))
     source = opened(path)
-    how = "_read_places" if name == "plain.h5" else "_read_blocks"
-    read_rows = getattr(hdf5_format.Rows, how)
+    how = "_read_directly" if name == "plain.h5" else "_read_blocks"
+    read_rows = getattr(hdf5_format.DatasetRows, how)
 
     def changed_meanwhile(rows, *arguments):
         read_rows(rows, *arguments)
         written_to(path)
 
-    monkeypatch.setattr(hdf5_format.Rows, how, changed_meanwhile)
+    monkeypatch.setattr(hdf5_format.DatasetRows, how, changed_meanwhile)
     with pytest.raises(InputError, match=r"has changed while it was in use"):
-        source.training(np.arange(5))
+        source.read_training(np.arange(5))
 
 
 def test_the_training_file_is_no_test_file_by_any_name(tmp_path):
@@ -264,7 +271,7 @@ def test_a_test_file_of_libsvm_may_lack_the_last_features(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:0.5 4:1\n-1 2:0.5\n")
     (tmp_path / "b.svm").write_text("1 1:0.25\n")
     source = opened(tmp_path / "a.svm", test=str(tmp_path / "b.svm"))
-    np.testing.assert_array_equal(source.test(np.arange(1)).features, [[0.25, 0, 0, 0]])
+    np.testing.assert_array_equal(source.read_test(np.arange(1)).features, [[0.25, 0, 0, 0]])
     assert source.class_names == ("-1", "1")
 
 
@@ -338,10 +345,10 @@ def test_owners_keep_their_samples(tmp_path, kind):
     source = opened(path)
     assert source.has_owners
     owners = source.training_owners()
-    features = source.training(np.arange(source.training_samples)).features
+    features = source.read_training(np.arange(source.training_samples)).features
     for owner, row in zip(owners, features, strict=True):
         assert row.tolist() in X[owner == OWNERS].tolist()
     np.testing.assert_array_equal(source.owner_sizes, np.unique(owners, return_counts=True)[1])
     experiment = Experiment(data=str(path))
     request = DataRequest(experiment.data, experiment.source_options)
-    assert "4 owners of" in describe_source(experiment.source, request)
+    assert "4 owners with" in describe_source(experiment.source, request)

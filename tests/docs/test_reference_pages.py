@@ -10,7 +10,7 @@ from from_help import commands_page, options_page
 
 import mu2mpi
 from mu2mpi.cli.commands import command_names
-from mu2mpi.cli.program import parser_of
+from mu2mpi.cli.program import build_parser
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core import registry
 
@@ -30,7 +30,9 @@ def test_every_command_is_on_its_page_with_all_of_its_own_options():
     page, names = commands_page(), command_names()
     assert re.findall("^## mu2mpi (.*)$", page, re.MULTILINE) == names
     parts = dict(zip(names, re.split("^## .*$", page, flags=re.MULTILINE)[1:], strict=True))
-    (commands,) = (a for a in parser_of(names, names)._actions if isinstance(a, argparse._SubParsersAction))
+    (commands,) = (
+        a for a in build_parser(names, names)._actions if isinstance(a, argparse._SubParsersAction)
+    )
     for name, parser in commands.choices.items():
         own = [a for a in parser._actions if a.dest != "help" and a.dest not in option_fields()]
         assert [
@@ -40,9 +42,9 @@ def test_every_command_is_on_its_page_with_all_of_its_own_options():
 
 def test_every_figure_is_in_the_gallery_with_a_command_that_draws_it():
     page = (DOCS / "reference" / "gallery.md").read_text()
-    assert sorted(re.findall("^### (.*)$", page, re.MULTILINE)) == sorted(registry.names("figures"))
+    assert sorted(re.findall("^### (.*)$", page, re.MULTILINE)) == sorted(registry.known_names("figures"))
     drawn = re.findall(r"^mu2mpi plot (\w+) .* -o (\S+)$", page, re.MULTILINE)
-    assert sorted(kind for kind, _ in drawn) == sorted(registry.names("figures"))
+    assert sorted(kind for kind, _ in drawn) == sorted(registry.known_names("figures"))
     assert [file for _, file in drawn if f"]({file})" not in page] == []
 
 

@@ -11,10 +11,10 @@ from mu2mpi.execution import environment
 PRINT_BUILDS = """
 import hashlib, math
 import numpy as np
-from mu2mpi.execution.environment import builds
+from mu2mpi.execution.environment import numeric_platforms
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.privacy.noise.correlation import Correlation
-print(*builds(Communicator()))
+print(*numeric_platforms(Communicator()))
 x = -np.random.default_rng(0).random(200_000) * 20
 norms = Correlation(0.75, 4, 1000, True, False).norms
 for column in (np.exp(x), np.expm1(x), np.array([*map(math.exp, x.tolist())]), norms):
@@ -42,7 +42,7 @@ def test_settings_of_numba_and_other_implementations_of_functions_are_other_buil
 
 @pytest.mark.parametrize(("module", "name"), [("numpy", "exp"), ("numpy", "expm1"), ("math", "exp")])
 def test_a_function_that_is_off_in_one_of_a_thousand_last_bits_is_another_build(module, name, monkeypatch):
-    real, before = getattr(sys.modules[module], name), environment._values_digest.__wrapped__()
+    real, before = getattr(sys.modules[module], name), environment._math_library_digest.__wrapped__()
 
     def other(x):
         found = np.asarray(real(x))
@@ -50,4 +50,4 @@ def test_a_function_that_is_off_in_one_of_a_thousand_last_bits_is_another_build(
         return found if module == "numpy" else float(found)
 
     monkeypatch.setattr(sys.modules[module], name, other)
-    assert environment._values_digest.__wrapped__() != before
+    assert environment._math_library_digest.__wrapped__() != before

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.evaluation_schedule import (
     DEFAULT_EVALUATIONS,
-    FEWEST_EVALUATIONS,
-    FEWEST_SAMPLES,
-    FREE,
-    MOST_EVALUATIONS,
-    Measurements,
-    affordable_measurements,
-    default_rounds,
+    FREE_NS,
+    MAX_EVALUATIONS,
+    MIN_EVALUATIONS,
+    MIN_TEST_SAMPLES,
+    EvaluationSchedule,
+    affordable_evaluations,
+    default_evaluation_rounds,
     evaluation_cost,
     evaluation_rounds,
     run_cost,
@@ -35,7 +35,7 @@ def test_rounds_are_logarithmically_spaced_and_fit_into_memory():
     np.testing.assert_array_equal(evaluation_rounds(10_000, 5), [1, 10, 100, 1000, 10_000])
     np.testing.assert_array_equal(evaluation_rounds(10_000, 1), [10_000])
     with pytest.raises(InputError):
-        evaluation_rounds(2**32 - 1, MOST_EVALUATIONS + 1)
+        evaluation_rounds(2**32 - 1, MAX_EVALUATIONS + 1)
 
 
 @given(st.integers(1, 300), st.integers(1, 20_000))
@@ -48,8 +48,8 @@ def test_no_more_rounds_are_asked_for_than_there_are(rounds, count):
 
 @given(st.integers(1, 10**5), st.integers(12, 20))
 def test_a_curve_has_at_least_twelve_points_where_there_are_as_many_rounds(rounds, count):
-    found = default_rounds(rounds, count)
-    assert min(FEWEST_EVALUATIONS, rounds) <= len(found) <= count
+    found = default_evaluation_rounds(rounds, count)
+    assert min(MIN_EVALUATIONS, rounds) <= len(found) <= count
     assert found[-1] == rounds
 
 
@@ -68,22 +68,22 @@ def schedule_of(server, machines, rounds):
 def test_evaluations_take_a_small_share_of_the_time(server, machines, rounds, whole):
     """But for 11 on a small share, and the last, which is of all."""
     constants = schedule_of(server, machines, rounds)
-    count, share = affordable_measurements(constants, whole)
-    assert FEWEST_EVALUATIONS <= count <= 20
-    assert min(whole, FEWEST_SAMPLES) <= share <= whole
-    cost = Measurements(np.arange(count), share, whole).cost(constants)
-    budget = max(0.1 * run_cost(constants), FREE)
-    if share > FEWEST_SAMPLES:
+    count, share = affordable_evaluations(constants, whole)
+    assert MIN_EVALUATIONS <= count <= 20
+    assert min(whole, MIN_TEST_SAMPLES) <= share <= whole
+    cost = EvaluationSchedule(np.arange(count), share, whole).cost(constants)
+    budget = max(0.1 * run_cost(constants), FREE_NS)
+    if share > MIN_TEST_SAMPLES:
         assert cost <= budget * (1 + 1e-9)
     if share < whole:
-        assert count == FEWEST_EVALUATIONS
-        assert cost + 11 * evaluation_cost(constants, FEWEST_SAMPLES) > 0.99 * budget
+        assert count == MIN_EVALUATIONS
+        assert cost + 11 * evaluation_cost(constants, MIN_TEST_SAMPLES) > 0.99 * budget
 
 
 def test_long_runs_and_small_test_sets_are_measured_whole():
-    count, share = affordable_measurements(schedule_of("untrusted", 10, 6000), 10_000)
-    assert FEWEST_EVALUATIONS < count <= DEFAULT_EVALUATIONS
+    count, share = affordable_evaluations(schedule_of("untrusted", 10, 6000), 10_000)
+    assert MIN_EVALUATIONS < count <= DEFAULT_EVALUATIONS
     assert share == 10_000
-    assert affordable_measurements(schedule_of("trusted", 100, 600), 300) == (20, 300)
-    assert affordable_measurements(schedule_of("trusted", 100, 600), 10_000) == (12, 2000)
-    assert affordable_measurements(schedule_of("trusted", 1, 2), FEWEST_SAMPLES)[1] == FEWEST_SAMPLES
+    assert affordable_evaluations(schedule_of("trusted", 100, 600), 300) == (20, 300)
+    assert affordable_evaluations(schedule_of("trusted", 100, 600), 10_000) == (12, 2000)
+    assert affordable_evaluations(schedule_of("trusted", 1, 2), MIN_TEST_SAMPLES)[1] == MIN_TEST_SAMPLES

@@ -14,11 +14,11 @@ from mu2mpi import run
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import identity
+from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import job as module
-from mu2mpi.execution.job import holds
-from mu2mpi.execution.plan import resolve, shared_source
+from mu2mpi.execution.job import is_result_of
+from mu2mpi.execution.plan import open_source_on_ranks, resolve
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import checkpoint_path
@@ -32,7 +32,7 @@ SECRET = Experiment(**SETTINGS)
 
 @pytest.fixture(scope="module")
 def source():
-    return shared_source(SEEDED, None, SERIAL)
+    return open_source_on_ranks(SEEDED, None, SERIAL)
 
 
 def never():
@@ -65,10 +65,10 @@ def test_a_result_of_another_experiment_is_refused_unless_it_may_be_replaced(tmp
     path = tmp_path / "a.h5"
     run(SEEDED, output=path)
     before = path.read_bytes()
-    other = SEEDED.having(rho=2.0)
+    other = SEEDED.replace(rho=2.0)
     for experiment in (other, SEEDED):
         with pytest.raises(InputError, match="exists"):
-            run(experiment, output=path, observers=[Meanwhile(never)])
+            run(experiment, output=path, callbacks=[Meanwhile(never)])
     assert path.read_bytes() == before
     run(other, output=path, overwrite=True)
     assert read_result(path).experiment == other
@@ -77,14 +77,14 @@ def test_a_result_of_another_experiment_is_refused_unless_it_may_be_replaced(tmp
 
 def test_a_file_holds_an_experiment_if_it_is_its_whole_result(tmp_path, source):
     path = tmp_path / "a.h5"
-    assert not holds(path, SEEDED)
+    assert not is_result_of(path, SEEDED)
     job().run_to_file(SEEDED, source, path)
-    assert holds(path, SEEDED)
-    assert holds(path, Experiment.make({**SETTINGS, "seed": "1"}))
-    for other in (SECRET, SEEDED.having(rho=4.5), SEEDED.having(evaluations=3)):
-        assert not holds(path, other)
+    assert is_result_of(path, SEEDED)
+    assert is_result_of(path, Experiment.from_settings({**SETTINGS, "seed": "1"}))
+    for other in (SECRET, SEEDED.replace(rho=4.5), SEEDED.replace(evaluations=3)):
+        assert not is_result_of(path, other)
     path.write_bytes(path.read_bytes()[:-100])
-    assert not holds(path, SEEDED)
+    assert not is_result_of(path, SEEDED)
 
 
 def test_the_state_of_a_run_is_no_result(tmp_path, source):
@@ -92,19 +92,19 @@ def test_the_state_of_a_run_is_no_result(tmp_path, source):
 
     def looks():
         (tmp_path / "b.h5").write_bytes(checkpoint_path(path).read_bytes())
-        assert not holds(tmp_path / "b.h5", SECRET)
-        assert not holds(path, SECRET)
+        assert not is_result_of(tmp_path / "b.h5", SECRET)
+        assert not is_result_of(path, SECRET)
 
     job().run_to_file(SECRET, source, path, [Meanwhile(looks)])
-    assert holds(path, SECRET)
+    assert is_result_of(path, SECRET)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epsilon": 1e-10}, "epsilon = 1e-10 at delta = 1e-05 is not known to hold.*give a larger epsilon"),
-        ({"epsilon": 1000.0}, "give a smaller epsilon"),
-        ({"epsilon": 1.0, "delta": 1e-290}, "or a larger delta"),
+        ({"epsilon": 1e-10}, "epsilon = 1e-10 at delta = 1e-05 cannot be guaranteed.*Use a larger --epsilon"),
+        ({"epsilon": 1000.0}, "Use a smaller --epsilon"),
+        ({"epsilon": 1.0, "delta": 1e-290}, "or a larger --delta"),
         *slow(({"method": "dp-sgd", "server": "trusted", "rho": 1e-6}, "epsilon = 0 at delta = 1e-05")),
     ],
 )
@@ -121,7 +121,7 @@ def test_no_epsilon_is_run_that_would_not_hold_at_some_machine(server, everybody
     experiment = Experiment(
         **SETTINGS, server=server, epsilon=everybody, budgets=str(tmp_path / "budgets.toml")
     )
-    with pytest.raises(InputError, match=r"epsilon = 1e-10 at delta = 1e-05 is not known to hold"):
+    with pytest.raises(InputError, match=r"epsilon = 1e-10 at delta = 1e-05 cannot be guaranteed"):
         run(experiment, output=tmp_path / "a.h5")
     assert not (tmp_path / "a.h5").exists()
 
@@ -140,7 +140,7 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("mu2mpi.federation.servers.untrusted.UntrustedServer.round", fail)
+        patch.setattr("mu2mpi.federation.servers.untrusted.UntrustedServer.run_round", fail)
         with pytest.raises(MemoryError):
             job().run_to_file(Experiment(machines=4), source, path)
     kept = read_checkpoint(checkpoint_path(path))
@@ -164,7 +164,9 @@ def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             # It looked for a checkpoint before the first job wrote one.
             patch.setattr("mu2mpi.execution.job.find_checkpoint", lambda *_: None)
-            patch.setattr("mu2mpi.federation.machine.Machines.noised", lambda *_: pytest.fail("it sends"))
+            patch.setattr(
+                "mu2mpi.federation.machine.Machines.noised_message", lambda *_: pytest.fail("it sends")
+            )
             with pytest.raises(InputError, match="sent nothing"):
                 job().run_to_file(experiment, source, path)
         assert checkpoint_path(path).read_bytes() == of_first[0]
@@ -182,7 +184,7 @@ def test_what_may_be_replaced_is_what_was_there_when_the_job_began(tmp_path):
     """Two jobs with --overwrite would else both send everything, and one result would speak for both."""
     source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
     old = job(True).run_to_file(experiment, source, path)
-    first, second = (job(True, before={path: identity(path)}) for _ in range(2))
+    first, second = (job(True, before={path: file_identity(path)}) for _ in range(2))
     new = first.run_to_file(experiment, source, path)
     assert not np.array_equal(old.x, new.x)
     with pytest.raises(InputError, match="sent nothing"):
@@ -228,14 +230,14 @@ def test_of_two_jobs_with_one_output_none_loses_its_result_unheard(tmp_path):
 def test_a_result_of_another_job_is_not_taken_for_ones_own(tmp_path, checkpoint_stays, other):
     """Under another key, or of another experiment: then that of this run is lost but for its checkpoint."""
     source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
-    theirs = job().run_to_file(experiment.having(**other), source, tmp_path / "other.h5")
+    theirs = job().run_to_file(experiment.replace(**other), source, tmp_path / "other.h5")
 
     def another_result():
         (tmp_path / "other.h5").rename(path)
         if not checkpoint_stays:
             checkpoint_path(path).unlink()
 
-    words = "go on from it" if checkpoint_stays else "it is lost"
+    words = "resume from" if checkpoint_stays else "is lost"
     with pytest.raises(InputError, match=words):
         job(bool(other)).run_to_file(experiment, source, path, [Meanwhile(another_result)])
     assert_same(read_result(path), theirs)
@@ -287,5 +289,5 @@ def test_what_is_written_while_a_job_begins_is_of_another(tmp_path, monkeypatch)
 
     monkeypatch.setattr("mu2mpi.results.writer.check_output", found_free)
     with pytest.raises(InputError, match="sent nothing"):
-        run(experiment, output=path, observers=[BEGINS])
+        run(experiment, output=path, callbacks=[BEGINS])
     assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.sources.population import Population
-from mu2mpi.execution.plan import Keys, filled, resolve
+from mu2mpi.execution.plan import RunKeys, complete_experiment, resolve
 from mu2mpi.privacy.noise.noise_stream import root_key
 
 SOURCE = random_source(1, 120, 4, 3)
@@ -90,9 +90,9 @@ def test_methods_that_draw_their_samples_settle_batches(settings, rounds, batch)
     plan = resolve(Experiment(machines=2, **settings), SOURCE, 1)
     assert plan.experiment.batch == batch
     assert plan.experiment.rounds == rounds
-    assert "batch" in plan.experiment.given
+    assert "batch" in plan.experiment.explicit_settings
     share = batch / 2 if settings["method"] == "dp-sgd" else batch
-    assert plan.constants.sampling.size(1) == pytest.approx(share)
+    assert plan.constants.batching.batch_size(1) == pytest.approx(share)
 
 
 def test_a_preset_is_filled_in_once_machines_are_known():
@@ -100,10 +100,17 @@ def test_a_preset_is_filled_in_once_machines_are_known():
     plan = resolve(experiment, SOURCE, 4)
     found = plan.experiment
     assert (found.normalize, found.clip_norm, found.diameter, found.eta_scale) == ("unit", 0.75, 3.0, 4.0)
-    assert {"normalize", "clip_norm", "diameter", "eta_scale", "machines", "rounds"} <= found.given
-    assert plan.constants.task.scaling.unit
+    assert {
+        "normalize",
+        "clip_norm",
+        "diameter",
+        "eta_scale",
+        "machines",
+        "rounds",
+    } <= found.explicit_settings
+    assert plan.constants.task.scaling.unit_norm
     assert plan.constants.mechanism.clip_norm == 0.75
-    assert filled(experiment, plan.facts, machines=4).having(rounds=30) == found
+    assert complete_experiment(experiment, plan.facts, machines=4).replace(rounds=30) == found
     # What was left open is, in the experiment that the user gave.
     assert experiment.eta_scale is None
     assert experiment.machines is None
@@ -132,7 +139,7 @@ def test_what_is_resolved_stays_so(experiment):
     assert again.experiment == plan.experiment
     assert again.partition == plan.partition
     assert again.constants.mechanism == plan.constants.mechanism
-    assert again.constants.sampling == plan.constants.sampling
+    assert again.constants.batching == plan.constants.batching
     assert again.constants.eta == plan.constants.eta
 
 
@@ -142,10 +149,10 @@ def test_what_is_resolved_stays_so(experiment):
         ({"machines": 121}, "121"),
         ({"machines": 4, "rounds": 31}, "30"),
         ({"partition": "owner"}, "owner"),
-        ({"method": "snowball-sgd", "machines": 1, "rounds": 1}, "at least 2 rounds"),
-        ({"method": "snowball-sgd", "machines": 1, "rho": 0.001}, "larger rho"),
+        ({"method": "snowball-sgd", "machines": 1, "rounds": 1}, "--rounds must be at least 2"),
+        ({"method": "snowball-sgd", "machines": 1, "rho": 0.001}, "larger --rho"),
         ({"method": "noisy-minibatch-sgd", "rho": 1e100}, "smaller"),
-        ({"method": "noisy-minibatch-sgd", "rho": 1e-100}, "larger rho"),
+        ({"method": "noisy-minibatch-sgd", "rho": 1e-100}, "larger --rho"),
     ],
 )
 def test_what_cannot_be_is_an_input_error(settings, words):
@@ -157,7 +164,7 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
     """Else the messages of two runs with one secret seed and different rho would give it away."""
     root = root_key(1)
     experiment = Experiment(machines=2, rounds=10, seed=1)
-    keys = {Keys.noise_key(root, experiment)}
+    keys = {RunKeys.noise_key(root, experiment)}
     for changed in (
         {"rho": 8.0},
         {"machines": 3},
@@ -167,7 +174,7 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
         {"normalize": "unit"},
         {"eta_scale": 2.0},
     ):
-        keys.add(Keys.noise_key(root, experiment.having(**changed)))
+        keys.add(RunKeys.noise_key(root, experiment.replace(**changed)))
     assert len(keys) == 8
     for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"method": "mu2-sgd", "preset": "practical"}):
-        assert Keys.noise_key(root, experiment.having(**unsent)) in keys
+        assert RunKeys.noise_key(root, experiment.replace(**unsent)) in keys

@@ -18,7 +18,7 @@ from mu2mpi.cli import main
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.execution import progress
 from mu2mpi.execution.progress import LogFile
-from mu2mpi.results.callbacks import Observer
+from mu2mpi.results.callbacks import Callback
 
 
 class Terminal(io.StringIO):
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 def told(kind, evaluations=5, more=(), **settings):
     stream = Terminal()
     experiment = Experiment(machines=3, rounds=200, seed=1, evaluations=evaluations, **settings)
-    run(experiment, observers=[kind(stream, *more)])
+    run(experiment, callbacks=[kind(stream, *more)])
     return stream.getvalue()
 
 
@@ -57,7 +57,7 @@ def test_a_log_hears_of_a_short_run_twice():
 def test_a_log_hears_every_few_seconds(monkeypatch):
     now = [100.0]
 
-    class Slow(progress.Observer):
+    class Slow(progress.Callback):
         def on_round(self, t):
             now[0] += 0.5
 
@@ -65,7 +65,7 @@ def test_a_log_hears_every_few_seconds(monkeypatch):
     stream = io.StringIO()
     run(
         Experiment(machines=2, rounds=40, seed=1, evaluations=10_000),
-        observers=[Slow(), progress.LogProgress(stream)],
+        callbacks=[Slow(), progress.LogProgress(stream)],
     )
     found = re.findall(r"round (\d+) of 40: .* 2 rounds/s, (.*)", stream.getvalue())
     assert [int(t) for t, _ in found] == [6, 12, 18, 24, 30, 36, 40]
@@ -77,21 +77,21 @@ def test_time_left_counts_only_rounds_of_this_start(tmp_path, monkeypatch):
     now, stream = [100.0], io.StringIO()
     experiment, output = Experiment(machines=2, rounds=40, seed=1, evaluations=10_000), tmp_path / "a.h5"
 
-    class Stops(progress.Observer):
+    class Stops(progress.Callback):
         def on_evaluation(self, evaluation):
             if evaluation.round == 10:
                 raise ZeroDivisionError
 
-    class Slow(progress.Observer):
+    class Slow(progress.Callback):
         def on_round(self, t):
             now[0] += 0.5
 
-    monkeypatch.setattr("mu2mpi.execution.simulation.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.FIRST_CHECKPOINT_SECONDS", 0.0)
     with pytest.raises(ValueError, match="Stops"):
-        run(experiment, output=output, observers=[Stops()])
+        run(experiment, output=output, callbacks=[Stops()])
     monkeypatch.setattr(progress, "monotonic", lambda: now[0])
-    run(experiment, output=output, observers=[Slow(), progress.LogProgress(stream, "", 0.0)])
-    first = int(re.search(r"going on after round (\d+)", stream.getvalue())[1])
+    run(experiment, output=output, callbacks=[Slow(), progress.LogProgress(stream, "", 0.0)])
+    first = int(re.search(r"resuming after round (\d+)", stream.getvalue())[1])
     assert 0 < first <= 10
     assert "rho spent 4, 2 rounds/s, took" in stream.getvalue().splitlines()[-1]
     assert re.search(r"round 20 of 40: .* 2 rounds/s, 0:00:10 left", stream.getvalue())
@@ -118,7 +118,7 @@ def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
 def test_ranks_that_mostly_wait_are_advised_against(ranks, waiting, expected):
     """By as many as were busy, if the run took at least a second."""
     result = run(Experiment(machines=2, rounds=3, seed=1))
-    shares = {"compute": 0.9 * (1 - waiting), "noise": 0.1 * (1 - waiting), "moving": waiting / 2}
+    shares = {"compute": 0.9 * (1 - waiting), "noise": 0.1 * (1 - waiting), "communication": waiting / 2}
     for seconds in (0.5, 30.0):
         timing = {n: np.full(ranks, s * seconds) for n, s in (shares | {"waiting": waiting / 2}).items()}
         advice = progress.advice_on_ranks(replace(result, timing=timing))
@@ -147,19 +147,19 @@ def events(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-class Stops(Observer):
+class Stops(Callback):
     def on_evaluation(self, evaluation):
         if evaluation.round == 8:
             signal.raise_signal(signal.SIGUSR1)
 
 
 def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.simulation.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_SECONDS", 0.0)
     plain, as_json, output = tmp_path / "a.log", tmp_path / "a.jsonl", tmp_path / "a.h5"
     logs = [LogFile(plain), LogFile(as_json, as_json=True)]
     with pytest.raises(Interrupted) as stop:
-        mu2mpi.run(SETTINGS, output=output, observers=[*logs, Stops()])
-    result = mu2mpi.run(SETTINGS, output=output, observers=logs)
+        mu2mpi.run(SETTINGS, output=output, callbacks=[*logs, Stops()])
+    result = mu2mpi.run(SETTINGS, output=output, callbacks=logs)
     found, history = events(as_json), result.history
     assert {event["run"] for event in found} == {str(output)}
     assert found[0]["settings"]["rounds"] == 20
@@ -179,13 +179,13 @@ def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
 def test_numbers_that_are_not_finite_are_null_and_names_need_be_no_text(tmp_path):
     path, output = tmp_path / "a.jsonl", tmp_path / os.fsdecode(b"\xff.h5")
     logs = [LogFile(path, as_json=True), LogFile(tmp_path / "a.log")]
-    mu2mpi.run({**SETTINGS, "rho": float("inf")}, output=output, observers=logs)
+    mu2mpi.run({**SETTINGS, "rho": float("inf")}, output=output, callbacks=logs)
     assert events(path)[0]["settings"]["rho"] is None
     assert b"\\udcff.h5" in (tmp_path / "a.log").read_bytes()
 
 
 def run_with_log(path, seed):
-    mu2mpi.run({**SETTINGS, "seed": seed}, observers=[LogFile(path, as_json=True)])
+    mu2mpi.run({**SETTINGS, "seed": seed}, callbacks=[LogFile(path, as_json=True)])
 
 
 def test_lines_of_several_processes_stay_whole(tmp_path):
@@ -211,9 +211,9 @@ def most_bytes():
 def test_a_full_disk_costs_lines_and_no_run(tmp_path, capsys, most_bytes):
     path = tmp_path / "a.log"
     most_bytes(1000)
-    result = mu2mpi.run(SETTINGS, observers=[LogFile(path)])
+    result = mu2mpi.run(SETTINGS, callbacks=[LogFile(path)])
     assert 500 < path.stat().st_size <= 1000
-    assert capsys.readouterr().err.count("the run goes on without") == 1
+    assert capsys.readouterr().err.count("the run continues without it") == 1
     assert len(result.history) >= 12
 
 
@@ -250,5 +250,5 @@ def test_commands_write_logs(tmp_path):
 def test_a_log_says_that_a_test_set_of_ones_own_is_not_protected(tmp_path):
     data, path = tmp_path / "a.csv", tmp_path / "a.log"
     data.write_text("a,b,label\n" + "0.5,1,0\n-0.5,0.2,1\n" * 20)
-    mu2mpi.run({"data": str(data), "machines": 2, "rounds": 3}, observers=[LogFile(path)])
+    mu2mpi.run({"data": str(data), "machines": 2, "rounds": 3}, callbacks=[LogFile(path)])
     assert "not private" in path.read_text().splitlines()[0]

@@ -14,7 +14,7 @@ from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
@@ -26,7 +26,7 @@ from mu2mpi.results.records import checkpoint_path
 OTHERS = [("gradient", "iterate"), ("gradient", "average"), ("corrected-momentum", "iterate")]
 CORRELATED = [{"method": "anytime-dp-mf", "diameter": 0.01}, {"noise_correlation": 0.5, "l2": 0.1}]
 CASES = [
-    *({"server": server} for server in names("servers")),
+    *({"server": server} for server in known_names("servers")),
     *({"server": "trusted", "estimator": e, "query": q, "clip_norm": 0.9} for e, q in OTHERS),
     *({"server": s, "rounds": 20, **c} for s in ("untrusted", "trusted") for c in CORRELATED),
     {"server": "aggregated", "rounds": 20, **CORRELATED[0]},
@@ -46,13 +46,13 @@ def test_going_on_gives_the_bits_of_an_unbroken_run(settings, tmp_path):
     for t in (1, 2, 9, unbroken.experiment.rounds):
         write_checkpoint(stopped_state(experiment, source, t), checkpoint_path(path))
         # What is left open was settled when the run began.
-        state = found_checkpoint(path, experiment.having(machines=None))
+        state = found_checkpoint(path, experiment.replace(machines=None))
         assert state.rounds_done == t - 1
         check_state(state, resolve(experiment, source, 1), path)
         resumed = simulated(state.experiment, source, state)
         assert_same(resumed, unbroken)
         assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
-    unseeded = experiment.having(seed=None)
+    unseeded = experiment.replace(seed=None)
     state = stopped_state(unseeded, source, 9)
     assert_same(*(simulated(unseeded, source, state) for _ in range(2)))
 
@@ -61,7 +61,7 @@ def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)
     unbroken = simulated(experiment, source)
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 3 * 4 * source.sample_bytes)
     state = stopped_state(experiment, source, 9)
     assert_same(simulated(experiment, source, state), unbroken)
@@ -127,7 +127,7 @@ def test_show_tells_how_far_a_run_is_and_no_key(state, tmp_path, capsys):
     secret = stopped_state(Experiment(machines=4), random_source(1, 100, 6, 3), 1)
     write_checkpoint(secret, checkpoint_path(path))
     assert main(["show", str(checkpoint_path(path))]) == 0
-    assert secret.key.hex()[:8] not in capsys.readouterr().out
+    assert secret.root_key.hex()[:8] not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,14 @@ def test_a_checkpoint_of_another_experiment_is_refused(state, tmp_path, other, n
 @pytest.mark.parametrize("word", ["features", "values", "numpy", "numba", "llvmlite", "ranks"])
 def test_another_processor_or_package_costs_privacy_or_bits(state, word, tmp_path, capsys):
     """The same noise on slightly other messages would give their difference away."""
-    here = environment.builds(Communicator())
+    here = environment.numeric_platforms(Communicator())
     there = (*here, "abacus, pebbles 3") if word == "ranks" else (re.sub(f"{word} [^,]*", "x", here[0]),)
     assert there != here
-    write_checkpoint(dataclasses.replace(state, builds=there), checkpoint_path(tmp_path / "a.h5"))
+    write_checkpoint(dataclasses.replace(state, numeric_platforms=there), checkpoint_path(tmp_path / "a.h5"))
     assert found_checkpoint(tmp_path / "a.h5", Experiment(machines=4, seed=1)).rounds_done == 9
     assert there[-1] in capsys.readouterr().err
     secret = stopped_state(Experiment(machines=4), random_source(1, 100, 6, 3), 5)
-    write_checkpoint(dataclasses.replace(secret, builds=there), checkpoint_path(tmp_path / "b.h5"))
+    write_checkpoint(dataclasses.replace(secret, numeric_platforms=there), checkpoint_path(tmp_path / "b.h5"))
     with pytest.raises(InputError, match="costs privacy"):
         found_checkpoint(tmp_path / "b.h5", Experiment(machines=4))
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from mu2mpi.execution.signals import SIGNALS, handling, stop_requests
+from mu2mpi.execution.signals import STOP_SIGNALS, signal_handlers, stop_requests
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_first_signal_is_noted_and_a_second_interrupt_ends(number):
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with stop_requests() as requests, stop_requests() as inner:
         assert inner is requests
         assert not requests.pending
@@ -21,13 +21,15 @@ def test_a_first_signal_is_noted_and_a_second_interrupt_ends(number):
         if number == signal.SIGINT:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGINT)
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
 
 
 def test_what_was_ignored_stays_ignored():
     seen, before = [], signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
-        with handling(dict.fromkeys((signal.SIGUSR1, signal.SIGUSR2), lambda number, _: seen.append(number))):
+        with signal_handlers(
+            dict.fromkeys((signal.SIGUSR1, signal.SIGUSR2), lambda number, _: seen.append(number))
+        ):
             os.kill(os.getpid(), signal.SIGUSR1)
             os.kill(os.getpid(), signal.SIGUSR2)
     finally:
@@ -38,14 +40,14 @@ def test_what_was_ignored_stays_ignored():
 ENDS = """
 import os, signal, sys
 from pathlib import Path
-from mu2mpi.core.files import write_whole
-from mu2mpi.execution.signals import ending_at_once
+from mu2mpi.core.files import write_atomically
+from mu2mpi.execution.signals import exiting_on_signals
 def chunks():
     yield b"half"
     os.kill(os.getpid(), int(sys.argv[2]))
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with ending_at_once():
-    write_whole(Path(sys.argv[1]), chunks())
+with exiting_on_signals():
+    write_atomically(Path(sys.argv[1]), chunks())
 """
 
 

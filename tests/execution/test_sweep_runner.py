@@ -17,7 +17,7 @@ SETTINGS = {**DATA, "server": ["untrusted", "trusted"], "seed": [1, 2]}
 @pytest.fixture
 def called(monkeypatch):
     """Return a dictionary that fills with the arguments of what is called, by name."""
-    found = {"resolve": [], "shared_source": [], "Simulation": []}
+    found = {"resolve": [], "open_source_on_ranks": [], "Simulation": []}
 
     def watch(module, name):
         action = getattr(module, name)
@@ -30,7 +30,7 @@ def called(monkeypatch):
 
     for module in (sweep_module, job_module):
         watch(module, "resolve")
-        watch(module, "shared_source")
+        watch(module, "open_source_on_ranks")
     watch(job_module, "Simulation")
     return found
 
@@ -38,7 +38,7 @@ def called(monkeypatch):
 def done(folder, settings=SETTINGS, index=None, overwrite=False):
     """Run a sweep; return its experiments, and its paths."""
     sweep = Sweep(settings)
-    chosen = sweep.choose(index)
+    chosen = sweep.select(index)
     run_sweep(sweep, chosen, folder, overwrite=overwrite)
     return [experiment for _, experiment in chosen], [folder / sweep.file_name(e) for _, e in chosen]
 
@@ -50,7 +50,7 @@ def images(folder):
 def test_each_run_is_settled_once_and_data_are_opened_once(tmp_path, called):
     experiments, paths = done(tmp_path)
     assert [arguments[0] for arguments in called["resolve"]] == experiments
-    assert len(called["shared_source"]) == 1
+    assert len(called["open_source_on_ranks"]) == 1
     assert [read_result(path).experiment for path in paths] == experiments
     # What was settled is what ran.
     ran = [arguments[0].experiment for arguments in called["Simulation"]]
@@ -121,7 +121,7 @@ def test_a_loss_that_does_not_take_the_range_of_labels_is_found_among_others(tmp
     path = tmp_path / "a.csv"
     path.write_text("a,label\n" + "0.5,3\n-0.5,-2\n" * 20)
     settings = {"data": str(path), "label_range": "-5:5", "machines": 2, "rounds": 3, "loss": losses}
-    with pytest.raises(InputError, match="loss = poisson is for counts from 0 on"):
+    with pytest.raises(InputError, match="--loss poisson needs counts from 0"):
         done(tmp_path / "runs", settings)
     assert not list(tmp_path.glob("runs/*"))
 
@@ -142,8 +142,8 @@ def test_what_another_job_finished_meanwhile_is_left_alone(tmp_path, monkeypatch
     monkeypatch.setattr(sweep_module.Job, "run_to_file", meanwhile)
     monkeypatch.setattr(
         sweep_module,
-        "waves",
-        lambda machines, *_: [sweep_module.Wave(1, (tuple(range(len(machines)))[::-1],))],
+        "schedule_runs",
+        lambda machines, *_: [sweep_module.ConcurrentRuns(1, (tuple(range(len(machines)))[::-1],))],
     )
     done(tmp_path / "here")
     assert "finished by another job" in capsys.readouterr().err

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import find
-from mu2mpi.execution.evaluation import Evaluator, affordable_passes
+from mu2mpi.core.registry import lookup
+from mu2mpi.execution.evaluation import Evaluator, max_gradients
 from mu2mpi.execution.job import run
-from mu2mpi.losses.model.ball import TOLERANCE
+from mu2mpi.losses.model.ball import MINIMUM_TOLERANCE
 from mu2mpi.losses.model.scaling import Scaling
 
 
@@ -30,26 +30,26 @@ def test_bound_by_hand():
     S, root_d = 118.12320, 88.60022
     untrusted = 0.4 * (S / 600 + 2 * S * root_d / (4 * 600 * 10) + S / math.sqrt(60_000))
     trusted = 0.4 * (S / 600 + 2 * S * root_d / (4 * 600 * 100) + S / math.sqrt(60_000))
-    assert paper_schedule("untrusted").loss_bound == pytest.approx(untrusted, rel=1e-6)
-    assert paper_schedule("trusted").loss_bound == pytest.approx(trusted, rel=1e-6)
+    assert paper_schedule("untrusted").excess_loss_bound == pytest.approx(untrusted, rel=1e-6)
+    assert paper_schedule("trusted").excess_loss_bound == pytest.approx(trusted, rel=1e-6)
     silent = 0.4 * (S / 600 + S / math.sqrt(60_000))
-    assert paper_schedule("trusted", rho=math.inf).loss_bound == pytest.approx(silent, rel=1e-6)
+    assert paper_schedule("trusted", rho=math.inf).excess_loss_bound == pytest.approx(silent, rel=1e-6)
 
 
 def test_no_bound_where_increments_are_clipped_below_their_norm():
-    assert math.isnan(paper_schedule("trusted", clip_norm=2.0).loss_bound)
-    assert paper_schedule("trusted", clip_norm=1e6).loss_bound > 0
+    assert math.isnan(paper_schedule("trusted", clip_norm=2.0).excess_loss_bound)
+    assert paper_schedule("trusted", clip_norm=1e6).excess_loss_bound > 0
 
 
 def test_no_bound_with_another_learning_rate():
-    assert math.isnan(paper_schedule("trusted", eta_scale=2.0).loss_bound)
-    assert paper_schedule("trusted", rho=math.inf, eta_scale=1.0).loss_bound > 0
+    assert math.isnan(paper_schedule("trusted", eta_scale=2.0).excess_loss_bound)
+    assert paper_schedule("trusted", rho=math.inf, eta_scale=1.0).excess_loss_bound > 0
 
 
 @pytest.mark.parametrize("method", SWITCHED[1:])
 def test_no_bound_of_another_method(method):
     sizes = {"machines": 10, "rounds": 60, "classes": 10, "features": 8, "diameter": 0.1, "rho": 4.0}
-    assert math.isnan(make_schedule(method, **sizes, clip_norm=1e6).loss_bound)
+    assert math.isnan(make_schedule(method, **sizes, clip_norm=1e6).excess_loss_bound)
 
 
 @pytest.mark.parametrize("unit", [False, True])
@@ -58,7 +58,7 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
     source = random_source(2, 10, 6, 4, dtype)
     source._test.features[3] = 0
     x = np.random.default_rng(0).standard_normal((4, 7))
-    loss, gradient = Evaluator(source, Communicator(), find("losses", "softmax"), Scaling(unit)).gradient(x)
+    loss, gradient = Evaluator(source, Communicator(), lookup("losses", "softmax"), Scaling(unit)).gradient(x)
     features, labels = source._test.features * np.float64(source.scale), source._test.labels
     z = ref.samples(features, unit)
     expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)
@@ -77,14 +77,14 @@ def test_smallest_loss_in_the_ball_against_scipy(diameter):
         lambda x: ref.mean_loss(x.reshape(4, 7), features, labels), np.zeros(28), constraints=[inside],
         method="SLSQP", options={"ftol": 1e-12, "maxiter": 300},
     )  # fmt: skip
-    assert theory.minimum_gap <= TOLERANCE
+    assert theory.minimum_gap <= MINIMUM_TOLERANCE
     assert theory.minimum_loss == pytest.approx(truth.fun, abs=3e-6)
 
 
 def test_a_run_writes_what_it_measured(tmp_path: Path):
     result = run(Experiment(machines=4, rounds=50, server="trusted", seed=1), output=tmp_path / "a.h5")
     theory = result.theory
-    assert theory.minimum_gap <= TOLERANCE
+    assert theory.minimum_gap <= MINIMUM_TOLERANCE
     assert theory.excess_loss == result.history.test_loss[-1] - theory.minimum_loss
     assert 0 < theory.excess_loss < theory.excess_loss_bound
 
@@ -92,13 +92,13 @@ def test_a_run_writes_what_it_measured(tmp_path: Path):
 def test_a_search_never_takes_long():
     for machines in (1, 10, 100):
         constants = paper_schedule("untrusted", machines=machines, rounds=60_000 // machines)
-        assert 20 <= affordable_passes(constants, 10_000) < 100
-    assert affordable_passes(paper_schedule("trusted"), 10**7) == 5
-    assert affordable_passes(paper_schedule("trusted", rounds=10**8, machines=1), 10_000) == 1000
+        assert 20 <= max_gradients(constants, 10_000) < 100
+    assert max_gradients(paper_schedule("trusted"), 10**7) == 5
+    assert max_gradients(paper_schedule("trusted", rounds=10**8, machines=1), 10_000) == 1000
 
 
 def test_large_models_have_the_bound_alone(monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.evaluation.MOST_PARAMETERS", 100)
+    monkeypatch.setattr("mu2mpi.execution.evaluation.MAX_SEARCH_PARAMETERS", 100)
     theory = run(Experiment(machines=2, rounds=5, seed=1)).theory
     assert theory.excess_loss_bound > 0
     assert math.isnan(theory.excess_loss)
@@ -121,7 +121,7 @@ def test_runs_of_a_sweep_share_the_search(monkeypatch):
     assert other.theory.minimum_loss < first.theory.minimum_loss
     calls.clear()
     unit = Experiment(machines=2, seed=1, normalize="unit")
-    assert simulation_of(unit, source).run().theory.minimum_gap <= TOLERANCE
+    assert simulation_of(unit, source).run().theory.minimum_gap <= MINIMUM_TOLERANCE
     assert len(calls) > 1
 
 

@@ -46,5 +46,5 @@ def test_numbers_do_not_depend_on_threads(tmp_path, data):
     for threads in (1, 2):
         with threadpool_limits(threads):
             assert threads in [library["num_threads"] for library in threadpool_info()]
-            run(Experiment.make(settings(data)), output=tmp_path / f"{threads}.h5")
+            run(Experiment.from_settings(settings(data)), output=tmp_path / f"{threads}.h5")
     assert_same(tmp_path.iterdir())

@@ -5,8 +5,8 @@ import pytest
 
 from mu2mpi.cli import main
 from mu2mpi.core import registry
-from mu2mpi.core.registry import find, names
-from mu2mpi.losses.loss import Constants, Problem
+from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.losses.loss import Loss, LossConstants
 
 
 def adds_text(margins, label):
@@ -17,12 +17,12 @@ def square(margins, label):
     return (margins[0] - label) ** 2 / 2, (margins[0] - label) ** 2
 
 
-class Own(Problem):
-    name, labels = "own", "numbers"
-    residual, loss = staticmethod(numba.njit(adds_text)), staticmethod(numba.njit(square))
+class Own(Loss):
+    name, label_kind = "own", "numbers"
+    residual_kernel, loss_kernel = staticmethod(numba.njit(adds_text)), staticmethod(numba.njit(square))
 
     def constants(self, square, radius, classes):
-        return Constants(3 * square, square)
+        return LossConstants(3 * square, square)
 
 
 def test_a_residual_that_numba_cannot_compile_is_named_before_anything_is_written(
@@ -31,10 +31,10 @@ def test_a_residual_that_numba_cannot_compile_is_named_before_anything_is_writte
     monkeypatch.setitem(registry._registered["losses"], "own", Own())
     words = ["run", "--loss", "own", "--machines", "2", "--rounds", "5", "--output", str(tmp_path / "a.h5")]
     assert main(words) == 2
-    assert "residual of Own" in capsys.readouterr().err
+    assert "residual_kernel of Own" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", names("losses"))
+@pytest.mark.parametrize("name", known_names("losses"))
 def test_nothing_is_wrong_with_those_that_are_built_in(name):
-    assert find("losses", name).fault() is None
+    assert lookup("losses", name).compilation_error() is None

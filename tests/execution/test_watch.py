@@ -8,7 +8,7 @@ import pytest
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import simulation as module
 from mu2mpi.execution.signals import StopRequests
-from mu2mpi.execution.simulation import FASTER, LOOK_SECONDS, Verdict, Watch
+from mu2mpi.execution.simulation import DECISION_SECONDS, MAX_STRIDE_GROWTH, Action, PeriodicCheckpoints
 
 
 class Clock:
@@ -39,69 +39,71 @@ def verdicts(watch, clock, rounds, seconds):
     """Return what is said before each round, if rounds take so many seconds each."""
     said = []
     for t in range(1, rounds + 1):
-        said.append(watch.look(t))
+        said.append(watch.decide(t))
         clock.now += seconds
     return said
 
 
 def test_the_first_checkpoints_are_close_together(clock):
-    watch = Watch(Communicator(), lambda: False, 60.0)
+    watch = PeriodicCheckpoints(Communicator(), lambda: False, 60.0)
     said = verdicts(watch, clock, 300, 1.0)
-    saved = [t - 1 for t, verdict in enumerate(said, 1) if verdict is Verdict.SAVE]
+    saved = [t - 1 for t, verdict in enumerate(said, 1) if verdict is Action.SAVE]
     assert saved == [5, 15, 35, 75, 135, 195, 255]
 
 
 @pytest.mark.parametrize("seconds", [1e-4, 0.03, 5.0])
 def test_a_request_stops_it_within_the_time_between_two_looks(clock, seconds):
     requests = StopRequests()
-    watch = Watch(Communicator(), lambda: requests.pending, 1e9)
+    watch = PeriodicCheckpoints(Communicator(), lambda: requests.pending, 1e9)
     verdicts(watch, clock, 20_000, seconds)
     requests(10, None)
     asked = clock.now
     for t in range(20_001, 40_000):
-        if watch.look(t) is Verdict.STOP:
+        if watch.decide(t) is Action.STOP:
             break
         clock.now += seconds
-    assert clock.now - asked <= LOOK_SECONDS + seconds
+    assert clock.now - asked <= DECISION_SECONDS + seconds
 
 
 def test_stopping_comes_before_saving(clock):
     requests = StopRequests()
-    watch = Watch(Communicator(), lambda: requests.pending, 1e-9)
+    watch = PeriodicCheckpoints(Communicator(), lambda: requests.pending, 1e-9)
     requests.pending = True
     clock.now += 1
-    assert watch.look(1) is Verdict.STOP
+    assert watch.decide(1) is Action.STOP
 
 
 def test_fast_rounds_are_not_held_up_by_questions(clock):
     """Ranks ask about every 0.2 seconds once they know how long rounds take, which takes them few."""
     communicator = Counted()
-    watch = Watch(communicator, lambda: False, 1e9)
+    watch = PeriodicCheckpoints(communicator, lambda: False, 1e9)
     verdicts(watch, clock, 100_000, 1e-4)
-    asked = 100_000 * 1e-4 / LOOK_SECONDS
-    assert asked <= communicator.asked <= asked + np.log(LOOK_SECONDS / 1e-4) / np.log(FASTER) + 2
+    asked = 100_000 * 1e-4 / DECISION_SECONDS
+    assert (
+        asked <= communicator.asked <= asked + np.log(DECISION_SECONDS / 1e-4) / np.log(MAX_STRIDE_GROWTH) + 2
+    )
 
 
 def test_slower_rounds_are_noticed_at_the_next_look(clock):
     """So that the number of rounds between two looks grows by a factor at most, whatever the clock says."""
     communicator = Counted()
-    watch = Watch(communicator, lambda: False, 1e9)
+    watch = PeriodicCheckpoints(communicator, lambda: False, 1e9)
     t, looks = 1, []
     while t < 10_000:
         before = communicator.asked
-        watch.look(t)
+        watch.decide(t)
         if communicator.asked > before:
             looks.append(t)
         t += 1
     strides = np.diff(looks)
-    assert strides[0] <= FASTER
-    assert np.all(strides[1:] <= FASTER * strides[:-1])
+    assert strides[0] <= MAX_STRIDE_GROWTH
+    assert np.all(strides[1:] <= MAX_STRIDE_GROWTH * strides[:-1])
     # From here on each round takes as long as many did: the next look is one round later.
     before = communicator.asked
     while communicator.asked == before:
-        watch.look(t)
+        watch.decide(t)
         t, clock.now = t + 1, clock.now + 1.0
-    watch.look(t)
+    watch.decide(t)
     assert communicator.asked == before + 2
 
 
@@ -123,19 +125,19 @@ class Shared(Communicator):
 @pytest.mark.parametrize("saves", [True, False])
 def test_all_ranks_save_and_stop_before_the_same_round(saves, monkeypatch):
     """One alone is asked to stop, and by the clock of the first alone they save."""
-    monkeypatch.setattr(module, "FIRST_SECONDS", 1e9)
+    monkeypatch.setattr(module, "FIRST_CHECKPOINT_SECONDS", 1e9)
     barrier, sent, said = threading.Barrier(3), [None] * 3, [[] for _ in range(3)]
 
     def take_rounds(rank):
         requests = StopRequests()
-        watch = Watch(
+        watch = PeriodicCheckpoints(
             Shared(rank, barrier, sent), lambda: requests.pending, 0.0 if (rank == 0) == saves else 1e9
         )
         wait = threading.Event()
         for t in range(1, 5000):
             requests.pending = rank == 2 and t > 100
-            said[rank].append(watch.look(t))
-            if said[rank][-1] is Verdict.STOP:
+            said[rank].append(watch.decide(t))
+            if said[rank][-1] is Action.STOP:
                 return
             wait.wait(0.001 * rank)
 
@@ -145,6 +147,6 @@ def test_all_ranks_save_and_stop_before_the_same_round(saves, monkeypatch):
     for thread in threads:
         thread.join(30)
     assert said[0] == said[1] == said[2]
-    assert said[0].count(Verdict.STOP) == 1
-    assert (Verdict.SAVE in said[0]) == saves
+    assert said[0].count(Action.STOP) == 1
+    assert (Action.SAVE in said[0]) == saves
     assert len(said[0]) > 100

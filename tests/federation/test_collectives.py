@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mu2mpi.audit.recorded_ranks import on_ranks
+from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.core.parallel import block
-from mu2mpi.federation.collectives import gather_counts, gather_sum, scatter_sum
+from mu2mpi.federation.collectives import gather_statistics, gather_sum, scatter_sum
 from mu2mpi.privacy.noise.noise_stream import key_words, padded_zeros, root_key
 
 KEY, SHAPE, NORMS, CLIPPED = key_words(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
@@ -29,12 +29,16 @@ def hosted(rank, size, q):
 def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
     def act(rank):
         machines = hosted(rank.rank, size, SUMS[rank.rank])
-        return gather_sum(machines, rank, key), gather_counts(machines, 2, rank, key), pickle.dumps(rank.sent)
+        return (
+            gather_sum(machines, rank, key),
+            gather_statistics(machines, 2, rank, key),
+            pickle.dumps(rank.sent),
+        )
 
-    (total, counts, _), *others = on_ranks(size, act)
+    (total, counts, _), *others = run_on_ranks(size, act)
     np.testing.assert_array_equal(total, SUMS[:size].sum(axis=0))
     assert counts[:2] == (max(NORMS[:size]), sum(CLIPPED[:size]))
-    np.testing.assert_array_equal(counts.classes, 2 * COUNTS)
+    np.testing.assert_array_equal(counts.class_counts, 2 * COUNTS)
     for rank, (nothing, _, message) in enumerate(others, start=1):
         assert nothing is None
         assert (SUMS[rank].tobytes()[:40] in message) == (key is None)
@@ -47,7 +51,7 @@ def test_masked_parts_add_up_to_the_sum(size):
         scatter_sum(machines, rank, KEY)
         return machines.q
 
-    parts = on_ranks(size, act)
+    parts = run_on_ranks(size, act)
     np.testing.assert_array_equal(sum(parts), SUMS[0])
     # 15 words of 64 fair coins have 480 ones, with a standard deviation of 15.5.
     ones = [sum(int(word).bit_count() for word in part.view(np.uint64).ravel()) for part in parts]

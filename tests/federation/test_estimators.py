@@ -4,26 +4,30 @@ import math
 
 import pytest
 
-from mu2mpi.core.registry import find
-from mu2mpi.federation.estimators import AVERAGE, CORRECTED_MOMENTUM, GRADIENT, ITERATE
+from mu2mpi.core.registry import lookup
+from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM, GRADIENT, LAST_ITERATE
 from mu2mpi.losses.model.scaling import Scaling
 
 
 def test_averages_are_weighted_by_alpha_t():
-    """x_t = sum_{s <= t} alpha_s w_s / alpha_{1:t} with alpha_s = s, and with AVERAGE step by step."""
+    """x_t = sum_{s <= t} alpha_s w_s / alpha_{1:t} with alpha_s = s, and step by step."""
     points, x = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0], 0.0
     for t, w in enumerate(points, start=1):
-        weight = AVERAGE.averaging_weight(t)
+        weight = AVERAGED_ITERATE.averaging_weight(t)
         x = (1 - weight) * x + weight * w
         assert x == pytest.approx(sum(s * points[s - 1] for s in range(1, t + 1)) / (t * (t + 1) / 2))
-    assert [query.importance(7) for query in (AVERAGE, ITERATE)] == [7, 1]
-    assert ITERATE.averaging_weight(7) == 1
+    assert [query.importance(7) for query in (AVERAGED_ITERATE, LAST_ITERATE)] == [7, 1]
+    assert LAST_ITERATE.averaging_weight(7) == 1
     assert [estimator.weight(7) for estimator in (CORRECTED_MOMENTUM, GRADIENT)] == [7, 1]
 
 
 def test_bounds_are_those_of_the_lemmas():
     """S = G + 2 L D (Lemma 4.2), that of the paper for MNIST; none where iterates are queried."""
-    G, L, _ = find("losses", "softmax").constants(Scaling().largest_square(784), 0.05, 10)
-    assert CORRECTED_MOMENTUM.bound(G, L, 0.1, AVERAGE) == pytest.approx(118.1, abs=0.05)
-    assert CORRECTED_MOMENTUM.bound(G, L, 0.1, ITERATE) == math.inf
-    assert {GRADIENT.bound(G, L, 0.1, query) for query in (AVERAGE, ITERATE)} == {G}
+    G, L, _ = lookup("losses", "softmax").constants(Scaling().max_squared_norm(784), 0.05, 10)
+    assert CORRECTED_MOMENTUM.contribution_bound(G, L, 0.1, AVERAGED_ITERATE) == pytest.approx(
+        118.1, abs=0.05
+    )
+    assert CORRECTED_MOMENTUM.contribution_bound(G, L, 0.1, LAST_ITERATE) == math.inf
+    assert {GRADIENT.contribution_bound(G, L, 0.1, query) for query in (AVERAGED_ITERATE, LAST_ITERATE)} == {
+        G
+    }

@@ -11,12 +11,12 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.federation.iterates import take_step
-from mu2mpi.losses.model.ball import BLOCK
-from mu2mpi.losses.model.linear import BATCH, TILE, model_margins
+from mu2mpi.losses.model.ball import NORM_BLOCK
+from mu2mpi.losses.model.linear import SAMPLE_BLOCK, TILE, model_margins
 from mu2mpi.losses.softmax import Softmax
-from mu2mpi.methods.snowball_sgd import gradient_error, iterate_error
+from mu2mpi.methods.snowball_sgd import gradient_rounding_error, iterate_rounding_error
 
-residual = Softmax.residual
+residual = Softmax.residual_kernel
 
 seeds = st.integers(0, 2**31)
 radii = st.sampled_from([1e-100, 1e-3, 1.0, 30.0, 1e4, 1e12, 1e99])
@@ -59,14 +59,16 @@ def gradient_errors(x, z, label, batch):
         exact = exact_residual(x, z, label)
         error = mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in zip(found.tolist(), exact, strict=True)))
         length = float(np.linalg.norm(z))
-        bound = gradient_error(*x.shape, float(np.linalg.norm(x)), math.sqrt(2) * length, length**2 / 2)
+        bound = gradient_rounding_error(
+            *x.shape, float(np.linalg.norm(x)), math.sqrt(2) * length, length**2 / 2
+        )
         return float(error) * length, bound
 
 
 @pytest.mark.slow
 @given(
     st.integers(2, 12), st.integers(1, 40) | st.just(TILE + 9), radii, spreads, spreads, st.booleans(),
-    st.sampled_from([1, BATCH]), seeds, max_examples=150,
+    st.sampled_from([1, SAMPLE_BLOCK]), seeds, max_examples=150,
 )  # fmt: skip
 def test_gradients_are_off_by_no_more_than_is_charged(
     classes, features, radius, of_x, of_z, cancels, batch, seed
@@ -98,12 +100,12 @@ def step_errors(w, total, step, radius):
             mpmath.fsum((a - factor * b) ** 2 for a, b in zip(new.ravel().tolist(), moved, strict=True))
         )
         move = step * float(np.linalg.norm(total.astype(float)))
-        return float(error), float(iterate_error(w.size, radius, np.array(move)))
+        return float(error), float(iterate_rounding_error(w.size, radius, np.array(move)))
 
 
 @pytest.mark.slow
 @given(
-    st.integers(2, 6), st.integers(1, 30) | st.just(BLOCK + 3), radii, spreads,
+    st.integers(2, 6), st.integers(1, 30) | st.just(NORM_BLOCK + 3), radii, spreads,
     st.sampled_from([1e-12, 1.0, 3.0]), st.sampled_from([0.5, 1 - 1e-15, 1.0]), seeds, max_examples=150,
 )  # fmt: skip
 def test_steps_are_off_by_no_more_than_is_charged(classes, features, radius, spread, length, inside, seed):

@@ -12,16 +12,16 @@ from helpers.sources import one_a_round, probabilities_of
 from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import lookup
 from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
-from mu2mpi.federation.estimators import AVERAGE
+from mu2mpi.federation.estimators import AVERAGED_ITERATE
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.noise.noise_stream import derive_key, key_words
 
-averaging_weight = AVERAGE.averaging_weight
-SOFTMAX = find("losses", "softmax")
+averaging_weight = AVERAGED_ITERATE.averaging_weight
+SOFTMAX = lookup("losses", "softmax")
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 7))
 
@@ -37,7 +37,7 @@ def thrown_about(rng, constants):
     """Return w_t and x_t of rounds 1 .. T, by the package's own steps, whatever is thrown at the server."""
     iterates, w, x = Iterates(constants), [], []
     radius_in_units = constants.task.radius / (
-        constants.eta * constants.mechanism.resolution / constants.task.machines
+        constants.eta * constants.mechanism.grid_spacing / constants.task.machines
     )
     for t in range(1, constants.rounds + 1):
         w.append(iterates.w.copy())
@@ -66,9 +66,9 @@ def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds
     z = ref.add_bias(features)
     for t in range(1, rounds + 1):
         queries = x[t - 1], x[max(0, t - 2)]
-        mine.observe(t, *queries)
+        mine.accumulate(t, *queries)
         q = sum(m.estimate(t, *queries, z[t - 1, i], labels[t - 1, i]) for i, m in enumerate(theirs))
-        found, atol = mine.q * constants.mechanism.resolution, 1e-9 * constants.S * machines
+        found, atol = mine.q * constants.mechanism.grid_spacing, 1e-9 * constants.S * machines
         np.testing.assert_allclose(found, q, rtol=0, atol=atol)
 
 
@@ -88,7 +88,7 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
         for label in range(shape[0]):
             samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
             machines = Machines(constants, range(1), lambda _, samples=samples: samples, None)
-            machines.observe(t, x, x_previous)
+            machines.accumulate(t, x, x_previous)
             assert machines.clipped == 0
             assert math.sqrt(machines.largest_squared_norm) <= constants.S
 
@@ -135,7 +135,7 @@ def test_anytime_inequality(shape, diameter, rounds, seed):
 def deviations(population, machine, machines, x, y):
     """Return sigma^2 at x, and sigma_L^2 between x and y, of one machine: exact sums over its points."""
     p = probabilities_of(population, machine, machines)
-    z = np.c_[population.points, np.ones(POINTS)]
+    z = np.c_[population.support, np.ones(POINTS)]
     at_x, at_y = (np.array([ref.softmax(point, row) for row in z]) for point in (x, y))
     labels = np.eye(population.classes)
     residuals, changes = (r[:, None, :] - o for r, o in ((at_x, labels), (at_x - at_y, 0 * labels)))
@@ -165,8 +165,8 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
         machines = machines_on(population, constants, derive_key(bytes(32), str(run)))
         iterates = Iterates(constants)
         for t in range(1, T + 1):
-            machines.observe(t, iterates.x, iterates.x_previous)
-            error = machines.q * (constants.mechanism.resolution / M) - t * exact.gradient(iterates.x)[1]
+            machines.accumulate(t, iterates.x, iterates.x_previous)
+            error = machines.q * (constants.mechanism.grid_spacing / M) - t * exact.gradient(iterates.x)[1]
             total[t - 1] += np.sum(error**2)
             iterates.step(t, machines.q)
     mean = total / 300
@@ -214,15 +214,15 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     squared, loss = 0.0, 0.0
     for t in range(1, T + 1):
         for machines in (one, other):
-            machines.observe(t, iterates.x, iterates.x_previous)
-        difference = (one.q - other.q) * constants.mechanism.resolution
+            machines.accumulate(t, iterates.x, iterates.x_previous)
+        difference = (one.q - other.q) * constants.mechanism.grid_spacing
         # One draw hides the sum from those that see what a trusted server sends, and, with an untrusted one,
         # a machine's own draw its part of the sum.
         alone.q[:] = one.q
-        noise = (alone.noised(t) - one.q) * constants.mechanism.resolution
+        noise = (alone.noised_message(t) - one.q) * constants.mechanism.grid_spacing
         squared += np.sum(difference**2) / constants.mechanism.sigma**2
         loss += (np.vdot(difference, noise) + np.sum(difference**2) / 2) / constants.mechanism.sigma**2
-        iterates.step(t, alone.noised(t) if server == "trusted" else one.noised(t))
+        iterates.step(t, alone.noised_message(t) if server == "trusted" else one.noised_message(t))
     return squared, loss
 
 

@@ -11,12 +11,12 @@ from helpers.simulations import SWITCHED, make_schedule
 from helpers.sources import random_samples
 from hypothesis import strategies as st
 
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import lookup
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.losses.model.linear import BATCH
+from mu2mpi.losses.model.linear import SAMPLE_BLOCK
 from mu2mpi.privacy.noise.grid import clipping_bound
 
-SOFTMAX = find("losses", "softmax")
+SOFTMAX = lookup("losses", "softmax")
 
 
 @pytest.mark.parametrize("method", SWITCHED)
@@ -48,11 +48,14 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
     before, _ = sums(constants, features, labels, queries)
     after, _ = sums(constants, other_features, other_labels, queries)
     for tau in range(rounds):
-        change = norm(after[tau] - before[tau], constants.mechanism.resolution)
+        change = norm(after[tau] - before[tau], constants.mechanism.grid_spacing)
         assert change <= 2 * constants.mechanism.clip_norm * (1 + 1e-14)
-        assert tau == t or (tau > t and constants.estimator.lasts) or change == 0
+        assert tau == t or (tau > t and constants.estimator.is_cumulative) or change == 0
     assert constants.mechanism.sigma == pytest.approx(
-        2 * constants.mechanism.clip_norm * math.sqrt(rounds if constants.estimator.lasts else 1) / 4.0
+        2
+        * constants.mechanism.clip_norm
+        * math.sqrt(rounds if constants.estimator.is_cumulative else 1)
+        / 4.0
     )
 
 
@@ -66,7 +69,7 @@ def test_opposite_clipped_increments_nearly_reach_the_bound():
     for label in (0, 1):
         found, _ = sums(constants, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
         ends.append(found[0])
-    assert norm(ends[0] - ends[1], constants.mechanism.resolution) == pytest.approx(0.2, rel=6e-3)
+    assert norm(ends[0] - ends[1], constants.mechanism.grid_spacing) == pytest.approx(0.2, rel=6e-3)
 
 
 numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e-30, 1.0, 1e30, 1e160, 1e308])
@@ -74,7 +77,8 @@ numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e
 
 @pytest.mark.slow
 @given(
-    st.data(), st.sampled_from([np.float32, np.float64]), st.sampled_from([1, BATCH]), st.integers(1, 5),
+    st.data(), st.sampled_from([np.float32, np.float64]), st.sampled_from([1, SAMPLE_BLOCK]),
+    st.integers(1, 5),
     st.integers(2, 3), st.integers(1, 4), st.sampled_from([1, 2, 2**32 - 1]), st.booleans(),
     st.sampled_from([1e-100, 1e-3, 1.0, 1e100]), st.integers(12, 49), max_examples=300,
 )  # fmt: skip
@@ -96,23 +100,23 @@ def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
     x, x_previous = some(classes, dimension + 1), some(classes, dimension + 1)
     scales, labels = some(n), np.zeros(n, np.int32)
     bias = data.draw(st.sampled_from([0.1, 1.0]) | numbers)
-    resolution = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
-    bound = clipping_bound(clip_norm, resolution, x.size)
-    add = (GRADIENT if plain else CORRECTED_MOMENTUM).kernel(SOFTMAX, 3)
+    grid_spacing = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
+    bound = clipping_bound(clip_norm, grid_spacing, x.size)
+    add = (GRADIENT if plain else CORRECTED_MOMENTUM).compile_kernel(SOFTMAX, 3)
 
     def sent(first, end):
         q = np.zeros(x.shape, np.int64)
         fresh = features, labels, scales, bias, first, end
-        add(q, x, x_previous, *fresh, t, bound, resolution, batch)
+        add(q, x, x_previous, *fresh, t, bound, grid_spacing, batch)
         return q
 
     alone = [sent(i, i + 1) for i in range(n)]
     for q in alone:
-        assert norm(q, resolution) <= clip_norm
+        assert norm(q, grid_spacing) <= clip_norm
     np.testing.assert_array_equal(sent(0, n), sum(alone))
 
 
-@pytest.mark.parametrize("batch", [1, BATCH])
+@pytest.mark.parametrize("batch", [1, SAMPLE_BLOCK])
 def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch):
     """A logit of the second sample overflows, so its gradient is no number."""
     x, features = np.array([[1e308, 0, 0], [0, 0, 0]]), np.array([[0.5, 0.5], [100.0, 100.0]])
@@ -120,7 +124,7 @@ def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch
     for end in (1, 2):
         q = np.zeros((2, 3), np.int64)
         fresh = features, np.ones(2, np.int32), np.ones(2), 1.0, 0, end
-        largest, clipped = GRADIENT.kernel(SOFTMAX, 3)(q, x, x, *fresh, 1, 1.0, 2.0**-30, batch)
+        largest, clipped = GRADIENT.compile_kernel(SOFTMAX, 3)(q, x, x, *fresh, 1, 1.0, 2.0**-30, batch)
         found[end] = q
         assert clipped == end
         assert largest == pytest.approx(3.0)
@@ -132,7 +136,7 @@ seeds = st.integers(0, 2**31)
 norm_bounds = st.sampled_from([None, 0.3, 1.5])
 
 
-def schedule_of(loss, method, norm_bound, dimension, rounds=6, **settings):
+def parse_schedule(loss, method, norm_bound, dimension, rounds=6, **settings):
     return make_schedule(
         method, server="untrusted", machines=2, rounds=rounds, classes=2, features=dimension + 1, loss=loss,
         norm_bound=norm_bound, **{"diameter": 1.0, "rho": 4.0, **settings},
@@ -149,7 +153,7 @@ def surface(rng, constants):
 def at_the_edge(rng, constants, dimension):
     """Return features at the corners of the cube, which `norm_bound` makes shorter, and labels."""
     features = rng.choice([-1.0, 1.0], (constants.rounds, 2, dimension))
-    return features, random_labels(rng, constants.task.problem, 2 * constants.rounds, 2).reshape(-1, 2)
+    return features, random_labels(rng, constants.task.loss, 2 * constants.rounds, 2).reshape(-1, 2)
 
 
 @LOSSES
@@ -162,23 +166,23 @@ def test_no_message_moves_by_more_than_twice_the_bound(
     loss, method, dimension, norm_bound, clip_norm, cheat, seed
 ):
     """Also where features, numbers and query points break what is declared of them."""
-    constants = schedule_of(loss, method, norm_bound, dimension, clip_norm=clip_norm)
+    constants = parse_schedule(loss, method, norm_bound, dimension, clip_norm=clip_norm)
     rng = np.random.default_rng(seed)
     features, labels = at_the_edge(rng, constants, dimension)
     queries = cheat * surface(rng, constants)
     t, i = int(rng.integers(constants.rounds)), int(rng.integers(2))
     others, other_labels = features.copy(), labels.copy()
     others[t, i] = cheat * rng.choice([-1.0, 0.0, 1.0], dimension)
-    if constants.task.problem.labels == "classes":
+    if constants.task.loss.label_kind == "classes":
         other_labels[t, i] = 1 - labels[t, i]
     else:
         other_labels[t, i] = -cheat if labels[t, i] > 0 else cheat
     before, _ = sums(constants, features, labels, queries)
     after, _ = sums(constants, others, other_labels, queries)
     for tau in range(constants.rounds):
-        change = norm(after[tau] - before[tau], constants.mechanism.resolution)
+        change = norm(after[tau] - before[tau], constants.mechanism.grid_spacing)
         assert change <= 2 * constants.mechanism.clip_norm * (1 + 1e-14)
-        assert tau == t or (tau > t and constants.estimator.lasts) or change == 0
+        assert tau == t or (tau > t and constants.estimator.is_cumulative) or change == 0
 
 
 @LOSSES
@@ -188,10 +192,10 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
     loss, method, dimension, norm_bound, seed
 ):
     """Of gradients on the surface of the ball, and of increments on paths as long as the algorithm's."""
-    constants, rng = schedule_of(loss, method, norm_bound, dimension), np.random.default_rng(seed)
+    constants, rng = parse_schedule(loss, method, norm_bound, dimension), np.random.default_rng(seed)
     features, labels = at_the_edge(rng, constants, dimension)
     queries = surface(rng, constants)
-    if constants.estimator.lasts:
+    if constants.estimator.is_cumulative:
         for t in range(2, len(queries)):
             # alpha_{t-1} ||x_t - x_{t-1}|| <= 2 D, and within the ball.
             step = min(1.0, 4 * constants.task.radius / (t - 1) / np.linalg.norm(queries[t] - queries[t - 1]))
@@ -206,7 +210,9 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
 def test_two_samples_come_near_to_the_bound(loss):
     """Opposite gradients are 2 G apart where the loss allows it, and 2 C where they are clipped."""
     for clip_norm in (None, 0.05):
-        constants = schedule_of(loss, "parallel-sgd", None, 3, rounds=1, diameter=40.0, clip_norm=clip_norm)
+        constants = parse_schedule(
+            loss, "parallel-sgd", None, 3, rounds=1, diameter=40.0, clip_norm=clip_norm
+        )
         far = np.full((constants.task.rows, 4), 1.0) * np.array([[-1.0], [1.0]])[-constants.task.rows :]
         far *= constants.task.radius / np.linalg.norm(far)
         ends = []
@@ -214,16 +220,16 @@ def test_two_samples_come_near_to_the_bound(loss):
             # A model that is certain, and wrong; a poisson loss is as steep at one end alone.
             labels = (
                 np.array([[0, 0]], np.int32)
-                if constants.task.problem.labels == "classes"
+                if constants.task.loss.label_kind == "classes"
                 else -np.ones((1, 2))
             )
             features = np.ones((1, 2, 3))
             if sign < 0:
-                labels = 1 - labels if constants.task.problem.labels == "classes" else -labels
+                labels = 1 - labels if constants.task.loss.label_kind == "classes" else -labels
             queries = np.array([far * 0, sign * far])
             found, _ = sums(constants, features, labels, queries)
             ends.append(found[0] / 2)
-        moved = np.linalg.norm(ends[0] - ends[1]) * constants.mechanism.resolution
+        moved = np.linalg.norm(ends[0] - ends[1]) * constants.mechanism.grid_spacing
         share = moved / (2 * constants.mechanism.clip_norm)
         assert share > (0.49 if loss == "poisson" and clip_norm is None else 0.98)
         assert share <= 1

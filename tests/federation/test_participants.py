@@ -11,13 +11,13 @@ from scipy import stats
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation import participants as module
-from mu2mpi.federation.participants import RoundParticipants, RunParticipation, longest_run
-from mu2mpi.federation.participation.all import All
-from mu2mpi.federation.participation.bernoulli import Bernoulli
-from mu2mpi.federation.participation.by_size import BySize
+from mu2mpi.federation.participants import RoundParticipants, RunParticipation, max_fresh_rounds
+from mu2mpi.federation.participation.all import FullParticipation
+from mu2mpi.federation.participation.bernoulli import BernoulliParticipation
+from mu2mpi.federation.participation.by_size import ProportionalParticipation
 from mu2mpi.federation.participation.schedule import Federation
-from mu2mpi.federation.participation.trace import Trace
-from mu2mpi.federation.participation.uniform import Uniform
+from mu2mpi.federation.participation.trace import RecordedParticipation
+from mu2mpi.federation.participation.uniform import UniformParticipation
 from mu2mpi.federation.unequal_machines import UnequalMachines
 
 seeds = st.integers(0, 2**63 - 1)
@@ -31,23 +31,25 @@ def participations(draw):
     seen = np.random.default_rng(seed).random((rounds, machines)) < draw(st.sampled_from([0.1, 0.5, 1.0]))
     federation = Federation(samples, tuple(map(str, range(machines))), seed)
     kinds = [
-        All("", federation),
-        Uniform(str(draw(st.integers(1, machines))), federation),
-        Bernoulli(draw(st.sampled_from(["1e-3", "0.3", "0.9", "1.0"])), federation),
-        BySize("", federation),
-        Trace("", federation._replace(recorded=seen)),
+        FullParticipation("", federation),
+        UniformParticipation(str(draw(st.integers(1, machines))), federation),
+        BernoulliParticipation(draw(st.sampled_from(["1e-3", "0.3", "0.9", "1.0"])), federation),
+        ProportionalParticipation("", federation),
+        RecordedParticipation("", federation._replace(recorded=seen)),
     ]
     return draw(st.sampled_from(kinds)), samples, rounds
 
 
 def dense(participation, rounds, of=None):
     """Return who is there in the first rounds, each looked at by itself."""
-    rows = [participation.participates(range(t, t + 1), of or rounds)[0] for t in range(1, rounds + 1)]
+    rows = [
+        participation.participation_matrix(range(t, t + 1), of or rounds)[0] for t in range(1, rounds + 1)
+    ]
     return np.array(rows).reshape(rounds, participation.machines)
 
 
 def squared_gaps(column):
-    """Return what `squares` says of one machine, round by round."""
+    """Return `squared_gaps` of one machine, round by round."""
     t = [*(np.flatnonzero(column) + 1), len(column) + 1]
     return sum((later - earlier) ** 2 for earlier, later in pairwise(t))
 
@@ -65,7 +67,7 @@ def test_counts_are_those_of_the_dense_matrix_however_they_are_looked_at(drawn, 
         first = data.draw(st.integers(0, participation.machines))
         some = range(first, data.draw(st.integers(first, participation.machines)))
         np.testing.assert_array_equal(
-            attendance.participates(range(1, attendance.rounds + 1), some), present[:, some]
+            attendance.participation_matrix(range(1, attendance.rounds + 1), some), present[:, some]
         )
         roll = RoundParticipants(attendance, some)
         order = data.draw(st.permutations(range(1, rounds + 1)) | st.just(range(1, rounds + 1)))
@@ -83,26 +85,26 @@ def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_
     participation, samples, _ = drawn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_CELLS", at_once * participation.machines)
-        if isinstance(participation, Bernoulli) and participation.probability < 0.1:
+        if isinstance(participation, BernoulliParticipation) and participation.probability < 0.1:
             patch.setattr(module, "MAX_CELLS", 2000)
             with pytest.raises(InputError, match="machine-rounds"):
-                longest_run(participation, np.full_like(samples, 500))
+                max_fresh_rounds(participation, np.full_like(samples, 500))
             return
-        longest = longest_run(participation, samples)
+        longest = max_fresh_rounds(participation, samples)
     most = participation.max_rounds
     counts = np.cumsum(dense(participation, min(longest + 1, most), most), axis=0)
     assert np.all(counts[:longest] <= samples)
     assert longest == most or np.any(counts[longest] > samples)
-    if isinstance(participation, BySize):
+    if isinstance(participation, ProportionalParticipation):
         assert longest == samples.max()
-    if isinstance(participation, All):
+    if isinstance(participation, FullParticipation):
         assert longest == samples.min()
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), seeds, st.integers(1, 90))
 def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
     sizes = np.array(sizes)
-    participation = BySize("", Federation(sizes, (), seed))
+    participation = ProportionalParticipation("", Federation(sizes, (), seed))
     present = dense(participation, rounds)
     attended = present.sum(axis=0)
     if rounds >= sizes.max():
@@ -123,7 +125,11 @@ def test_by_size_is_evenly_spread_and_uses_every_sample(sizes, seed, rounds):
 def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
     """Counts of machines, of pairs, and of who is there in two rounds that follow each other: 1e-5 each."""
     rounds, M, m = 20_000, 7, 3
-    present = Uniform(str(m), federation_of(M, 2024)).participates(range(1, rounds + 1), rounds).astype(int)
+    present = (
+        UniformParticipation(str(m), federation_of(M, 2024))
+        .participation_matrix(range(1, rounds + 1), rounds)
+        .astype(int)
+    )
     share, pair = m / M, m * (m - 1) / (M * (M - 1))
     for i in range(M):
         assert stats.binomtest(present[:, i].sum(), rounds, share).pvalue > 1e-5
@@ -133,22 +139,22 @@ def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
 
 
 @given(participations(), st.booleans())
-def test_weighted_messages_estimate_the_objective_on_average(drawn, by_samples):
+def test_weighted_messages_estimate_the_objective_on_average(drawn, is_sample_weighted):
     """Also those of the few rounds in which some machine happens never to be drawn."""
     participation, samples, rounds = drawn
     attendance, unequal = (
         RunParticipation(participation, rounds),
-        UnequalMachines(participation, samples, by_samples),
+        UnequalMachines(participation, samples, is_sample_weighted),
     )
     if attendance.max_count == 0:
-        with pytest.raises(InputError, match="no machine ever takes part"):
-            unequal.in_rounds(rounds)
+        with pytest.raises(InputError, match="No machine ever takes part"):
+            unequal.run_participation(rounds)
         return
     weights = unequal.weights(attendance)
     expected = participation.expected_counts(attendance.counts, rounds)
-    wanted = np.where(expected > 0, samples if by_samples else 1.0, 0.0)
+    wanted = np.where(expected > 0, samples if is_sample_weighted else 1.0, 0.0)
     found = weights * expected
     np.testing.assert_allclose(found * wanted.sum(), wanted * found.sum(), rtol=1e-12)
     assert weights.max() == 1
-    if isinstance(participation, Uniform | Bernoulli):
+    if isinstance(participation, UniformParticipation | BernoulliParticipation):
         assert np.all(weights > 0)

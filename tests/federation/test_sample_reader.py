@@ -7,9 +7,9 @@ from helpers.sources import ArraySource, random_source
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import source as source_module
-from mu2mpi.data.partition import machine_rows
+from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import resolve
-from mu2mpi.federation.sample_reader import make_supply
+from mu2mpi.federation.sample_reader import make_sample_reader
 
 DIMENSION = 6
 KEY = bytes(32)
@@ -18,14 +18,14 @@ KEY = bytes(32)
 class Watched(ArraySource):
     """Remembers which training rows were asked for."""
 
-    def training(self, rows):
+    def read_training(self, rows):
         self.asked.append(rows)
-        return super().training(rows)
+        return super().read_training(rows)
 
 
 def limit_memory(monkeypatch, source, samples):
     """Have no more than so many samples read at once."""
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(source_module, name, samples * source.sample_bytes)
 
 
@@ -42,8 +42,8 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
     source = watched(100)
     limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
     constants = resolve(Experiment(machines=4), source, 1).constants
-    read = make_supply(source, constants, KEY, hosted, "iid", bytes(32))
-    rows, t = machine_rows(100, 4, 25, KEY, hosted), 1
+    read = make_sample_reader(source, constants, KEY, hosted, "iid", bytes(32))
+    rows, t = iid_rows(100, 4, 25, KEY, hosted), 1
     while t <= 25:
         samples = read(t)
         assert samples.rounds.start == t

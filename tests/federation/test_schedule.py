@@ -5,10 +5,10 @@ import pytest
 
 from mu2mpi import run
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task_builder import input_files
+from mu2mpi.config.task_builder import input_digests
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
-from mu2mpi.federation.participation.schedule import check_participation, schedule_of
+from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.federation.participation.schedule import check_participation, parse_schedule
 
 
 def test_an_extension_is_one_module(extension):
@@ -17,21 +17,21 @@ def test_an_extension_is_one_module(extension):
         data="synthetic", samples=100, features=3, machines=4, participation="in-turn:2", rounds=6, seed=1
     )
     t, i = np.ogrid[1:7, :4]
-    assert np.array_equal(run(experiment).accounts.present, (t + i) % 2 == 0)
-    assert [*input_files(experiment)] == ["the module in_turn"]
+    assert np.array_equal(run(experiment).accounts.participation, (t + i) % 2 == 0)
+    assert [*input_digests(experiment)] == ["the module in_turn"]
     with pytest.raises(InputError, match="such as in-turn:2"):
-        experiment.having(participation="in-turn:x")
+        experiment.replace(participation="in-turn:x")
 
 
-@pytest.mark.parametrize("name", names("participation"))
+@pytest.mark.parametrize("name", known_names("participation"))
 def test_forms_of_built_in_schedules(name):
-    schedule = find("participation", name)
+    schedule = lookup("participation", name)
     values = {"m": "3", "p": "0.25", "FILE": "a.csv"}
     text, *placeholder = schedule.form.split(":")
     text = ":".join([text, *(values[value] for value in placeholder)])
     assert check_participation(text) == (None if schedule.is_default else text)
-    assert schedule_of(text) == (schedule, text.partition(":")[2])
-    assert schedule_of(None)[0].is_default
+    assert parse_schedule(text) == (schedule, text.partition(":")[2])
+    assert parse_schedule(None)[0].is_default
 
 
 @pytest.mark.parametrize(

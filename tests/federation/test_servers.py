@@ -7,7 +7,7 @@ from helpers.sources import random_source
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.plan import resolve
 from mu2mpi.privacy.noise.masks import Masks
 
@@ -26,7 +26,7 @@ TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machine
         ("--mechanism gaussian --server shuffled", "binomial"),
         ("--server aggregated --participation uniform:3", "aggregated"),
         ("--server aggregated --noise aggregate", "untrusted"),
-        ("--server shuffled --method noisy-minibatch-sgd", "another server"),
+        ("--server shuffled --method noisy-minibatch-sgd", "another --server"),
         ("--server aggregated --method snowball-sgd", "aggregated"),
         ("--server shuffled --noise-correlation 0.5", "mechanism is binomial; leave it out"),
     ],
@@ -43,24 +43,24 @@ def test_a_tenth_may_collude_if_nothing_else_is_said(server, machines, expected)
     source = random_source(1, 5 * machines, 2, 2)
     plan = resolve(Experiment(server=server, machines=machines, rho=1.0), source, 1)
     assert plan.experiment.colluders == expected
-    assert plan.constants.task.parts == plan.constants.mechanism.parts == machines - expected
+    assert plan.constants.task.noise_shares == plan.constants.mechanism.noise_shares == machines - expected
     named = resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=expected), source, 1)
     assert named.experiment == plan.experiment
-    with pytest.raises(InputError, match="give at most"):
+    with pytest.raises(InputError, match="Use at most"):
         resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=machines), source, 1)
 
 
-@pytest.mark.parametrize("server", names("servers"))
+@pytest.mark.parametrize("server", known_names("servers"))
 @pytest.mark.parametrize(("machines", "colluders"), [(1, 0), (9, 0), (10, 3), (10, 9)])
 def test_an_average_has_the_noise_that_learning_rates_are_made_for(server, machines, colluders):
-    """The variance of the sum is M^2 over the square of `shared`: M s^2, s^2, or M / (M - c) s^2."""
-    trust = find("servers", server)
+    """The variance of the sum is M^2 over the square of `noise_reduction`: M s^2, s^2, or M / (M - c) s^2."""
+    trust = lookup("servers", server)
     takes = "colluders" in trust.options.model_fields
-    parts = trust.parts(trust.options(**({"colluders": colluders} if takes else {})), machines)
+    parts = trust.noise_shares(trust.options(**({"colluders": colluders} if takes else {})), machines)
     assert parts == (machines - colluders if takes else 1)
     draws = {"untrusted": machines, "trusted": 1}.get(server, machines / parts)
-    assert trust.variances(machines, parts) == pytest.approx(draws)
-    assert trust.shared(machines, parts) == pytest.approx(machines / draws**0.5)
+    assert trust.noise_variance(machines, parts) == pytest.approx(draws)
+    assert trust.noise_reduction(machines, parts) == pytest.approx(machines / draws**0.5)
 
 
 def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():
@@ -69,7 +69,7 @@ def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():
     trusted = resolve(Experiment(server="trusted", **settings), source, 1).constants
     aggregated = resolve(Experiment(server="aggregated", colluders=0, **settings), source, 1).constants
     assert aggregated.eta == trusted.eta
-    assert aggregated.loss_bound == trusted.loss_bound
+    assert aggregated.excess_loss_bound == trusted.excess_loss_bound
     halved = resolve(Experiment(server="aggregated", colluders=5, **settings), source, 1).constants
     assert halved.eta == pytest.approx(trusted.eta * 0.5**0.5)
 

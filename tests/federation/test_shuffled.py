@@ -8,15 +8,20 @@ import pytest
 from helpers.sources import random_source
 from scipy import stats
 
-from mu2mpi.audit.recorded_ranks import on_ranks
+from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.federation.sample_reader import make_supply
-from mu2mpi.federation.servers.server import machines_and_server
-from mu2mpi.federation.servers.shuffled import count, make_messages, mixed, throw_coins
-from mu2mpi.federation.timer import Stopwatch
+from mu2mpi.federation.sample_reader import make_sample_reader
+from mu2mpi.federation.servers.server import create_machines_and_server
+from mu2mpi.federation.servers.shuffled import (
+    decode_sum,
+    draw_noise_bits,
+    encode_messages,
+    shuffle_messages,
+)
+from mu2mpi.federation.timer import Timer
 from mu2mpi.privacy.noise.noise_stream import key_words, root_key
 
 SETTINGS = {
@@ -33,7 +38,7 @@ def tiny_source():
 def tiny_plan(**settings):
     plan = resolve(Experiment(**{**SETTINGS, **settings}), tiny_source(), 1)
     mechanism = plan.constants.mechanism
-    fewer = replace(mechanism, coins=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.resolution)
+    fewer = replace(mechanism, coins=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.grid_spacing)
     return replace(plan, constants=replace(plan.constants, mechanism=fewer))
 
 
@@ -46,11 +51,11 @@ def first_sums(shuffle, seeds):
     constants, source = tiny_schedule(shuffle=shuffle), tiny_source()
     hosted, found = range(constants.task.machines), []
     for seed in seeds:
-        supply = make_supply(source, constants, bytes(32), hosted, "iid", bytes(32))
+        supply = make_sample_reader(source, constants, bytes(32), hosted, "iid", bytes(32))
         key = key_words(root_key(seed))
-        machines, server = machines_and_server(constants, hosted, supply, Communicator(), key)
-        machines.observe(1, server.iterates.x, server.iterates.x_previous)
-        total = server._hidden(1, server._collected(1, machines), machines)
+        machines, server = create_machines_and_server(constants, hosted, supply, Communicator(), key)
+        machines.accumulate(1, server.iterates.x, server.iterates.x_previous)
+        total = server._noised_sum(1, server._reduce(1, machines), machines)
         found.append((total - machines.q).ravel())
     return np.array(found), constants.mechanism
 
@@ -90,29 +95,34 @@ def test_what_was_sent_before_changes_no_number_of_messages(share):
 
     def resume(rank):
         hosted = block(constants.task.machines, rank.size, rank.rank)
-        supply = make_supply(tiny_source(), constants, bytes(32), hosted, "iid", bytes(32))
-        machines, server = machines_and_server(constants, hosted, supply, rank, key_words(bytes(32)))
+        supply = make_sample_reader(tiny_source(), constants, bytes(32), hosted, "iid", bytes(32))
+        machines, server = create_machines_and_server(constants, hosted, supply, rank, key_words(bytes(32)))
         if rank.rank == 0:
-            machines.q[:] = int(share * mechanism.machines * mechanism.values)
-        machines.read(2)
-        server.round(2, machines, Stopwatch())
+            machines.q[:] = int(share * mechanism.machines * mechanism.max_coordinate)
+        machines.read_samples(2)
+        server.run_round(2, machines, Timer())
         return [array.size for array in rank.sent if array.dtype == np.uint32]
 
-    others = 2 * (mechanism.machines - 1) * mechanism.values * mechanism.parameters
-    assert on_ranks(3, resume) == [[mechanism.messages + others * (i == 0)] for i in range(3)]
+    others = 2 * (mechanism.machines - 1) * mechanism.max_coordinate * mechanism.parameters
+    assert run_on_ranks(3, resume) == [[mechanism.messages_per_round + others * (i == 0)] for i in range(3)]
 
 
 def test_messages_are_values_and_coins_and_their_counts_the_sum():
     mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(range(32))
-    V = mechanism.values
+    V = mechanism.max_coordinate
     for q in ([0, 0], [V, -V], [2 * V, -7]):
-        sent = [make_messages(mechanism, key, range(0, 2), 4, np.array(q), 2)]
-        sent.append(make_messages(mechanism, key, range(2, 3), 4, np.array([5, -V]), 1))
-        assert [len(of_rank) for of_rank in sent] == [2 * mechanism.messages, mechanism.messages]
+        sent = [encode_messages(mechanism, key, range(0, 2), 4, np.array(q), 2)]
+        sent.append(encode_messages(mechanism, key, range(2, 3), 4, np.array([5, -V]), 1))
+        assert [len(of_rank) for of_rank in sent] == [
+            2 * mechanism.messages_per_round,
+            mechanism.messages_per_round,
+        ]
         for coordinate in range(2):
             # All that shows whose a message is, is how many there are of each coordinate: the same of all.
-            assert np.sum(sent[1] // 2 == coordinate) * 2 == mechanism.messages
-        heads = sum(throw_coins(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3))
+            assert np.sum(sent[1] // 2 == coordinate) * 2 == mechanism.messages_per_round
+        heads = sum(
+            draw_noise_bits(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3)
+        )
         expected = np.add(q, [5, -V]) + heads - 3 * mechanism.coins // 2
-        np.testing.assert_array_equal(count(mechanism, np.concatenate(sent)), expected)
-        np.testing.assert_array_equal(count(mechanism, mixed(sent, key, 4)), expected)
+        np.testing.assert_array_equal(decode_sum(mechanism, np.concatenate(sent)), expected)
+        np.testing.assert_array_equal(decode_sum(mechanism, shuffle_messages(sent, key, 4)), expected)

@@ -5,7 +5,7 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.federation.subsampling import USE, WORDS, draw_independently, draw_uniformly
+from mu2mpi.federation.subsampling import BATCH_STREAM, WORDS, draw_poisson_batches, draw_replacement_batches
 from mu2mpi.privacy.noise.chacha20 import BLOCKS
 
 keys = st.binary(min_size=32, max_size=32)
@@ -14,7 +14,7 @@ ends = st.integers(0, 2**32 - 4)
 
 def plain_words(key, machine, t, count):
     """The words of a machine in a round as documented: in a part, word w of all blocks before word w + 1."""
-    nonce = np.array([USE, machine, t], "<u4").tobytes()
+    nonce = np.array([BATCH_STREAM, machine, t], "<u4").tobytes()
     parts = []
     for part in range(-(-count // WORDS)):
         blocks = [ref.chacha20_block(key, part * BLOCKS + b, nonce) for b in range(BLOCKS)]
@@ -26,7 +26,7 @@ def plain_words(key, machine, t, count):
 def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
     threshold = min(int(q * 2**64), 2**64 - 1)
     machines, rounds = range(machine, machine + 2), range(t, t + 2)
-    places, sizes = draw_independently(key, machines, rounds, owned, threshold)
+    places, sizes = draw_poisson_batches(key, machines, rounds, owned, threshold)
     wanted = [
         [k for k, word in enumerate(plain_words(key, i, s, owned)) if word < threshold]
         for s in rounds
@@ -43,7 +43,7 @@ def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
 def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
     """Of large n, many words are refused; what is left is uniform to the last bit."""
     machines, rounds = range(machine, machine + 2), range(t, t + 2)
-    places = draw_uniformly(key, machines, rounds, owned, number)
+    places = draw_replacement_batches(key, machines, rounds, owned, number)
     for s, of_round in zip(rounds, places, strict=True):
         for i, found in zip(machines, of_round, strict=True):
             words = plain_words(key, i, s, 4 * number + 64)

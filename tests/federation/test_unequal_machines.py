@@ -10,7 +10,7 @@ from helpers.unequal_machines import OwnedSource, owned_source, write_budgets
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
@@ -41,10 +41,10 @@ def sensitivities(constants, accounts):
 
 def releases(method, server, accounts, rounds):
     """Return in how many releases a sample of each machine is."""
-    lasts = method.get("estimator") != "gradient" and method.get("method") != "dp-gd"
-    if lasts and server == "trusted":
+    is_cumulative = method.get("estimator") != "gradient" and method.get("method") != "dp-gd"
+    if is_cumulative and server == "trusted":
         return np.full(len(SIZES), rounds)
-    if lasts:
+    if is_cumulative:
         return accounts.rounds
     if method.get("method") == "dp-gd":
         # In passes of two samples a round over the first four.
@@ -86,7 +86,8 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
     # It states what is told of the sample of which most is told.
     assert constants.mechanism.stated_rho == accounts.rho.max()
     assert all(
-        kind.resolution == constants.mechanism.resolution for kind in constants.task.per_machine.mechanisms
+        kind.grid_spacing == constants.mechanism.grid_spacing
+        for kind in constants.task.per_machine.mechanisms
     )
 
 
@@ -116,7 +117,7 @@ def test_the_history_counts_who_was_there(server, participation, method, source,
     )
     result = simulation_of(experiment, source).run()
     accounts, history, rounds = result.accounts, result.history, result.experiment.rounds
-    counts = np.cumsum(accounts.present, axis=0)
+    counts = np.cumsum(accounts.participation, axis=0)
     np.testing.assert_array_equal(history.round, np.arange(1, rounds + 1))
     np.testing.assert_array_equal(history.samples, counts.sum(axis=1))
     gradients = 1 if method else 2
@@ -143,15 +144,17 @@ def test_the_history_counts_who_was_there(server, participation, method, source,
 def test_samples_of_different_sizes_are_all_used_and_none_twice(source):
     """Each machine's own rows, each once: those of the largest in every round."""
     asked = []
-    training = source.training
-    source.training = lambda rows: (asked.append(rows), training(rows))[1]
+    training = source.read_training
+    source.read_training = lambda rows: (asked.append(rows), training(rows))[1]
     result = simulation_of(Experiment(participation="by-size", seed=3), source).run()
     assert sorted(np.concatenate(asked).tolist()) == list(range(sum(SIZES)))
     assert result.experiment.rounds == max(SIZES)
     assert result.accounts.rounds.tolist() == SIZES
 
 
-SUPPORTED = [name for name in names("methods") if find("methods", name).takes_absence]
+SUPPORTED = [
+    name for name in known_names("methods") if lookup("methods", name).supports_partial_participation
+]
 
 
 def settings_of(method):

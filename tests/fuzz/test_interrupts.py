@@ -65,7 +65,7 @@ def test_an_interrupt_keeps_a_checkpoint_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 75
-    assert "with a checkpoint; the same command goes on from it" in errors
+    assert "with a checkpoint. Repeat the command to resume" in errors
     shown = subprocess.run([*MU2MPI, "show", tmp_path / "a.h5"], capture_output=True, text=True, check=True)
     assert re.search(r"\n  [1-9][0-9,]* of 4,000,000 rounds in", shown.stdout)
 

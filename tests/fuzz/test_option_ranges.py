@@ -11,14 +11,14 @@ from functools import cache
 import pytest
 from helpers.slow import slow
 
-from mu2mpi.analysis.description import describe_privacy, in_brief
-from mu2mpi.analysis.privacy_reports import check_ledgers
-from mu2mpi.config.experiment import Experiment, simulated
+from mu2mpi.analysis.description import describe_privacy, privacy_summary
+from mu2mpi.analysis.privacy_reports import check_claims
+from mu2mpi.config.experiment import Experiment, simulated_protocol
 from mu2mpi.config.experiment_options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import LEAST, MOST
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source, resolve
 from mu2mpi.federation.participants import MAX_MACHINES
@@ -45,13 +45,13 @@ TYPICAL = {
 ABOUT_MACHINES = {
     "rho.toml": "[rho]\n0 = 0.5\n1 = 9.0\n",
     "epsilon.toml": "[epsilon]\n0 = 1.0\n[rho]\n1 = 1e9\n",
-    "ends.toml": f"[rho]\n0 = {LEAST}\n1 = {MOST}\n[epsilon]\n2 = {MOST}\n",
+    "ends.toml": f"[rho]\n0 = {MIN_NUMBER}\n1 = {MAX_NUMBER}\n[epsilon]\n2 = {MAX_NUMBER}\n",
     "rho.csv": "machine,rho\n0,3.5\n",
     "trace.csv": "round,machine\n" + "".join(f"{t},{t % 2}\n" for t in range(1, 21)),
     "nobody.csv": "round,machine\n",
 }
-ENDS = {"rho": [LEAST, MOST, math.inf], "epsilon": [LEAST, MOST, math.inf]}
-OUTSIDE = {name: [0, LEAST / 2, 2 * MOST, 1e308, 5e-324, math.nan] for name in ENDS}
+ENDS = {"rho": [MIN_NUMBER, MAX_NUMBER, math.inf], "epsilon": [MIN_NUMBER, MAX_NUMBER, math.inf]}
+OUTSIDE = {name: [0, MIN_NUMBER / 2, 2 * MAX_NUMBER, 1e308, 5e-324, math.nan] for name in ENDS}
 WEIRD = [
     None, True, "", " ", "\n", "\0", "é\ud800", "x" * 300, "../" * 100 + "a.csv", "nan", "-inf", "1e400",
     "-0", -0.0, 0.5, -1, 2**31, 2**32, 2**63, 2**64, 10**400, math.nan, -math.inf, [], [1], {}, "1_0", "0x10",
@@ -83,11 +83,11 @@ def drawn_settings(chance):
     """Return settings, each now and then: seldom more than a few at a time."""
     settings = {
         "data": chance.choice(["digits", "synthetic", "synthetic", "population"]),
-        "method": chance.choice(names("methods")),
-        "server": chance.choice(names("servers")),
+        "method": chance.choice(known_names("methods")),
+        "server": chance.choice(known_names("servers")),
     }
-    own = find("methods", settings["method"]).options, find("servers", settings["server"]).options
-    parts = [Experiment, find("sources", settings["data"]).options, *own]
+    own = lookup("methods", settings["method"]).options, lookup("servers", settings["server"]).options
+    parts = [Experiment, lookup("sources", settings["data"]).options, *own]
     fields = {name: field for part in parts for name, field in part.model_fields.items()}
     often = {
         "participation": 0.2, "budgets": 0.06, "objective": 0.06, "machines": 0.7, "rounds": 0.7, "seed": 0.5,
@@ -130,10 +130,10 @@ def source_of(data, options):
 def is_slow(experiment):
     """Return whether what is asked for takes long by its nature: to account, to read, or to list."""
     everything = experiment.samples or 0
-    mechanisms = experiment.mechanism, experiment.by_preset().get("mechanism")
+    mechanisms = experiment.mechanism, experiment.preset_settings().get("mechanism")
     return (
         (
-            experiment.machines_differ
+            experiment.has_unequal_machines
             and (experiment.machines or 1) <= MAX_MACHINES
             and max(everything, 10**4, experiment.rounds or 0) * (experiment.machines or 1) > 10**6
         )
@@ -154,15 +154,20 @@ def is_slow(experiment):
 def is_small(plan):
     """Return whether a run is one of milliseconds."""
     constants = plan.constants
-    samples = constants.task.machines * constants.sampling.drawn(constants.rounds) + plan.source.test_samples
+    samples = (
+        constants.task.machines * constants.batching.processed_samples(constants.rounds)
+        + plan.source.test_samples
+    )
     return constants.task.d * constants.task.machines < 10**4 and constants.rounds < 200 and samples < 10**4
 
 
 def planned(settings):
     """Return the plan of an experiment whose claims hold, or None if there is none in reasonable time."""
-    experiment = Experiment.make(settings, "here")
-    assert Experiment.make(experiment.having().settings() if experiment.epsilon is None else settings)
-    assert len(result_name(experiment.having(machines=1)).encode()) < 200
+    experiment = Experiment.from_settings(settings, "here")
+    assert Experiment.from_settings(
+        experiment.replace().settings() if experiment.epsilon is None else settings
+    )
+    assert len(result_name(experiment.replace(machines=1)).encode()) < 200
     if is_slow(experiment):
         return None
     plan = resolve(experiment, source_of(experiment.data, experiment.source_options), 1)
@@ -171,10 +176,10 @@ def planned(settings):
     assert constants.mechanism.clip_norm / 2 <= constants.clip_bound <= constants.mechanism.clip_norm
     statement = PrivacyStatement.of(
         constants.mechanism, completed.delta, server=constants.task.server, S=constants.S,
-        noise=simulated(completed), noise_recomputable=completed.seed is not None,
+        noise=simulated_protocol(completed), noise_recomputable=completed.seed is not None,
     )  # fmt: skip
-    statement.check_sampler(completed.promised_epsilon)
-    assert 0 <= statement.epsilon_exact <= completed.promised_epsilon
+    statement.check_sampler(completed.epsilon_limit)
+    assert 0 <= statement.epsilon_exact <= completed.epsilon_limit
     assert statement.epsilon_exact <= statement.epsilon
     assert not statement.is_noisy or completed.rho < math.inf or completed.budgets
     assert statement.mismatches() == []
@@ -183,7 +188,10 @@ def planned(settings):
         assert not any(accounts.rho > accounts.rho_allowed * (1 + 1e-9))
         assert all(accounts.epsilon >= 0)
         assert 0 < constants.total_weight < math.inf
-    assert "nan" not in f"{describe_privacy(statement)} {in_brief(statement)}".replace("learn", "").split()
+    assert (
+        "nan"
+        not in f"{describe_privacy(statement)} {privacy_summary(statement)}".replace("learn", "").split()
+    )
     return plan
 
 
@@ -195,7 +203,7 @@ def runs_and_holds(plan, path):
     assert found.experiment == experiment
     assert found.x.tobytes() == result.x.tobytes()
     assert math.isfinite(abs(found.x).max())
-    assert check_ledgers([path])[1] == []
+    assert check_claims([path])[1] == []
 
 
 @pytest.mark.parametrize(("cases", "runs"), [(250, 8), *slow((10_000, 80))])

@@ -7,9 +7,9 @@ import mpmath
 import pytest
 from helpers.slow import slow
 
-from mu2mpi.analysis.privacy_reports import convert
-from mu2mpi.core.options import LEAST, MOST
-from mu2mpi.privacy.accounting.gaussian_dp import SMALLEST_DELTA
+from mu2mpi.analysis.privacy_reports import convert_budget
+from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
+from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 
 DIGITS, FAR = 200, 60
 """Of numbers that differ by as little as the smallest rho; and beyond so many standard deviations
@@ -28,12 +28,12 @@ def log_uniform(chance, low, high):
 
 def drawn_size(chance):
     usual = [log_uniform(chance, 1e-6, 1e3) for _ in range(5)]
-    return chance.choice([LEAST, MOST, log_uniform(chance, LEAST, MOST), *usual])
+    return chance.choice([MIN_NUMBER, MAX_NUMBER, log_uniform(chance, MIN_NUMBER, MAX_NUMBER), *usual])
 
 
 def drawn_delta(chance):
     usual = [log_uniform(chance, 1e-12, 1) for _ in range(3)]
-    return chance.choice([SMALLEST_DELTA, 1 - 2**-53, log_uniform(chance, SMALLEST_DELTA, 1), *usual])
+    return chance.choice([MIN_DELTA, 1 - 2**-53, log_uniform(chance, MIN_DELTA, 1), *usual])
 
 
 def exact_delta(epsilon, rho):
@@ -63,7 +63,7 @@ def number(words, text):
 
 def check(given):
     """Convert some numbers, and compare all that is printed with the formulas in many digits."""
-    printed = convert(given)
+    printed = convert_budget(given)
     text = " ".join(printed.split())
     rho, epsilon, delta = (number(f"{name} =", text) for name in ("rho", "epsilon", "delta"))
     assert {name: {"rho": rho, "epsilon": epsilon, "delta": delta}[name] for name in given} == given

@@ -38,5 +38,5 @@ def extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
     for module in modules:
         del sys.modules[module]
     for kind, things in registry._registered.items():
-        for name in things.keys() - registry._built_in(kind).keys():
+        for name in things.keys() - registry._built_in_modules(kind).keys():
             del things[name]

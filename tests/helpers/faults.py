@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit import trials
-from mu2mpi.audit.adversary_view import Finding, Runs, View, all_attacks, see
+from mu2mpi.audit.adversary_view import AttackContext, AuditRuns, Finding, all_attacks, observe_runs
 from mu2mpi.audit.attacks import noise_attack
 from mu2mpi.audit.canaries import CLIPPED, Canaries
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
-from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialReleases
+from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism
 from mu2mpi.privacy.noise import noise_source as drawing
 from mu2mpi.privacy.noise.masks import Masks
-from mu2mpi.privacy.noise.noise_stream import MAX_NUMBER, add_noise, derive_key
+from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, add_noise, derive_key
 
 RISK = 1e-3
 
-FEW = [0, 1, 2, 3, 10, 2**16, 2**16 + 1, 2**24, 2**24 + 1, MAX_NUMBER - 1]
+FEW = [0, 1, 2, 3, 10, 2**16, 2**16 + 1, 2**24, 2**24 + 1, MAX_STREAM_INDEX - 1]
 """Numbers of machines and rounds, of which some coincide if they are cut."""
 
 
@@ -42,13 +42,13 @@ def only(monkeypatch, *modules):
 def found(server: str, runs: int, **settings: Any):
     """Return the report of an audit."""
     chosen = {"server": server, "machines": 3, "rounds": 6, "rho": 1.0, "seed": 1, **settings}
-    return trials.audit(Experiment.make(chosen), runs, Communicator())
+    return trials.audit(Experiment.from_settings(chosen), runs, Communicator())
 
 
 def canaries_of(case=CLIPPED, machines: int = 4, rounds: int = 6, **settings: Any):
     known = {"server": "untrusted", "machines": machines, "rounds": rounds, "rho": 1.0, "seed": 1, **settings}
-    experiment = Experiment.make(known)
-    return experiment, Canaries(trials.schedule_of(experiment, case), case, bytes(32))
+    experiment = Experiment.from_settings(known)
+    return experiment, Canaries(trials.audit_constants(experiment, case), case, bytes(32))
 
 
 def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Finding:
@@ -57,9 +57,13 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
     root, of_cases = bytes([*range(31), seed]), []
     if runs:
         keys = [derive_key(root, "noise", f"run {n}") for n in range(runs)]
-        kinds = trials.coin_kinds(len(canaries), runs // 2, root)
-        of_cases = [Runs(canaries, kinds, keys, see(canaries.constants, canaries, kinds, keys), [])]
-    view = View(experiment, canaries.constants, root, RISK, tuple(of_cases))
+        variants = trials.random_variants(len(canaries), runs // 2, root)
+        of_cases = [
+            AuditRuns(
+                canaries, variants, keys, observe_runs(canaries.constants, canaries, variants, keys), []
+            )
+        ]
+    view = AttackContext(experiment, canaries.constants, root, RISK, tuple(of_cases))
     (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}_attack"))
     assert attack.applies(canaries.constants)
     return attack.run(view)
@@ -107,7 +111,7 @@ def sigma(change):
 
         return made
 
-    return patched(trials, "schedule_of", changed)
+    return patched(trials, "audit_constants", changed)
 
 
 half_sigma = sigma(lambda constants: constants.mechanism.sigma / 2)
@@ -133,12 +137,14 @@ def edited_masks(edit):
 
 
 def silent_from_machine_10_on(monkeypatch):
-    noised = Machines.noised
-    monkeypatch.setattr(Machines, "noised", lambda self, t: self.q if self.first >= 10 else noised(self, t))
+    noised = Machines.noised_message
+    monkeypatch.setattr(
+        Machines, "noised_message", lambda self, t: self.q if self.first >= 10 else noised(self, t)
+    )
 
 
 half_of_the_coins = patched(
-    BinomialReleases,
+    BinomialMechanism,
     "noise_source",
     lambda make: lambda self, *whose: make(replace(self, coins=self.coins // 4 * 2), *whose),
 )
@@ -149,6 +155,6 @@ def parts_for_all_machines(monkeypatch):
     start = Machines.__init__
 
     def flawed(self, constants, *rest):
-        start(self, constants.with_task(parts=constants.task.parts + 1), *rest)
+        start(self, constants.with_task(noise_shares=constants.task.noise_shares + 1), *rest)
 
     monkeypatch.setattr(Machines, "__init__", flawed)

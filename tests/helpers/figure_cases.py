@@ -11,7 +11,7 @@ import numpy as np
 
 from helpers.summaries import METHODS, comparison_run, comparison_runs, rate_runs, shared_runs, trust_runs
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import History
 
 LONG = "measurements_of_the_second_campaign-cleaned.and.joined-2024-11-30_final_version.csv"
@@ -22,7 +22,7 @@ TITLE = "What is left of the accuracy of a model of all hospitals where none of 
 class Folder:
     """Results, the figures that they are drawn as, and what is said of these."""
 
-    runs: Callable[[], list[Summary]]
+    runs: Callable[[], list[RunSummary]]
     kinds: tuple[str, ...] = ("tradeoff", "history")
     page: dict[str, Any] = field(default_factory=dict)
     against: str | None = None
@@ -33,10 +33,10 @@ def made(seed=1, test_loss=0.5, score=0.7, ranks=1, seconds=1.0, **settings):
     experiment = Experiment(**{"data": "digits", "machines": 4, "rounds": 90, "seed": seed, **settings})
     exact = math.inf if experiment.rho == math.inf else 1.3 * (experiment.epsilon or experiment.rho)
     figures = {"epsilon_exact": exact, "ranks": ranks, "cores": 4, "elapsed_seconds": seconds, "sigma": 1.0}
-    phases = ("compute", "noise", "step", "data", "moving", "waiting", "evaluation")
+    phases = ("compute", "noise", "step", "data", "communication", "waiting", "evaluation")
     figures |= {f"{phase}_seconds": seconds / 7 for phase in phases} | {"parameters": 650}
     scores = (math.nan, score) if experiment.loss == "squared" else (score, math.nan)
-    run = Summary(Path(f"{seed}.h5"), experiment, "", test_loss, scores[0], figures, scores[1])
+    run = RunSummary(Path(f"{seed}.h5"), experiment, "", test_loss, scores[0], figures, scores[1])
     t = np.unique(np.geomspace(1, experiment.rounds or 1, 8).astype(np.int64))
     falls = test_loss + np.log1p(1 / t)
     columns = {name: np.full(len(t), 0.5) for name in History.__dataclass_fields__}

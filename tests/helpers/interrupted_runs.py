@@ -9,31 +9,31 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.job import Job
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.resume import find_checkpoint
-from mu2mpi.execution.simulation import Keeper, Simulation, Verdict
-from mu2mpi.results.callbacks import Observer
+from mu2mpi.execution.simulation import Action, CheckpointPolicy, Simulation
+from mu2mpi.results.callbacks import Callback
 
 
-class StopAt(Keeper):
+class StopAt(CheckpointPolicy):
     """Stops a run before some round and remembers its state."""
 
     def __init__(self, t: int) -> None:
         self.t, self.state = t, None
 
-    def look(self, t):
-        return Verdict.STOP if t == self.t else Verdict.GO_ON
+    def decide(self, t):
+        return Action.STOP if t == self.t else Action.CONTINUE
 
-    def keep(self, verdict, state):
+    def save(self, action, state):
         self.state = state
         raise Interrupted(state.rounds_done)
 
 
 def found_checkpoint(path, experiment):
-    return find_checkpoint(path, experiment, environment.builds(Communicator()))
+    return find_checkpoint(path, experiment, environment.numeric_platforms(Communicator()))
 
 
 def simulated(experiment, source, state=None, keeper=None):
     """Return the result of a run in one process, from the start or from a state."""
-    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(keeper=keeper)
+    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(checkpoint_policy=keeper)
 
 
 def stopped_state(experiment, source, t):
@@ -47,7 +47,7 @@ def job(overwrite=False, every=1e9, before=None):
     return Job(Communicator(), lambda: False, overwrite, every, before or {})
 
 
-class Meanwhile(Observer):
+class Meanwhile(Callback):
     """Does something once, after the first checkpoint and before the first round."""
 
     def __init__(self, action):
@@ -64,13 +64,13 @@ from mu2mpi.cli import main
 from mu2mpi.execution import simulation as watch
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
-watch.LOOK_SECONDS = watch.FIRST_SECONDS = 0.0
-observe, (name, rank, t) = Machines.observe, sys.argv[1:4]
+watch.DECISION_SECONDS = watch.FIRST_CHECKPOINT_SECONDS = 0.0
+observe, (name, rank, t) = Machines.accumulate, sys.argv[1:4]
 def signalled(self, now, *points):
     if now == int(t) and rank in ("all", str(world().rank)):
         os.kill(os.getpid(), getattr(signal, name))
     observe(self, now, *points)
-Machines.observe = signalled
+Machines.accumulate = signalled
 sys.exit(main(sys.argv[4:]))
 """
 

@@ -14,12 +14,12 @@ import numpy as np
 import mu2mpi
 from helpers.simulations import make_schedule
 from mu2mpi.audit.evidence import byte_evidence
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.warmup import kernel_calls
-from mu2mpi.federation.subsampling import draw_independently, draw_uniformly
-from mu2mpi.losses.loss import Problem
-from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
-from mu2mpi.privacy.noise.noise_stream import CHUNK, SERVER, add_draws, standard_normal
+from mu2mpi.federation.subsampling import draw_poisson_batches, draw_replacement_batches
+from mu2mpi.losses.loss import Loss
+from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
+from mu2mpi.privacy.noise.noise_stream import CHUNK, SERVER_STREAM, add_signed_noise, standard_normal
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
@@ -51,23 +51,23 @@ def _of_loss(loss: str) -> None:
 
 def _of_any_problem() -> None:
     """Call what losses of which numpy knows nothing more are measured with."""
-    problem: Problem = find("losses", "softmax")
-    problem.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
+    loss_function: Loss = lookup("losses", "softmax")
+    loss_function.losses_and_residuals(np.zeros((1, 2)), np.zeros(1, np.int32))
     for method in METHODS:
         _of_run(MACHINE, method, (np.uint8,), "softmax", 1)
 
 
 def _draws() -> None:
-    draw_independently(bytes(32), range(1), range(1), 1, 0)
-    draw_uniformly(bytes(32), range(1), range(1), 1, 1)
+    draw_poisson_batches(bytes(32), range(1), range(1), 1, 0)
+    draw_replacement_batches(bytes(32), range(1), range(1), 1, 1)
     one, unit = np.ones(1, np.int64), np.ones(1)
-    add_draws(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
+    add_signed_noise(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 
 
 def _binomial() -> None:
     """Call the draws, and with them their probabilities as Python calls these."""
     message = np.zeros(CHUNK, np.int64)
-    BinomialDraws(np.zeros(8, np.uint32), (SERVER, 0, 1), 2**16, 1)(message.copy(), message, 1)
+    BinomialNoiseSource(np.zeros(8, np.uint32), (SERVER_STREAM, 0, 1), 2**16, 1)(message.copy(), message, 1)
 
 
 PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
@@ -76,12 +76,12 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_draws, ()),
     (_binomial, ()),
     (_of_run, (MASKS, "mu2-sgd", (np.uint8,))),
-    (standard_normal, (np.zeros(8, np.uint32), SERVER, 0, 1, 1)),
+    (standard_normal, (np.zeros(8, np.uint32), SERVER_STREAM, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
     (byte_evidence, (np.zeros(1, np.int64),)),
     (_of_any_problem, ()),
-    *((_of_loss, (loss,)) for loss in names("losses") if loss != "softmax"),
+    *((_of_loss, (loss,)) for loss in known_names("losses") if loss != "softmax"),
     *((_of_run, (STEP, method, (np.uint8,))) for method in METHODS),
 ]
 """Calls of which no two use the same kernel, the slowest first."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mu2mpi.privacy.noise.noise_stream import AGGREGATE, add_noise, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, add_noise, padded_zeros
 
 
 def drawn_noise(constants, key, who, number, t):
@@ -10,11 +10,11 @@ def drawn_noise(constants, key, who, number, t):
     shape = constants.task.rows, constants.task.features
     flat, _ = padded_zeros(shape)
     noised, draw = padded_zeros(shape)
-    sigma = constants.mechanism.sigma_of(t)
+    sigma = constants.mechanism.round_sigma(t)
     scale = (
         sigma
-        / constants.mechanism.resolution
-        * (np.sqrt(constants.task.machines) if who == AGGREGATE else 1.0)
+        / constants.mechanism.grid_spacing
+        * (np.sqrt(constants.task.machines) if who == AGGREGATE_STREAM else 1.0)
     )
     add_noise(noised, flat, key, who, number, 1, t, scale)
-    return draw * (constants.mechanism.resolution / sigma)
+    return draw * (constants.mechanism.grid_spacing / sigma)

@@ -11,8 +11,8 @@ import pytest
 from scipy import special
 
 from helpers.sources import random_samples
-from mu2mpi.core.registry import find
-from mu2mpi.losses.loss import Problem
+from mu2mpi.core.registry import lookup
+from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.scaling import Scaling
 
 
@@ -81,29 +81,29 @@ PLAIN = {
 }
 """By name."""
 
-LOSSES = pytest.mark.parametrize("problem", [find("losses", name) for name in PLAIN], ids=list(PLAIN))
+LOSSES = pytest.mark.parametrize("loss_function", [lookup("losses", name) for name in PLAIN], ids=list(PLAIN))
 TYPES = pytest.mark.parametrize(
     ("dtype", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0), (np.float64, 0.5)]
 )
-SCALINGS = Scaling(), Scaling(unit=True), Scaling(bound=0.4), Scaling(bound=50.0)
+SCALINGS = Scaling(), Scaling(unit_norm=True), Scaling(max_norm=0.4), Scaling(max_norm=50.0)
 
 
-def number_of_classes(problem: Problem, classes: int) -> int:
+def number_of_classes(loss_function: Loss, classes: int) -> int:
     """Return the number of classes of a loss that is asked for some."""
-    return 2 if problem.name == "logistic" else classes
+    return 2 if loss_function.name == "logistic" else classes
 
 
-def stored_samples(problem: Problem, shape: tuple[int, int, int], dtype: type, seed: int) -> Any:
+def stored_samples(loss_function: Loss, shape: tuple[int, int, int], dtype: type, seed: int) -> Any:
     """Return a generator, the number of classes, and features and labels as a source has them."""
     n, classes, dimension = shape
-    rng, classes = np.random.default_rng(seed), number_of_classes(problem, classes)
+    rng, classes = np.random.default_rng(seed), number_of_classes(loss_function, classes)
     features = random_samples(rng, n, dimension, classes, dtype).features
-    return rng, classes, features, random_labels(rng, problem, n, classes)
+    return rng, classes, features, random_labels(rng, loss_function, n, classes)
 
 
-def random_labels(rng: np.random.Generator, problem: Problem, n: int, classes: int) -> Any:
+def random_labels(rng: np.random.Generator, loss_function: Loss, n: int, classes: int) -> Any:
     """Return labels of n samples: classes, or numbers that are often at the ends of their range."""
-    if problem.labels == "classes":
+    if loss_function.label_kind == "classes":
         return rng.integers(0, classes, n).astype(np.int32)
     return np.where(rng.uniform(size=n) < 0.5, rng.choice([-1.0, 1.0], n), rng.uniform(-1, 1, n))
 
@@ -111,7 +111,9 @@ def random_labels(rng: np.random.Generator, problem: Problem, n: int, classes: i
 def plain_samples(features: Any, scaling: Scaling) -> Any:
     """Return samples with their bias feature from features in [-1, 1]."""
     norms = np.linalg.norm(features, axis=1, keepdims=True)
-    longest = math.sqrt(0.99) if scaling.unit else np.inf if scaling.bound is None else scaling.bound
+    longest = (
+        math.sqrt(0.99) if scaling.unit_norm else np.inf if scaling.max_norm is None else scaling.max_norm
+    )
     factors = longest / np.maximum(norms, 1e-300)
-    factors = np.where(norms > 0, factors, 0.0) if scaling.unit else np.minimum(1.0, factors)
-    return np.hstack([features * factors, np.full((len(features), 1), 0.1 if scaling.unit else 1.0)])
+    factors = np.where(norms > 0, factors, 0.0) if scaling.unit_norm else np.minimum(1.0, factors)
+    return np.hstack([features * factors, np.full((len(features), 1), 0.1 if scaling.unit_norm else 1.0)])

@@ -137,20 +137,20 @@ def clip(s: Array, norm: float) -> Array:
     return s if length <= norm else s * (norm / length)
 
 
-def kept(s: Array, norm: float, resolution: float) -> Array:
+def kept(s: Array, norm: float, grid_spacing: float) -> Array:
     """Return s, clipped to what keeps to this norm once it is rounded to a grid; no grid if that is 0."""
-    if resolution == 0:
+    if grid_spacing == 0:
         return clip(s, norm)
-    return np.rint(clip(s, norm - resolution * math.sqrt(s.size) / 2) / resolution) * resolution
+    return np.rint(clip(s, norm - grid_spacing * math.sqrt(s.size) / 2) / grid_spacing) * grid_spacing
 
 
 class Machine:
     """The state d_{t,i}, q_{t,i} of one machine and the lines of the boxes that update it."""
 
     def __init__(
-        self, shape: tuple[int, ...], clip_norm: float | None = None, resolution: float = 0.0
+        self, shape: tuple[int, ...], clip_norm: float | None = None, grid_spacing: float = 0.0
     ) -> None:
-        self.resolution = resolution
+        self.grid_spacing = grid_spacing
         self.d = np.zeros(shape)
         self.q = np.zeros(shape)
         self.s = np.zeros(shape)
@@ -162,12 +162,12 @@ class Machine:
         g = gradient(x, z, label)
         g_previous = gradient(x_previous, z, label)
         self.s = g + (t - 1) * (g - g_previous)
-        if self.clip_norm is None and self.resolution == 0:
+        if self.clip_norm is None and self.grid_spacing == 0:
             self.d = g + (1 - beta) * (self.d - g_previous)
             self.q = alpha * self.d
         else:
             # The recursion for d hides the increment; clipping and rounding need it in the open.
-            self.s = kept(self.s, self.clip_norm or math.inf, self.resolution)
+            self.s = kept(self.s, self.clip_norm or math.inf, self.grid_spacing)
             self.q = self.q + self.s
         return self.q
 
@@ -207,7 +207,7 @@ def _algorithm(
     record: list[Round] | None = None,
     unit: bool = False,
     eta_scale: float | None = None,
-    resolution: float = 0.0,
+    grid_spacing: float = 0.0,
 ) -> tuple[Array, Array]:
     """Return x_T and w_T, of shape (K, F), of either algorithm.
 
@@ -224,7 +224,7 @@ def _algorithm(
     if eta_scale is not None:
         eta = eta_scale / (4 * smoothness(F) * T)
     z = samples(features, unit)
-    machines = [Machine(x1.shape, clip_norm, resolution) for _ in range(M)]
+    machines = [Machine(x1.shape, clip_norm, grid_spacing) for _ in range(M)]
     w, x, x_previous = x1, x1, x1
     for t in range(1, T + 1):
         x_T, w_T = x, w
@@ -262,7 +262,7 @@ class Setting:
     noise: NoiseOfSum
     clip_norm: float | None = None
     unit: bool = False
-    resolution: float = 0.0
+    grid_spacing: float = 0.0
 
     def __post_init__(self) -> None:
         self.T, self.M = self.labels.shape
@@ -298,7 +298,7 @@ def parallel_sgd(run: Setting) -> tuple[Array, Array]:
     eta = 1 / (run.L + math.sqrt(run.squared_error(C, sigma) * run.T) / run.D)
     w = [run.x1]
     for t in range(1, run.T + 1):
-        g = run.noised(t, sigma, [kept(g, C, run.resolution) for g in run.gradients(t, w[-1])])
+        g = run.noised(t, sigma, [kept(g, C, run.grid_spacing) for g in run.gradients(t, w[-1])])
         w.append(run.project(w[-1] - eta * g))
     return np.mean(w[:-1], axis=0), w[-2]
 
@@ -313,7 +313,7 @@ def anytime_sgd(run: Setting) -> tuple[Array, Array]:
     w = [run.x1]
     for t in range(1, run.T + 1):
         x = np.tensordot(alphas[:t], np.stack(w), axes=1) / np.sum(alphas[:t])
-        g = run.noised(t, sigma, [kept(g, C, run.resolution) for g in run.gradients(t, x)])
+        g = run.noised(t, sigma, [kept(g, C, run.grid_spacing) for g in run.gradients(t, x)])
         w.append(run.project(w[-1] - eta * t * g))
     return x, w[-2]
 
@@ -332,7 +332,7 @@ def storm(run: Setting) -> tuple[Array, Array]:
     q = [np.zeros(run.x1.shape)] * run.M
     for t in range(1, run.T + 1):
         both = zip(run.gradients(t, w), run.gradients(t, w_previous), strict=True)
-        increments = [kept(t * g - (t - 1) * h, C, run.resolution) for g, h in both]
+        increments = [kept(t * g - (t - 1) * h, C, run.grid_spacing) for g, h in both]
         q = [of_machine + s for of_machine, s in zip(q, increments, strict=True)]
         d = run.noised(t, sigma, q) / t
         w, w_previous = run.project(w - eta / math.sqrt(t + 1) * d), w
@@ -404,7 +404,7 @@ class Drawn:
     sigma: float
     noise: NoiseOfSum
     unit: bool = False
-    resolution: float = 0.0
+    grid_spacing: float = 0.0
 
 
 def noisy_steps(run: Drawn) -> list[Array]:
@@ -416,7 +416,7 @@ def noisy_steps(run: Drawn) -> list[Array]:
         for i in range(len(z)):
             for j in run.chosen(i, t):
                 g = gradient(w[-1], z[i, j], int(run.labels[i, j]))
-                total = total + kept(g, run.C, run.resolution)
+                total = total + kept(g, run.C, run.grid_spacing)
         noised = total + run.sigma * run.noise(t) if run.sigma > 0 else total
         w.append(project(w[-1] - run.eta * noised / run.batch, run.x1, run.D / 2))
     return w

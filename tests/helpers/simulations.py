@@ -4,15 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task_builder import task_of
+from mu2mpi.config.task_builder import build_task
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import find
+from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.sample_reader import make_supply
+from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.task import Task
 from mu2mpi.methods.method import Method
 from mu2mpi.privacy.release import Release
@@ -25,7 +25,7 @@ def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int,
     """Return what is to be hidden, with the numbers that a grid depends on."""
     return Release(
         rounds=summed, machines=machines, parameters=d, clip_norm=clip_norm, gradient_norm=gradient_norm,
-        touched=1, summed=summed, samples=summed, drawn=1.0,
+        affected_sums=1, increments_per_message=summed, samples=summed, batch_size=1.0,
     )  # fmt: skip
 
 
@@ -45,22 +45,22 @@ def make_task(
     **settings: Any,
 ) -> tuple[Method, Task]:
     """Return a method and its task; settings of which methods refuse some never meet their checks."""
-    chosen: Method = find("methods", method)
-    task = task_of(Experiment(**settings), machines, classes, features, samples, most)
+    chosen: Method = lookup("methods", method)
+    task = build_task(Experiment(**settings), machines, classes, features, samples, most)
     own = {"clip_norm": clip_norm, "eta_scale": eta_scale}
     mine = chosen.options(**(options or {}))
-    trust = find("servers", server)
+    trust = lookup("servers", server)
     others = trust.options(**(server_options or {}))
-    own |= {"server": server, "server_options": others, "parts": trust.parts(others, machines)}
+    own |= {"server": server, "server_options": others, "noise_shares": trust.noise_shares(others, machines)}
     own["mechanism"] = mechanism = trust.mechanism or chosen.mechanism
-    own["mechanism_options"] = find("mechanisms", mechanism).options()
+    own["mechanism_options"] = lookup("mechanisms", mechanism).options()
     return chosen, replace(task, options=mine, **own)
 
 
 def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> RunConstants:
     """Return the constants of a run of so many rounds, for which there are enough samples by default."""
     chosen, task = make_task(method, samples=samples or rounds, **sizes)
-    return chosen.constants(task, chosen.sampling(task, rounds))
+    return chosen.run_constants(task, chosen.batching(task, rounds))
 
 
 def simulation_of(
@@ -76,4 +76,6 @@ def machines_on(
 ) -> Machines:
     """Return all machines of a run, hosted by one rank, before the first round."""
     hosted = range(constants.task.machines)
-    return Machines(constants, hosted, make_supply(source, constants, key, hosted, "iid", bytes(32)), noise)
+    return Machines(
+        constants, hosted, make_sample_reader(source, constants, key, hosted, "iid", bytes(32)), noise
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source, Which
+from mu2mpi.data.source import Samples, Source, SplitName
 from mu2mpi.data.sources.population import POINTS, Population
 from mu2mpi.federation.machine import HostedSamples
 
@@ -19,8 +19,8 @@ class ArraySource(Source):
         self.dimension = training.features.shape[1]
         self.training_samples, self.test_samples = len(training.labels), len(test.labels)
 
-    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        samples = self._training if which == "training" else self._test
+    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+        samples = self._training if split == "training" else self._test
         return Samples(samples.features[rows], samples.labels[rows])
 
 
@@ -49,8 +49,8 @@ def one_a_round(features: NDArray[np.generic], labels: NDArray[np.int32], t: int
 
 def probabilities_of(population: Population, machine: int, machines: int) -> NDArray[np.float64]:
     """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
-    found = population.probabilities()
-    sides, classes = population._own_model(machine)
+    found = population.joint_probabilities()
+    sides, classes = population._class_preferences(machine)
     leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
     has_twin = machine ^ 1 < machines
     leaning *= has_twin * population.heterogeneity * population.label_noise / population.classes / POINTS

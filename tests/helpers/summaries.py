@@ -14,7 +14,7 @@ import numpy as np
 
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import RunSummary
 
 PROBLEMS = (0.5, 0.75, 0.875, 0.9375, 0.96875)
 
@@ -25,7 +25,7 @@ def rate_run(excess_loss, seed, **settings):
     experiment = Experiment(**{name: v for name, v in {**base, **settings}.items() if v is not None})
     figures = {"excess_loss": excess_loss, "excess_loss_bound": 30 * excess_loss}
     figures["parameters"] = 8 * experiment.classes
-    return Summary(Path("made-up.h5"), experiment, "", 1.0, 0.5, figures)
+    return RunSummary(Path("made-up.h5"), experiment, "", 1.0, 0.5, figures)
 
 
 def rate_runs(seeds=5, spread=0.1):
@@ -68,7 +68,7 @@ def comparison_run(size, seed=1, factor=1.0, exponent=1.0, epsilon_exact=2.0, **
     figures = {"samples_used": size, "epsilon_exact": epsilon_exact}
     figures["gradient_evaluations"] = factor * size**exponent
     loss = 1 / math.sqrt(size) + 0.01 * seed
-    return Summary(Path(f"{size}-{seed}.h5"), experiment, "", loss, 1 - loss, figures)
+    return RunSummary(Path(f"{size}-{seed}.h5"), experiment, "", loss, 1 - loss, figures)
 
 
 def comparison_runs(seeds=(1, 2, 3)):
@@ -126,7 +126,7 @@ def trust_runs(seeds=2, **settings):
 
 def summary(loss=2.25, accuracy=0.7, name="a.h5", created="2030-01-01T00:00:00+00:00", **settings):
     paper = {"data": "mnist", "server": "untrusted", "machines": 100, "rounds": 600, "rho": 4.0, "seed": 1}
-    return Summary(Path(name), Experiment.make({**paper, **settings}), created, loss, accuracy)
+    return RunSummary(Path(name), Experiment.from_settings({**paper, **settings}), created, loss, accuracy)
 
 
 def three_seeds(**settings):
@@ -148,7 +148,7 @@ def methods(losses=None, spread=0.01, **settings):
 def drawn(loss=1.0, **settings):
     """Return a run on digits whose rounds a seed may draw."""
     base = {"data": "digits", "server": "trusted", "machines": 5, "rounds": 100}
-    return Summary(Path(f"{loss}-{settings}.h5"), Experiment(**{**base, **settings}), "", loss, 0.5)
+    return RunSummary(Path(f"{loss}-{settings}.h5"), Experiment(**{**base, **settings}), "", loss, 0.5)
 
 
 def csv_lines(table):
@@ -163,7 +163,7 @@ def cells_of(text, word):
 
 def seeds_of(runs):
     sections = build_table(runs).sections
-    return sorted(cell.seeds for section in sections for cell in section.cells.values() if cell.seeds)
+    return sorted(cell.seeds for section in sections for cell in section.aggregates.values() if cell.seeds)
 
 
 def plain(text):

@@ -27,13 +27,13 @@ import sys, time
 from mu2mpi.cli import main
 from mu2mpi.federation.machine import Machines
 
-observe = Machines.observe
+observe = Machines.accumulate
 
 def slowly(self, t, *points):
     time.sleep(0.003)
     observe(self, t, *points)
 
-Machines.observe = slowly
+Machines.accumulate = slowly
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -83,7 +83,7 @@ def assert_same(path, expected):
     found = read_result(path)
     assert found.x.tobytes() == expected.x.tobytes()
     assert found.w.tobytes() == expected.w.tobytes()
-    for name in set(found.history.columns()) - {"elapsed_seconds"}:
+    for name in set(found.history.column_names()) - {"elapsed_seconds"}:
         assert getattr(found.history, name).tobytes() == getattr(expected.history, name).tobytes(), name
 
 

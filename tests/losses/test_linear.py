@@ -15,24 +15,26 @@ seeds = st.integers(0, 2**31)
 
 # Numbers of samples, classes and features, some of which need more than one tile.
 shapes = st.tuples(
-    st.integers(1, 9), st.integers(2, 12), st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2)
+    st.integers(1, 9),
+    st.integers(2, 12),
+    st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2),
 )
 
 
 @LOSSES
 @TYPES
 @given(shapes, st.sampled_from(SCALINGS), seeds, max_examples=12)
-def test_sums_of_losses(problem, dtype, scale, shape, scaling, seed):
-    rng, classes, features, labels = stored_samples(problem, shape, dtype, seed)
+def test_sums_of_losses(loss_function, dtype, scale, shape, scaling, seed):
+    rng, classes, features, labels = stored_samples(loss_function, shape, dtype, seed)
     z = plain_samples(features.astype(float) * scale, scaling)
-    x = rng.standard_normal((problem.rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
-    arguments = features, labels, scaling.factors(features, scale), scaling.bias
-    total, score = problem.kernel(sum_losses)(x, *arguments)
-    plain = PLAIN[problem.name]
+    x = rng.standard_normal((loss_function.model_rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
+    arguments = features, labels, scaling.scale_factors(features, scale), scaling.bias
+    total, score = loss_function.compile_kernel(sum_losses)(x, *arguments)
+    plain = PLAIN[loss_function.name]
     expected = [plain.loss(x @ sample, label) for sample, label in zip(z, labels, strict=True)]
     assert total == pytest.approx(sum(expected), rel=1e-11, abs=1e-12)
-    if problem.labels == "classes":
-        assert score == np.sum(problem.best(z @ x.T) == labels)
+    if loss_function.label_kind == "classes":
+        assert score == np.sum(loss_function.predict_classes(z @ x.T) == labels)
     else:
         assert score == pytest.approx(
             np.sum((plain.prediction(z @ x[0]) - labels) ** 2), rel=1e-11, abs=1e-13

@@ -1,4 +1,4 @@
-"""What every problem has by itself, on one that is not of the package: a squared hinge for many classes."""
+"""Methods of the base class `Loss`, on a loss of an extension: a squared hinge for many classes."""
 
 import importlib
 import math
@@ -14,19 +14,19 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
-from mu2mpi.core.registry import find, register
+from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.sources.population import Population
-from mu2mpi.losses.loss import Constants, Problem
+from mu2mpi.losses.loss import Loss, LossConstants
 from mu2mpi.losses.model.linear import sum_losses
 
-SOFTMAX = find("losses", "softmax")
+SOFTMAX = lookup("losses", "softmax")
 seeds = st.integers(0, 2**31)
 shapes = st.tuples(st.integers(1, 9), st.integers(2, 6), st.integers(1, 8))
 
 
 @inline
 def _hinge(margins, label):
-    """Half the squares of what the other margins lack to stay 1 below that of the label, and who is right."""
+    """Return half the sum of (1 + m_k - m_label)_+^2 over other classes, and if the label is predicted."""
     total, best = 0.0, 0
     for k in range(margins.size):
         if margins[k] > margins[best]:
@@ -46,14 +46,14 @@ def _slopes(margins, label):
     margins[label] = -total
 
 
-class SquaredHinge(Problem):
+class SquaredHinge(Loss):
     name = "squared-hinge"
-    residual, loss = staticmethod(_slopes), staticmethod(_hinge)
+    residual_kernel, loss_kernel = staticmethod(_slopes), staticmethod(_hinge)
 
     def constants(self, square, radius, classes):
         """Of two classes: r = (1 + m) (1, -1) with |m| <= sqrt 2 radius ||z||."""
         z = math.sqrt(square)
-        return Constants(math.sqrt(2) * (1 + math.sqrt(2) * radius * z) * z, 2 * square)
+        return LossConstants(math.sqrt(2) * (1 + math.sqrt(2) * radius * z) * z, 2 * square)
 
 
 HINGE = SquaredHinge()
@@ -74,18 +74,18 @@ def made_up(shape, seed, size=1.0):
     return size * x, samples.features, samples.labels, direction
 
 
-@pytest.mark.parametrize("problem", [SOFTMAX, HINGE], ids=["softmax", "hinge"])
+@pytest.mark.parametrize("loss_function", [SOFTMAX, HINGE], ids=["softmax", "hinge"])
 @given(shapes, seeds, max_examples=50)
-def test_gradients_are_the_slopes_of_losses(problem, shape, seed):
+def test_gradients_are_the_derivatives_of_losses(loss_function, shape, seed):
     """Finite differences; second derivatives of the hinge jump, so few of its digits agree."""
     x, z, labels, direction = made_up(shape, seed)
     weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
     step, classes = 1e-5, np.arange(len(x), dtype=np.int32)
     for of in (
-        lambda y: problem.loss_and_gradient(y, z, labels),
-        lambda y: Problem.loss_and_gradient(problem, y, z, labels),
-        lambda y: problem.expected(y, z, weights, classes),
-        lambda y: Problem.expected(problem, y, z, weights, classes),
+        lambda y: loss_function.loss_and_gradient(y, z, labels),
+        lambda y: Loss.loss_and_gradient(loss_function, y, z, labels),
+        lambda y: loss_function.expected_loss_and_gradient(y, z, weights, classes),
+        lambda y: Loss.expected_loss_and_gradient(loss_function, y, z, weights, classes),
     ):
         slope = (of(x + step * direction)[0] - of(x - step * direction)[0]) / (2 * step)
         assert np.vdot(of(x)[1], direction) == pytest.approx(slope, rel=1e-4, abs=1e-3)
@@ -97,25 +97,27 @@ def test_an_expected_loss_is_that_of_each_sample_with_each_class(shape, seed):
     weights = np.random.default_rng(seed).uniform(0, 1, (len(z), len(x)))
     table = np.array([[plain_hinge(x, row, k) for k in range(len(x))] for row in z])
     classes = np.arange(len(x), dtype=np.int32)
-    loss, gradient = HINGE.expected(x, z, weights, classes)
+    loss, gradient = HINGE.expected_loss_and_gradient(x, z, weights, classes)
     assert loss == pytest.approx(np.sum(weights * table), rel=1e-12)
     certain = np.zeros(weights.shape)
     certain[np.arange(len(z)), labels] = 1.0
     loss, gradient = HINGE.loss_and_gradient(x, z, labels)
     assert loss == pytest.approx(np.sum(certain * table), rel=1e-12)
-    np.testing.assert_allclose(HINGE.expected(x, z, certain, classes)[1], gradient, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(HINGE.best(z @ x.T), [np.argmax(x @ row) for row in z])
+    np.testing.assert_allclose(
+        HINGE.expected_loss_and_gradient(x, z, certain, classes)[1], gradient, rtol=0, atol=1e-12
+    )
+    np.testing.assert_array_equal(HINGE.predict_classes(z @ x.T), [np.argmax(x @ row) for row in z])
 
 
 def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monkeypatch):
     """Those in the cache import the module that they were compiled in, which may be gone."""
-    source = "from mu2mpi.losses.loss import Problem\n\n\nclass Loss(Problem):\n    name = 'any'\n"
-    source += "    residual = loss = staticmethod(len)\n    constants = None\n"
+    source = "from mu2mpi.losses.loss import Loss\n\n\nclass Own(Loss):\n    name = 'any'\n"
+    source += "    residual_kernel = loss_kernel = staticmethod(len)\n    constants = None\n"
     monkeypatch.syspath_prepend(tmp_path)
     names = []
     for module in ("a_loss_in_a_script", "a_loss_in_a_package"):
         (tmp_path / f"{module}.py").write_text(source)
-        names.append(importlib.import_module(module).Loss().kernel(sum_losses).py_func.__qualname__)
+        names.append(importlib.import_module(module).Own().compile_kernel(sum_losses).py_func.__qualname__)
     assert names[0] != names[1]
 
 
@@ -128,7 +130,7 @@ def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
         Experiment(loss="squared-hinge")
     register(HINGE)
     population = Population(4, 2, 0.5, 0.1, 0.0, 2000, 0)
-    z = np.c_[population.points, np.ones(len(population.points))]
+    z = np.c_[population.support, np.ones(len(population.support))]
     excess = []
     for rounds in (10, 100, 2000):
         experiment = Experiment(
@@ -140,7 +142,7 @@ def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
         assert result.diagnostics.clipped_share == 0
         assert result.theory.minimum_gap <= 1e-12
         table = np.array([[plain_hinge(result.x, row, label) for label in (0, 1)] for row in z])
-        loss = np.sum(population.probabilities() * table)
+        loss = np.sum(population.joint_probabilities() * table)
         assert result.history.test_loss[-1] == pytest.approx(loss, rel=1e-12)
         excess.append(result.theory.excess_loss)
     assert excess[0] > 2 * excess[1] > 4 * excess[2] > 0

@@ -1,4 +1,4 @@
-"""Every loss that is built in, against plain numpy, finite differences, its own constants and 60 digits."""
+"""Built-in losses against plain NumPy, finite differences, their constants G and L, and 60 digits."""
 
 import math
 
@@ -9,44 +9,44 @@ from helpers.plain_losses import LOSSES, PLAIN, number_of_classes, random_labels
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.losses.model.scaling import Scaling
 
 seeds = st.integers(0, 2**31)
 sizes = st.sampled_from([1e-3, 1.0, 30.0])
 
 
-def drawn(problem, rng, n):
-    """Return how many classes there are, and labels of n samples: the ends of their range often."""
-    classes = number_of_classes(problem, int(rng.integers(2, 7)))
-    return classes, random_labels(rng, problem, n, classes)
+def random_case(loss_function, rng, n):
+    """Return a number of classes and random labels of n samples, often at the ends of their range."""
+    classes = number_of_classes(loss_function, int(rng.integers(2, 7)))
+    return classes, random_labels(rng, loss_function, n, classes)
 
 
 def random_model(rng, rows, features, radius):
-    """Return a model of the ball, which as often as not lies on its surface."""
+    """Return a random model in the ball, half of the time on its surface."""
     x = rng.standard_normal((rows, features))
     return x * (radius / np.linalg.norm(x) * rng.choice([1.0, rng.uniform()]))
 
 
 def random_sample(rng, features, square):
-    """Return a sample that is as long as may be, as often as not."""
+    """Return a random sample, half of the time of the largest norm."""
     z = rng.standard_normal(features)
     return z * (math.sqrt(square) / np.linalg.norm(z) * rng.choice([1.0, rng.uniform()]))
 
 
-def residual_of(problem, margins, label):
-    labels = np.array([label], np.float64 if problem.labels == "numbers" else np.int32)
-    return problem.losses_and_residuals(np.atleast_2d(margins), labels)[1][0]
+def residual_of(loss_function, margins, label):
+    labels = np.array([label], np.float64 if loss_function.label_kind == "numbers" else np.int32)
+    return loss_function.losses_and_residuals(np.atleast_2d(margins), labels)[1][0]
 
 
 @LOSSES
 @given(seeds, sizes, max_examples=60)
-def test_losses_and_residuals_are_those_of_plain_numpy(problem, seed, size):
+def test_losses_and_residuals_agree_with_plain_numpy(loss_function, seed, size):
     rng = np.random.default_rng(seed)
-    classes, labels = drawn(problem, rng, 9)
-    margins = size * rng.standard_normal((9, problem.rows(classes)))
-    losses, residuals = problem.losses_and_residuals(margins, labels)
-    plain = PLAIN[problem.name]
+    classes, labels = random_case(loss_function, rng, 9)
+    margins = size * rng.standard_normal((9, loss_function.model_rows(classes)))
+    losses, residuals = loss_function.losses_and_residuals(margins, labels)
+    plain = PLAIN[loss_function.name]
     for m, label, value, residual in zip(margins, labels, losses, residuals, strict=True):
         assert value == pytest.approx(plain.loss(m, label), rel=1e-12, abs=1e-13)
         np.testing.assert_allclose(residual, plain.residual(m, label), rtol=1e-12, atol=1e-13)
@@ -54,30 +54,30 @@ def test_losses_and_residuals_are_those_of_plain_numpy(problem, seed, size):
 
 @LOSSES
 @given(seeds, st.sampled_from([0.01, 1.0, 8.0]), max_examples=60)
-def test_residuals_are_the_slopes_of_losses(problem, seed, size):
+def test_residuals_are_the_derivatives_of_losses(loss_function, seed, size):
     """Central differences; where the second derivative jumps they are off by its jump times the step."""
     rng = np.random.default_rng(seed)
-    classes, labels = drawn(problem, rng, 6)
-    margins = size * rng.standard_normal((6, problem.rows(classes)))
-    _, residuals = problem.losses_and_residuals(margins, labels)
+    classes, labels = random_case(loss_function, rng, 6)
+    margins = size * rng.standard_normal((6, loss_function.model_rows(classes)))
+    _, residuals = loss_function.losses_and_residuals(margins, labels)
     step = 1e-6
     for k in range(margins.shape[1]):
         ahead, behind = margins.copy(), margins.copy()
         ahead[:, k] += step
         behind[:, k] -= step
-        losses = [problem.losses_and_residuals(moved, labels)[0] for moved in (ahead, behind)]
+        losses = [loss_function.losses_and_residuals(moved, labels)[0] for moved in (ahead, behind)]
         slopes = (losses[0] - losses[1]) / (2 * step)
         np.testing.assert_allclose(slopes, residuals[:, k], rtol=2e-6, atol=2e-6)
 
 
 @LOSSES
 @given(seeds, sizes, st.floats(0, 1), max_examples=60)
-def test_losses_are_convex_and_residuals_monotone(problem, seed, size, share):
+def test_losses_are_convex_and_residuals_monotone(loss_function, seed, size, share):
     rng = np.random.default_rng(seed)
-    classes, labels = drawn(problem, rng, 8)
-    ends = size * rng.standard_normal((2, 8, problem.rows(classes)))
-    (at, r), (of, s) = (problem.losses_and_residuals(end, labels) for end in ends)
-    between, _ = problem.losses_and_residuals(share * ends[0] + (1 - share) * ends[1], labels)
+    classes, labels = random_case(loss_function, rng, 8)
+    ends = size * rng.standard_normal((2, 8, loss_function.model_rows(classes)))
+    (at, r), (of, s) = (loss_function.losses_and_residuals(end, labels) for end in ends)
+    between, _ = loss_function.losses_and_residuals(share * ends[0] + (1 - share) * ends[1], labels)
     rounding = 1e-12 * (1 + np.abs(at) + np.abs(of))
     assert np.all(between <= share * at + (1 - share) * of + rounding)
     assert np.all(np.sum((r - s) * (ends[0] - ends[1]), axis=1) >= -rounding)
@@ -87,15 +87,15 @@ def test_losses_are_convex_and_residuals_monotone(problem, seed, size, share):
 @given(
     seeds, st.sampled_from([0.01, 0.5, 1.0, 3.0]), st.sampled_from([0.25, 1.0, 2.0, 30.0]), max_examples=150
 )
-def test_no_gradient_is_longer_or_changes_faster_than_is_said(problem, seed, radius, square):
+def test_gradients_keep_to_their_constants(loss_function, seed, radius, square):
     rng = np.random.default_rng(seed)
-    classes, labels = drawn(problem, rng, 1)
-    rows, features = problem.rows(classes), int(rng.integers(1, 6))
-    G, L, _ = problem.constants(square, radius, classes)
+    classes, labels = random_case(loss_function, rng, 1)
+    rows, features = loss_function.model_rows(classes), int(rng.integers(1, 6))
+    G, L, _ = loss_function.constants(square, radius, classes)
     z = random_sample(rng, features, square)
     x, y = (random_model(rng, rows, features, radius) for _ in range(2))
     y = x + rng.choice([1.0, 1e-3]) * (y - x)
-    r, s = (residual_of(problem, model @ z, labels[0]) for model in (x, y))
+    r, s = (residual_of(loss_function, model @ z, labels[0]) for model in (x, y))
     length = np.linalg.norm(z)
     assert np.linalg.norm(r) * length <= G * (1 + 1e-12)
     assert np.linalg.norm(r - s) * length <= L * np.linalg.norm(x - y) * (1 + 1e-6) + 1e-12 * G
@@ -103,70 +103,72 @@ def test_no_gradient_is_longer_or_changes_faster_than_is_said(problem, seed, rad
 
 @LOSSES
 @pytest.mark.parametrize(("square", "radius"), [(1.0, 0.4), (5.0, 0.05), (2.0, 60.0)])
-def test_both_bounds_are_attained_where_they_can_be(problem, square, radius):
+def test_constants_are_attained(loss_function, square, radius):
     """Along the sample, from one end of the ball to the other; the bounds for classes hold for any ball."""
     z, classes = math.sqrt(square), 2
-    G, L, _ = problem.constants(square, radius, classes)
-    labels = (-1.0, 0.0, 1.0) if problem.labels == "numbers" else (0, 1)
+    G, L, _ = loss_function.constants(square, radius, classes)
+    labels = (-1.0, 0.0, 1.0) if loss_function.label_kind == "numbers" else (0, 1)
     far, step = radius * z, 1e-7 * radius
-    direction = np.array([-1.0, 1.0])[-problem.rows(classes) :] / math.sqrt(problem.rows(classes))
+    direction = np.array([-1.0, 1.0])[-loss_function.model_rows(classes) :] / math.sqrt(
+        loss_function.model_rows(classes)
+    )
     longest, fastest = 0.0, 0.0
     for label in labels:
         for place in np.append(np.linspace(-far, far - step, 400), [0.0, far - step]):
-            r, s = (residual_of(problem, direction * m, label) for m in (place, place + step))
+            r, s = (residual_of(loss_function, direction * m, label) for m in (place, place + step))
             longest = max(longest, np.linalg.norm(r) * z, np.linalg.norm(s) * z)
             fastest = max(fastest, np.linalg.norm(r - s) / step * square)
     # The residual of a class that is believed in half is 1/2.
-    assert longest > G * (0.99 if far > 5 or problem.name not in ("softmax", "logistic") else 0.49)
+    assert longest > G * (0.99 if far > 5 or loss_function.name not in ("softmax", "logistic") else 0.49)
     assert longest <= G * (1 + 1e-12)
     assert L * 0.98 < fastest < L * (1 + 1e-6)
 
 
 @LOSSES
 @pytest.mark.parametrize("size", [0.0, 1e-300, 700.0, 1e6, 1e300])
-def test_nothing_overflows_at_huge_margins(problem, size):
-    if problem.name == "poisson":
+def test_nothing_overflows_at_huge_margins(loss_function, size):
+    if loss_function.name == "poisson":
         # No ball is allowed on which margins are larger.
         size = min(size, 300.0)
-    for label in (-1.0, 1.0) if problem.labels == "numbers" else (0, 1):
+    for label in (-1.0, 1.0) if loss_function.label_kind == "numbers" else (0, 1):
         for sign in (-1, 1):
-            margins = np.linspace(sign, -sign, 2)[: problem.rows(2)] * size
-            labels = np.array([label], np.float64 if problem.labels == "numbers" else np.int32)
+            margins = np.linspace(sign, -sign, 2)[: loss_function.model_rows(2)] * size
+            labels = np.array([label], np.float64 if loss_function.label_kind == "numbers" else np.int32)
             with np.errstate(all="raise", under="ignore"):
-                losses, residuals = problem.losses_and_residuals(margins[np.newaxis], labels)
-                problem.scores(margins[np.newaxis])
-                problem.predictions(margins[np.newaxis])
+                losses, residuals = loss_function.losses_and_residuals(margins[np.newaxis], labels)
+                loss_function.scores(margins[np.newaxis])
+                loss_function.predict_numbers(margins[np.newaxis])
             assert np.all(np.isfinite(residuals))
-            assert np.isfinite(losses[0]) or (problem.name == "squared" and size > 1e150)
+            assert np.isfinite(losses[0]) or (loss_function.name == "squared" and size > 1e150)
 
 
 @LOSSES
 @given(seeds, st.sampled_from([1e-3, 0.3, 4.0, 30.0]), max_examples=120)
-def test_gradients_are_rounded_no_more_often_than_is_said(problem, seed, radius):
-    """The margins are taken as exact; what they are off by is charged apart, in tests/federation."""
+def test_rounding_errors_of_gradients_keep_to_their_bound(loss_function, seed, radius):
+    """Margins are taken as exact; tests/federation covers their rounding errors."""
     rng = np.random.default_rng(seed)
-    classes, labels = drawn(problem, rng, 1)
+    classes, labels = random_case(loss_function, rng, 1)
     z = rng.uniform(-1, 1, 3)
     square = float(z @ z)
-    margins = random_model(rng, problem.rows(classes), 1, radius * math.sqrt(square))[:, 0]
-    found = residual_of(problem, margins, labels[0])
+    margins = random_model(rng, loss_function.model_rows(classes), 1, radius * math.sqrt(square))[:, 0]
+    found = residual_of(loss_function, margins, labels[0])
     with mpmath.workdps(60):
-        exact = PLAIN[problem.name].exact(margins.tolist(), labels[0].item())
+        exact = PLAIN[loss_function.name].exact(margins.tolist(), labels[0].item())
         errors = [
             (mpmath.mpf(float(a * v)) - b * mpmath.mpf(v)) ** 2
             for a, b in zip(found.tolist(), exact, strict=True)
             for v in z.tolist()
         ]
         error = float(mpmath.sqrt(mpmath.fsum(errors)))
-    G, _, roundings = problem.constants(square, radius, classes)
-    assert error <= roundings * 2.0**-53 * G
+    G, _, roundoffs = loss_function.constants(square, radius, classes)
+    assert error <= roundoffs * 2.0**-53 * G
 
 
-def test_every_loss_has_a_plain_version():
-    assert sorted(PLAIN) == names("losses")
+def test_every_loss_has_a_plain_numpy_version():
+    assert sorted(PLAIN) == known_names("losses")
 
 
 def test_constants_of_softmax_are_those_of_the_paper():
-    G, L, _ = find("losses", "softmax").constants(Scaling().largest_square(784), 0.05, 10)
+    G, L, _ = lookup("losses", "softmax").constants(Scaling().max_squared_norm(784), 0.05, 10)
     assert pytest.approx(39.6, abs=0.05) == G
     assert L == 392.5

@@ -1,4 +1,4 @@
-"""Whole runs with machines that are away or differ, against the same methods in plain float64 numpy."""
+"""Runs with partial participation or unequal machines against the same methods in float64 NumPy."""
 
 import math
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import parse_partition
-from mu2mpi.execution.plan import Keys, resolve
+from mu2mpi.execution.plan import RunKeys, resolve
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.federation.timer import Stopwatch
+from mu2mpi.federation.timer import Timer
 from mu2mpi.privacy.noise.noise_stream import (
-    MACHINE,
-    SERVER,
+    MACHINE_STREAM,
+    SERVER_STREAM,
     derive_key,
     key_words,
     root_key,
@@ -36,7 +36,7 @@ D, RHO = 0.3, 3.0
 
 @dataclass
 class Absent:
-    """A run of machines that differ: what is public of it, its samples, and the normals of its noise."""
+    """Inputs of the reference: public settings, samples, and standard normals of the noise."""
 
     present: np.ndarray  # who is there when, shape (T, M)
     expected: np.ndarray  # in how many rounds each is expected
@@ -45,7 +45,7 @@ class Absent:
     trusted: bool
     sample: object  # of a machine, and for the how-manieth time: z and its label
     normals: object  # of a machine or of the server, and for the how-manieth time or round
-    resolution: float
+    grid_spacing: float
 
     def __post_init__(self):
         self.T, self.N = len(self.present), self.present.sum(axis=0)
@@ -56,38 +56,38 @@ class Absent:
         self.L = ref.smoothness(F)
 
     def sigma(self, C, releases):
-        """Return the noise of each machine, or of the server what the most needs that is ever there."""
+        """Return the noise std of each machine, or that of the server, which is the largest one needed."""
         own = np.where(self.N > 0, 2 * self.weights * C * np.sqrt(releases) / self.rho, 0.0)
         return np.full(M, own.max()) if self.trusted else own
 
     def deviation(self, sigma, persists):
-        """Return the noise of the average message, if each draw counts for so many rounds, squared."""
+        """Return the noise std of the average message, with the rounds that each noise persists."""
         if self.trusted:
             return sigma.max() / self.total
         return math.sqrt(np.sum(sigma**2 * persists) / self.T) / self.total
 
     def rounded(self, sigma, who, number):
-        units = np.rint(sigma / self.resolution * self.normals(who, number))
-        return units.reshape(CLASSES, F) * self.resolution
+        units = np.rint(sigma / self.grid_spacing * self.normals(who, number))
+        return units.reshape(CLASSES, F) * self.grid_spacing
 
-    def noise(self, t, sigma, lasts):
-        """Return what is in the sum of messages: of each machine one draw, that of its last time."""
+    def noise(self, t, sigma, is_cumulative):
+        """Return the noise of the cumulative sum: for each machine that of its last participation."""
         if self.trusted:
             return self.rounded(sigma.max(), None, t)
-        there = self.present[:t].any(axis=0) if lasts else self.present[t - 1]
+        there = self.present[:t].any(axis=0) if is_cumulative else self.present[t - 1]
         last = [(i, self.present[:t, i].sum()) for i in np.flatnonzero(there)]
         return sum((self.rounded(sigma[i], i, k) for i, k in last), np.zeros((CLASSES, F)))
 
     def there(self, t):
-        """Return who is there, with the sample that is used."""
+        """Return the participants of a round with the sample that each uses."""
         return [(i, *self.sample(i, self.present[:t, i].sum())) for i in np.flatnonzero(self.present[t - 1])]
 
     def kept(self, i, s, C):
-        return ref.kept(self.weights[i] * s, self.weights[i] * C, self.resolution)
+        return ref.kept(self.weights[i] * s, self.weights[i] * C, self.grid_spacing)
 
 
 def mu2_sgd(run):
-    """Algorithms 1 and 2, where a machine's message takes back what it drew when it was there last."""
+    """Algorithms 1 and 2, where a machine subtracts the noise of its previous participation."""
     C = ref.increment_bound(F, D)
     sigma = run.sigma(C, run.T if run.trusted else run.N)
     gaps = []
@@ -104,14 +104,14 @@ def mu2_sgd(run):
             g, g_previous = ref.gradient(x, z, label), ref.gradient(x_previous, z, label)
             held = held + run.kept(i, g + (t - 1) * (g - g_previous), C)
         w = ref.project(
-            w - eta / run.total * (held + run.noise(t, sigma, lasts=True)), np.zeros_like(w), D / 2
+            w - eta / run.total * (held + run.noise(t, sigma, is_cumulative=True)), np.zeros_like(w), D / 2
         )
         x, x_previous = ref.next_query(t, x, w), x
     return x_T, w_T
 
 
 def anytime_sgd(run):
-    """Cutkosky 2019, with the gradients of those who are there, and noise that is drawn anew."""
+    """Anytime-SGD with the participants' gradients and independent noise."""
     C = ref.lipschitz(F)
     sigma = run.sigma(C, 1)
     effective = run.total**2 / float(np.sum(run.weights**2 * run.N) / run.T)
@@ -122,7 +122,7 @@ def anytime_sgd(run):
     for t in range(1, run.T + 1):
         x_T, w_T = x, w
         sent = [run.kept(i, ref.gradient(x, z, label), C) for i, z, label in run.there(t)]
-        total = sum(sent, np.zeros((CLASSES, F))) + run.noise(t, sigma, lasts=False)
+        total = sum(sent, np.zeros((CLASSES, F))) + run.noise(t, sigma, is_cumulative=False)
         w = ref.project(w - eta * t / run.total * total, np.zeros_like(w), D / 2)
         x = ref.next_query(t, x, w)
     return x_T, w_T
@@ -144,27 +144,27 @@ def expected_of(kind, present):
 
 
 def reference_of(experiment, source, constants, rho, kind, by_samples):
-    """Return what the reference needs: samples in the order of their use, and normals."""
+    """Return the inputs of the reference: samples in order of use, and standard normals."""
     participation = constants.task.per_machine.participation
-    present = participation.participates(range(1, participation.rounds + 1), range(M))
+    present = participation.participation_matrix(range(1, participation.rounds + 1), range(M))
     root = root_key(experiment.seed)
     plan = resolve(experiment, source, 1)
-    owned, key = constants.sampling.owned, derive_key(root, "dealing")
+    owned, key = constants.batching.samples_per_machine, derive_key(root, "dealing")
     rows = parse_partition(plan.partition).rows(source, M, owned, key, range(M))
-    key = key_words(Keys.noise_key(root, plan.experiment, plan.context))
+    key = key_words(RunKeys.noise_key(root, plan.experiment, plan.noise_context))
 
     def sample(i, k):
-        found = source.training(rows[[k - 1], [i]])
+        found = source.read_training(rows[[k - 1], [i]])
         return ref.add_bias(found.features * source.scale)[0], int(found.labels[0])
 
     def normals(who, number):
-        who = (SERVER, 0) if who is None else (MACHINE, who)
+        who = (SERVER_STREAM, 0) if who is None else (MACHINE_STREAM, who)
         return standard_normal(key, *who, number, CLASSES * F)
 
     sizes = source.owner_sizes if plan.partition == "owner" else np.full(M, sum(SIZES) // M)
     return Absent(
         present, expected_of(kind, present), sizes if by_samples else np.ones(M), rho,
-        experiment.server == "trusted", sample, normals, constants.mechanism.resolution,
+        experiment.server == "trusted", sample, normals, constants.mechanism.grid_spacing,
     )  # fmt: skip
 
 
@@ -207,26 +207,26 @@ def test_run_equals_the_method_in_plain_numpy(
     x, w = METHODS[method](run)
     # As near as three numbers leave it that were rounded to another multiple of the grid.
     steps = sum(constants.step_size(t) for t in range(1, constants.rounds))
-    near = 3 * constants.mechanism.resolution * steps / run.total
+    near = 3 * constants.mechanism.grid_spacing * steps / run.total
     assert np.linalg.norm(result.x - x) < 1e-9 * np.linalg.norm(x) + near
     assert np.linalg.norm(result.w - w) < 1e-9 * np.linalg.norm(w) + near
     accounts = result.accounts
     np.testing.assert_allclose(accounts.weight, run.weights, rtol=1e-12)
     np.testing.assert_array_equal(accounts.rounds, run.N)
-    np.testing.assert_array_equal(accounts.present, run.present)
+    np.testing.assert_array_equal(accounts.participation, run.present)
 
 
 def directions(source, server, **settings):
-    """Return the noised sums of all rounds, in units of the grid, under a key that is the same for all."""
+    """Return the noised sums of all rounds, in grid units, with a fixed noise key."""
     experiment = Experiment(machines=M, server=server, partition="iid", rho=RHO, diameter=D, **settings)
     constants = resolve(experiment, source, 1).constants
-    key, ranks, clock = key_words(bytes(range(32))), Communicator(), Stopwatch(constants.rounds)
+    key, ranks, timer = key_words(bytes(range(32))), Communicator(), Timer(constants.rounds)
     machines = machines_on(source, constants, noise=None if server == "trusted" else key)
     taken = {"untrusted": UntrustedServer, "trusted": TrustedServer}[server](constants, range(0), ranks, key)
     found = []
     for t in range(1, constants.rounds):
-        taken.round(t, machines, clock)
-        found.append(taken.iterates.direction.copy())
+        taken.run_round(t, machines, timer)
+        found.append(taken.iterates.noised_sum.copy())
     return found, taken.iterates.x.tobytes()
 
 
@@ -243,7 +243,7 @@ def directions(source, server, **settings):
 def test_with_everybody_there_all_integers_are_those_of_machines_that_do_not_differ(
     server, settings, tmp_path
 ):
-    """And so are the steps: whether all are drawn, or noise is taken back and drawn anew in each round."""
+    """With full participation, unequal machines send the same integers, and steps agree."""
     source = owned_source(3, SIZES, DIMENSION, CLASSES)
     expected, x = directions(source, server, **settings)
     same = write_budgets(tmp_path / "same.toml", rho={"2": RHO})

@@ -1,4 +1,4 @@
-"""Accelerated SRGD: its steps in plain numpy, the steps of the proof of its bound, rounds and the preset."""
+"""Accelerated SRGD against plain NumPy, steps of the proof of its bound, its rounds and its preset."""
 
 import math
 
@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import find
-from mu2mpi.data.partition import machine_rows
+from mu2mpi.core.registry import lookup
+from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.plan import resolve
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
 
 NAME = "accelerated-srgd"
-SOFTMAX = find("losses", "softmax")
+SOFTMAX = lookup("losses", "softmax")
 seeds = st.integers(0, 2**31)
 
 
@@ -35,7 +35,7 @@ def plain_rate(C, G, L, D, T, K, M, d, rho, trusted):
     return min(1 / (8 * L), D / math.sqrt(8 * V))
 
 
-def plain_run(z, labels, shape, D, eta, C, resolution, noise, l2):
+def plain_run(z, labels, shape, D, eta, C, grid_spacing, noise, l2):
     """Return x_T and w_T, for samples z of shape (T, M, K, F) and the noise of the sum over machines."""
     T, M, K, _ = z.shape
     w, x, x_previous, q = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -44,7 +44,7 @@ def plain_run(z, labels, shape, D, eta, C, resolution, noise, l2):
             for k in range(K):
                 sample = z[t - 1, i, k], labels[t - 1, i, k]
                 g, before = ref.gradient(x, *sample), ref.gradient(x_previous, *sample)
-                q = q + ref.kept(t * g - (t - 1) * before, C, resolution)
+                q = q + ref.kept(t * g - (t - 1) * before, C, grid_spacing)
         step = eta * ((q + noise(t)) / (M * K) + t * l2 * x)
         w = ref.project(w - step, 0 * w, D / 2)
         ahead = ref.project(w - (t + 1) / t * step, 0 * w, D / 2)
@@ -72,8 +72,8 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
     constants, result = simulation.constants, simulation.run()
-    rows = machine_rows(source.training_samples, M, T * K, derive_key(root_key(seed), "dealing"), range(M))
-    samples = source.training(rows.reshape(T, K, M).transpose(0, 2, 1).ravel())
+    rows = iid_rows(source.training_samples, M, T * K, derive_key(root_key(seed), "dealing"), range(M))
+    samples = source.read_training(rows.reshape(T, K, M).transpose(0, 2, 1).ravel())
     z, labels = ref.add_bias(samples.features).reshape(T, M, K, F), samples.labels.reshape(T, M, K)
     key, trusted = (
         key_words(simulation.keys.noise_key(root_key(seed), result.experiment)),
@@ -87,13 +87,13 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
     def noise(t):
         if math.isinf(rho):
             return 0.0
-        who = [(SERVER, 0)] if trusted else [(MACHINE, i) for i in range(M)]
+        who = [(SERVER_STREAM, 0)] if trusted else [(MACHINE_STREAM, i) for i in range(M)]
         return sigma * sum(drawn_noise(constants, key, *one, t) for one in who)
 
-    resolution = constants.mechanism.resolution
-    x, w = plain_run(z, labels, (classes, F), diameter, eta, C, resolution, noise, l2)
+    grid_spacing = constants.mechanism.grid_spacing
+    x, w = plain_run(z, labels, (classes, F), diameter, eta, C, grid_spacing, noise, l2)
     # Numbers that lie in the middle of two multiples of the grid may go to either, and stay in all messages.
-    rounded = 9 * T * eta * resolution / (M * K)
+    rounded = 9 * T * eta * grid_spacing / (M * K)
     for found, expected in ((result.x, x), (result.w, w)):
         assert np.linalg.norm(found - expected) < 1e-6 * np.linalg.norm(expected) + rounded
     assert result.history.gradient_evaluations[-1] == 2 * M * T * K
@@ -117,7 +117,7 @@ def test_regret_of_optimistic_steps(diameter, rounds, seed):
     """A_T (f(x_T) - f(u)) is at most what docs/background/methods.md says of any messages, for a known f."""
     exact, constants = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
     rng, iterates, eta = np.random.default_rng(seed), Iterates(constants), constants.eta
-    unit = constants.mechanism.resolution / constants.task.machines
+    unit = constants.mechanism.grid_spacing / constants.task.machines
     u = rng.standard_normal(iterates.w.shape)
     u *= constants.task.radius * rng.uniform() / np.linalg.norm(u)
     least, _ = exact.gradient(u)
@@ -152,7 +152,7 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
     rounds, diameter = 15, 1.0
     population = Population(3, 3, 0.6, 0.8, 0.0, 100, 7)
     exact, constants = exact_of(population), schedule_for(rounds, diameter, rho, batch, server="untrusted")
-    unit = constants.mechanism.resolution / (constants.task.machines * batch)
+    unit = constants.mechanism.grid_spacing / (constants.task.machines * batch)
     found = 0.0
     for run in range(60):
         key = derive_key(bytes(32), str(run))
@@ -162,8 +162,8 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
         )
         hint, gradient_before = 0.0, 0.0
         for t in range(1, rounds + 1):
-            machines.observe(t, iterates.x, iterates.x_previous)
-            total, gradient = machines.noised(t).copy(), exact.gradient(iterates.x)[1]
+            machines.accumulate(t, iterates.x, iterates.x_previous)
+            total, gradient = machines.noised_message(t).copy(), exact.gradient(iterates.x)[1]
             # In the first round there is no hint: the gradient itself is in V.
             found += np.sum((total * unit - hint - t * gradient + t * gradient_before) ** 2) / 60
             hint, gradient_before = (t + 1) / t * total * unit, gradient

@@ -1,4 +1,4 @@
-"""Whole runs against the two algorithm boxes in plain float64 numpy: dense gradients, same grid and noise."""
+"""Runs against Algorithms 1 and 2 in float64 NumPy with dense gradients, the same grid and noise."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.plan import Keys
-from mu2mpi.privacy.noise.noise_stream import AGGREGATE, MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.data.partition import iid_rows
+from mu2mpi.execution.plan import RunKeys
+from mu2mpi.privacy.noise.noise_stream import (
+    AGGREGATE_STREAM,
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    derive_key,
+    key_words,
+    root_key,
+)
 
 shapes = st.tuples(
     st.integers(1, 6),  # machines
@@ -25,29 +32,29 @@ shapes = st.tuples(
 
 
 def dealt(experiment, source, constants):
-    """Return the samples of a run, (T, M, F - 1) and (T, M), and the noise of its machines and its server."""
+    """Return a run's samples, shapes (T, M, F - 1) and (T, M), and the noise of machines and server."""
     M, T = experiment.machines, experiment.rounds
     root = root_key(experiment.seed)
-    rows = machine_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
-    samples = source.training(rows.ravel())
+    rows = iid_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
+    samples = source.read_training(rows.ravel())
     features = samples.features.reshape(T, M, -1).astype(float) * source.scale
     shape = (source.classes, source.dimension + 1)
-    key = key_words(Keys.noise_key(root, experiment))
+    key = key_words(RunKeys.noise_key(root, experiment))
 
     def by_machine(machine, t):
         if experiment.noise == "aggregate":
             # The first machine adds the noise of all.
-            return drawn_noise(constants, key, AGGREGATE, 0, t) if machine == 0 else 0.0
-        return drawn_noise(constants, key, MACHINE, machine, t)
+            return drawn_noise(constants, key, AGGREGATE_STREAM, 0, t) if machine == 0 else 0.0
+        return drawn_noise(constants, key, MACHINE_STREAM, machine, t)
 
     def by_server(t):
-        return drawn_noise(constants, key, SERVER, 0, t)
+        return drawn_noise(constants, key, SERVER_STREAM, 0, t)
 
     return features, samples.labels.reshape(T, M), np.zeros(shape), by_machine, by_server
 
 
 def reference_run(experiment, source, constants, record):
-    """Return x_T and w_T of the reference, on the same samples in the same order, and record its rounds."""
+    """Return x_T and w_T of the reference on the same samples, and record its rounds."""
     features, labels, x1, by_machine, by_server = dealt(experiment, source, constants)
     algorithm, noise = {
         "untrusted": (ref.untrusted_server, by_machine),
@@ -55,7 +62,7 @@ def reference_run(experiment, source, constants, record):
     }[experiment.server]
     return algorithm(
         features, labels, x1, experiment.diameter, experiment.rho, noise, experiment.clip_norm, record,
-        experiment.normalize == "unit", experiment.eta_scale, constants.mechanism.resolution,
+        experiment.normalize == "unit", experiment.eta_scale, constants.mechanism.grid_spacing,
     )  # fmt: skip
 
 
@@ -64,8 +71,10 @@ def assert_same_point(found, expected, constants):
 
     One that lies in the middle of two multiples may go to either, and then is in all messages that follow.
     """
-    steps = [constants.step_size(t) / max(1, constants.sampling.size(t)) for t in range(1, constants.rounds)]
-    rounded = 3 * constants.mechanism.resolution * sum(steps) / constants.task.machines
+    steps = [
+        constants.step_size(t) / max(1, constants.batching.batch_size(t)) for t in range(1, constants.rounds)
+    ]
+    rounded = 3 * constants.mechanism.grid_spacing * sum(steps) / constants.task.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 
@@ -99,7 +108,7 @@ def test_run_equals_the_algorithm_box(
     x, w = reference_run(experiment, source, simulation.constants, record)
     assert_same_point(result.x, x, simulation.constants)
     assert_same_point(result.w, w, simulation.constants)
-    test = source.test(np.arange(source.test_samples))
+    test = source.read_test(np.arange(source.test_samples))
     scaled = test.features.astype(float) * source.scale
     unit = normalize == "unit"
     losses = [ref.mean_loss(record[t - 1].x, scaled, test.labels, unit) for t in result.history.round]
@@ -148,13 +157,13 @@ def test_run_equals_the_method_of_its_source(
         return sum(by_machine(i, t) for i in range(machines))
 
     noise = by_server if server == "trusted" else of_all
-    unit, trusted, resolution = normalize == "unit", server == "trusted", constants.mechanism.resolution
+    unit, trusted, grid_spacing = normalize == "unit", server == "trusted", constants.mechanism.grid_spacing
     output, w = METHODS[pieces](
-        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit, resolution)
+        ref.Setting(features, labels, x1, diameter, rho, trusted, noise, clip_norm, unit, grid_spacing)
     )
     assert_same_point(result.x, output, constants)
     assert_same_point(result.w, w, constants)
-    test = source.test(np.arange(source.test_samples))
+    test = source.read_test(np.arange(source.test_samples))
     assert result.history.test_loss[-1] == pytest.approx(
         ref.mean_loss(output, test.features, test.labels, unit)
     )

@@ -1,4 +1,4 @@
-"""Gradient descent with full batches or passes over all samples: against plain numpy, and what is proved."""
+"""DP-GD with full batches or passes against plain NumPy, sample reuse, and its bound."""
 
 import math
 
@@ -14,27 +14,31 @@ from hypothesis import strategies as st
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.plan import Keys, resolve
-from mu2mpi.federation.batching import Cyclic
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.data.partition import iid_rows
+from mu2mpi.execution.plan import RunKeys, resolve
+from mu2mpi.federation.batching import CyclicBatches
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
 
 
 def by_hand(simulation, source, K, momentum, tail):
-    """Return the output and the last iterate of the same run, one gradient after the other, and its V."""
+    """Return output and last iterate of the same run in plain NumPy, and V."""
     experiment, constants = simulation.experiment, simulation.constants
     M, n, T, D = (
         constants.task.machines,
-        constants.sampling.owned,
+        constants.batching.samples_per_machine,
         constants.rounds,
         2 * constants.task.radius,
     )
     root = root_key(experiment.seed)
-    rows = machine_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
-    stored, key = source.training(rows.ravel()), key_words(Keys.noise_key(root, experiment))
+    rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
+    stored, key = source.read_training(rows.ravel()), key_words(RunKeys.noise_key(root, experiment))
     z = ref.samples(stored.features.astype(float) * source.scale, experiment.normalize == "unit")
     z, labels = z.reshape(M, n, -1), stored.labels.reshape(M, n)
-    who = [(SERVER, 0)] if constants.task.server == "trusted" else [(MACHINE, i) for i in range(M)]
+    who = (
+        [(SERVER_STREAM, 0)]
+        if constants.task.server == "trusted"
+        else [(MACHINE_STREAM, i) for i in range(M)]
+    )
     F = 1 if experiment.normalize == "unit" else z.shape[2]
     L, C = ref.smoothness(F), min(ref.lipschitz(F), experiment.clip_norm or math.inf)
     sigma = 2 * C * math.sqrt(math.ceil(T * K / n)) / experiment.rho
@@ -42,11 +46,11 @@ def by_hand(simulation, source, K, momentum, tail):
     d = constants.task.classes * z.shape[2]
     V = d * (sigma / (K * N)) ** 2 + C**2 * (1 / K - 1 / n) / M + 2 * C**2 * T / (n * M)
     eta = (1 - momentum) / (L + 2 * math.sqrt(V * T) / D)
-    w, resolution = [np.zeros((constants.task.classes, z.shape[2]))] * 2, constants.mechanism.resolution
+    w, grid_spacing = [np.zeros((constants.task.classes, z.shape[2]))] * 2, constants.mechanism.grid_spacing
     for t in range(1, T):
         places = [p % n for p in range((t - 1) * K, t * K)]
         both = [(z[i, p], int(labels[i, p])) for i in range(M) for p in places]
-        total = sum(ref.kept(ref.gradient(w[-1], *one), C, resolution) for one in both)
+        total = sum(ref.kept(ref.gradient(w[-1], *one), C, grid_spacing) for one in both)
         if sigma > 0:
             total = total + sigma * sum(drawn_noise(constants, key, *one, t) for one in who)
         step = momentum * (w[-1] - w[-2]) - eta * total / (K * M)
@@ -83,26 +87,26 @@ def test_runs_are_those_of_plain_numpy(
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30), max_examples=50)
-def test_no_sample_is_in_more_messages_than_is_said(n, K, T):
+def test_samples_are_in_no_more_messages_than_stated(n, K, T):
     K = min(n, K)
-    sampling = Cyclic(n, 1, K)
+    batching = CyclicBatches(n, 1, K)
     counts = np.zeros(n, int)
     for t in range(1, T + 1):
-        taken = sampling.take(bytes(32), range(3, 5), range(t, t + 1))
-        of_machines = taken.places.reshape(2, K)
+        taken = batching.batches(bytes(32), range(3, 5), range(t, t + 1))
+        of_machines = taken.indices.reshape(2, K)
         np.testing.assert_array_equal(*of_machines)
         assert len(set(of_machines[0])) == K
         counts[of_machines[0]] += 1
-        assert sampling.touches(t) == counts.max() == counts[0]
-        assert sampling.used(t) == np.count_nonzero(counts)
-        assert sampling.drawn(t) == counts.sum()
+        assert batching.max_uses_per_sample(t) == counts.max() == counts[0]
+        assert batching.distinct_samples(t) == np.count_nonzero(counts)
+        assert batching.processed_samples(t) == counts.sum()
 
 
-def test_the_bound_is_that_of_full_plain_steps():
+def test_bound_applies_to_plain_full_batch_steps():
     source = random_source(1, 60, 4, 3)
     common = {"method": "dp-gd", "machines": 3, "rho": 1.0}
-    assert resolve(Experiment(**common), source, 1).constants.loss_bound > 0
+    assert resolve(Experiment(**common), source, 1).constants.excess_loss_bound > 0
     for other in ({"batch": 7}, {"momentum": 0.5}, {"tail": 0.5}, {"clip_norm": 0.1}, {"eta_scale": 1.0}):
-        assert math.isnan(resolve(Experiment(**common, **other), source, 1).constants.loss_bound)
-    with pytest.raises(InputError, match="batch = 21 is more than the 20 samples of a machine"):
+        assert math.isnan(resolve(Experiment(**common, **other), source, 1).constants.excess_loss_bound)
+    with pytest.raises(InputError, match=r"--batch must be at most 20 \(samples of a machine\), got 21"):
         resolve(Experiment(**common, batch=21), source, 1)

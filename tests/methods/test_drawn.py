@@ -1,4 +1,4 @@
-"""Methods that draw their samples at random: against their pseudo-code, and what they draw."""
+"""Methods with random batches against their pseudo-code, and their sample selection."""
 
 import math
 
@@ -13,34 +13,38 @@ from hypothesis import strategies as st
 
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.plan import Keys
-from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.data.partition import iid_rows
+from mu2mpi.execution.plan import RunKeys
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
 
 
 def drawn(experiment, source, constants):
-    """Return the setting of the reference for a run: its samples, choices and noise are those of the run."""
-    M, n = constants.task.machines, constants.sampling.owned
+    """Return the inputs of the reference: the run's samples, batches and noise."""
+    M, n = constants.task.machines, constants.batching.samples_per_machine
     root = root_key(experiment.seed)
-    noise_key = Keys.noise_key(root, experiment)
-    rows = machine_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
-    samples = source.training(rows.ravel())
+    noise_key = RunKeys.noise_key(root, experiment)
+    rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
+    samples = source.read_training(rows.ravel())
     shape = (constants.task.classes, constants.task.features)
     key, sampling_key = key_words(noise_key), derive_key(noise_key, "sampling")
 
     def noise(t):
-        who = [(SERVER, 0)] if constants.task.server == "trusted" else [(MACHINE, i) for i in range(M)]
+        who = (
+            [(SERVER_STREAM, 0)]
+            if constants.task.server == "trusted"
+            else [(MACHINE_STREAM, i) for i in range(M)]
+        )
         return sum(drawn_noise(constants, key, *one, t) for one in who)
 
     def chosen(i, t):
-        return constants.sampling.take(sampling_key, range(i, i + 1), range(t, t + 1)).places
+        return constants.batching.batches(sampling_key, range(i, i + 1), range(t, t + 1)).indices
 
     return ref.Drawn(
         features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
         labels=samples.labels.reshape(M, n), chosen=chosen, rounds=constants.rounds, batch=0.0,
         x1=np.zeros(shape), D=2 * constants.task.radius, C=0.0, eta=0.0, sigma=0.0, noise=noise,
-        unit=experiment.normalize == "unit", resolution=constants.mechanism.resolution,
+        unit=experiment.normalize == "unit", grid_spacing=constants.mechanism.grid_spacing,
     )  # fmt: skip
 
 
@@ -109,8 +113,8 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     if math.isfinite(epsilon):
         # No more noise than needed: a thousandth less would be too little.
         left, delta = epsilon * 511 / 512, 1e-5 * 511 / 512
-        assert PoissonReleases.epsilon_by(run.C, 4, 1.0, 12, run.sigma, delta) <= left
-        assert PoissonReleases.epsilon_by(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
+        assert PoissonMechanism.compute_epsilon(run.C, 4, 1.0, 12, run.sigma, delta) <= left
+        assert PoissonMechanism.compute_epsilon(run.C, 4, 1.0, 12, run.sigma * 0.999, delta) > left
         assert result.privacy.epsilon_exact <= epsilon
     noise = math.sqrt(run.x1.size) * run.sigma / run.batch
     run.eta = ref.batch_learning_rate(run.C, ref.smoothness(F), D, 12, run.batch, noise, math.inf)
@@ -118,10 +122,10 @@ def test_dp_sgd_is_that_of_its_source(epsilon, machines, classes, dimension, D, 
     assert result.history.gradient_evaluations[-1] == 24 * machines
 
 
-def test_another_epsilon_or_delta_means_other_draws_and_noise():
-    """They decide how much noise there is: with the same normals, two runs' difference would hold none."""
+def test_epsilon_and_delta_change_batches_and_noise():
+    """With the same normals, the difference of two runs would contain no noise."""
     experiment = Experiment(method="dp-sgd", server="trusted", machines=2, rounds=20, batch=4, rho=0.5)
     root, others = root_key(1), ({"delta": 1e-6}, {"epsilon": 1.0}, {"batch": 5}, {"rho": 1.0})
-    keys = {Keys.noise_key(root, experiment.having(**other)) for other in ({}, *others)}
+    keys = {RunKeys.noise_key(root, experiment.replace(**other)) for other in ({}, *others)}
     assert len(keys) == 5
-    assert Keys.noise_key(root, experiment.having(evaluations=3)) in keys
+    assert RunKeys.noise_key(root, experiment.replace(evaluations=3)) in keys

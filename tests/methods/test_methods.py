@@ -1,4 +1,4 @@
-"""What theory says of the pieces: how the errors of estimates fall, and which steps are small enough."""
+"""Gradient estimates of a run, and all methods with all losses and servers."""
 
 import math
 
@@ -9,13 +9,13 @@ from helpers.slow import slow
 
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import open_source
 
 
 def test_a_run_on_a_population_measures_the_same_errors():
-    """What the history holds is d_t before noise, against the exact gradient, whoever adds noise."""
+    """The history has the error of d_t before noise against the exact gradient, for any trust mode."""
     settings = {
         "data": "population",
         "features": 3,
@@ -28,15 +28,15 @@ def test_a_run_on_a_population_measures_the_same_errors():
     for estimator in ("corrected-momentum", "gradient"):
         simulation = simulation_of(Experiment(**settings, rho=math.inf, estimator=estimator), population)
         errors = []
-        observe = simulation.machines.observe
+        observe = simulation.machines.accumulate
 
         def observed(t, x, x_previous, observe=observe, simulation=simulation, errors=errors):
             observe(t, x, x_previous)
             constants = simulation.constants
-            d = simulation.machines.q * (constants.mechanism.resolution / 2) / constants.estimator.weight(t)
+            d = simulation.machines.q * (constants.mechanism.grid_spacing / 2) / constants.estimator.weight(t)
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
-        simulation.machines.observe = observed
+        simulation.machines.accumulate = observed
         history = simulation.run().history
         np.testing.assert_allclose(history.estimate_error, np.array(errors)[history.round - 1], rtol=1e-12)
 
@@ -49,7 +49,7 @@ PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "labels:2"]
 
 CASES = [
     (method, server)
-    for method in names("methods")
+    for method in known_names("methods")
     for server in ("untrusted", "trusted")
     if (method, server) not in (("dp-sgd", "untrusted"), ("snowball-sgd", "untrusted"))
 ]
@@ -63,7 +63,7 @@ def finished(**settings):
 
 @pytest.mark.parametrize(("loss", "classes"), [("squared", 4), *slow(*[(name, 2) for name in LOSSES])])
 @pytest.mark.parametrize(("method", "server"), CASES)
-def test_it_runs_however_samples_are_dealt(loss, classes, method, server):
+def test_methods_run_on_any_partition(loss, classes, method, server):
     own = {"clip_norm": 1.0} if method == "storm" else {}
     if method not in ("dp-sgd", "noisy-minibatch-sgd", "snowball-sgd"):
         own["rounds"] = 8

@@ -1,4 +1,4 @@
-"""The package against the paper's boxes, which `mu2mpi.methods.mu2_sgd` has as plain NumPy."""
+"""The package against `algorithm_1` and `algorithm_2` of `mu2mpi.methods.mu2_sgd`."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,10 @@ from helpers.sources import random_source
 from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.plan import Keys
+from mu2mpi.data.partition import iid_rows
+from mu2mpi.execution.plan import RunKeys
 from mu2mpi.methods.mu2_sgd import algorithm_1, algorithm_2
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -25,7 +25,7 @@ from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_w
     max_examples=25,
 )
 def test_output_is_that_of_the_box(server, shape, rho, diameter, seed):
-    """To 1e-9: with little noise, or none, the grid of messages is as fine."""
+    """To 1e-9, as the grid is fine with little or no noise."""
     M, T, classes, dimension = shape
     source = random_source(seed, M * T + 3, dimension, classes, np.float64)
     experiment = Experiment(
@@ -34,9 +34,9 @@ def test_output_is_that_of_the_box(server, shape, rho, diameter, seed):
     simulation = simulation_of(experiment, source)
     constants, x = simulation.constants, simulation.run().x
     root = root_key(seed)
-    key, sigma = key_words(Keys.noise_key(root, simulation.experiment)), constants.mechanism.sigma
-    rows = machine_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
-    drawn = source.training(rows.ravel())
+    key, sigma = key_words(RunKeys.noise_key(root, simulation.experiment)), constants.mechanism.sigma
+    rows = iid_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
+    drawn = source.read_training(rows.ravel())
     z = np.column_stack([drawn.features * source.scale, np.ones(M * T)]).reshape(T, M, -1)
     labels = drawn.labels.reshape(T, M)
 
@@ -44,10 +44,10 @@ def test_output_is_that_of_the_box(server, shape, rho, diameter, seed):
         return sigma * drawn_noise(constants, key, who, number, t) if sigma else 0.0
 
     def noise(t, i):
-        return draw(MACHINE, i, t)
+        return draw(MACHINE_STREAM, i, t)
 
     def noise_of_average(t):
-        return draw(SERVER, 0, t) / M
+        return draw(SERVER_STREAM, 0, t) / M
 
     box, drawn_by = (algorithm_1, noise) if server == "untrusted" else (algorithm_2, noise_of_average)
     expected = box(

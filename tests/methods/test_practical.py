@@ -1,4 +1,4 @@
-"""The practical preset: what it chooses, from what; that files repeat its runs; how well it learns."""
+"""The practical preset: its settings, their dependence on public facts, and repeated runs from files."""
 
 import math
 
@@ -14,7 +14,7 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve
-from mu2mpi.losses.loss import Practical
+from mu2mpi.losses.loss import PracticalDefaults
 from mu2mpi.losses.softmax import Softmax
 from mu2mpi.results.reader import read_experiment
 
@@ -28,7 +28,7 @@ def completed(**settings):
 
 
 def test_steps_of_anytime_dp_mf_by_hand():
-    """With which w_T, in a run of noise alone, gathers 1.5 in each weight."""
+    """In a run of noise alone, w_T accumulates a noise std of 1.5 in each coordinate."""
     experiment = completed(method="anytime-dp-mf", machines=100, rho=0.5, rounds=4, server="trusted")
     constants = resolve(experiment, SOURCE, 1).constants
     T, c = 4, constants.mechanism.correlation.coefficients()
@@ -39,7 +39,7 @@ def test_steps_of_anytime_dp_mf_by_hand():
     assert completed(method="anytime-dp-mf", machines=10, rho=math.inf).eta_scale == 160.0
 
 
-def test_choices_by_hand():
+def test_settings_by_hand():
     """1.5 rho sqrt(M) / 0.75 for the untrusted and 1.5 rho M / 0.75 for the trusted server, at most 16 M."""
     assert {name: getattr(completed(machines=100, rho=0.5), name) for name in BY_PRESET} == {
         "normalize": "unit",
@@ -55,7 +55,7 @@ def test_choices_by_hand():
 @given(
     st.sampled_from(["untrusted", "trusted"]), st.integers(1, 400), st.floats(0.01, 100), st.floats(0.1, 1.4)
 )
-def test_step_makes_the_noise_of_every_run_the_same(server, machines, rho, clip_norm):
+def test_eta_scale_gives_every_run_the_same_noise(server, machines, rho, clip_norm):
     experiment = Experiment(
         method="mu2-sgd", preset="practical", server=server, machines=machines, rounds=1, rho=rho,
         clip_norm=clip_norm,
@@ -73,9 +73,9 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
     first = run(experiment, output=tmp_path / "a.h5")
     stored = read_experiment(tmp_path / "a.h5")
     assert stored.preset == "practical"
-    monkeypatch.setattr(Softmax, "practical", Practical(clip=0.1, reach=3.5))
+    monkeypatch.setattr(Softmax, "practical_defaults", PracticalDefaults(clip_norm=0.1, max_margin=3.5))
     (tmp_path / "a.toml").write_text(stored.to_toml())
-    again = run(Experiment.make(read_toml(tmp_path / "a.toml")))
+    again = run(Experiment.from_settings(read_toml(tmp_path / "a.toml")))
     assert again.x.tobytes() == first.x.tobytes()
     assert run(experiment).x.tobytes() != first.x.tobytes()
     # The preset's name changes nothing that is sent.
@@ -84,7 +84,7 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
 
 
 class Table(Source):
-    """Numbers y = 0.6 z_1 - 0.3 z_2 - 0.2, counts of which y is the logarithm, or classes that y tells apart.
+    """Numbers y = 0.6 z_1 - 0.3 z_2 - 0.2, counts of mean exp(y), or classes by the sign of y.
 
     Of 3,000 training samples with five features in [-1, 1]; which samples these are, a seed decides.
     """
@@ -115,7 +115,7 @@ METHODS = ("mu2-sgd", "dp-sgd")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("loss", OF_LOSS)
 @pytest.mark.parametrize("scaling", [{}, {"normalize": "none"}, {"norm_bound": 1.0}])
-def test_choices_rest_on_public_facts_alone(method, loss, scaling):
+def test_settings_depend_on_public_facts_alone(method, loss, scaling):
     settings = {"preset": "practical", "method": method, "loss": loss, "machines": 10, "server": "trusted"}
     plans = [
         resolve(Experiment(epsilon=1.0, **settings, **scaling), Table(OF_LOSS[loss], seed), 1)
@@ -123,17 +123,17 @@ def test_choices_rest_on_public_facts_alone(method, loss, scaling):
     ]
     assert plans[0].experiment == plans[1].experiment
     chosen = plans[0].experiment
-    follows = {k: v for k, v in chosen.by_preset(plans[0].facts).items() if k not in scaling}
+    follows = {k: v for k, v in chosen.preset_settings(plans[0].facts).items() if k not in scaling}
     assert follows.items() <= chosen.settings().items()
     assert chosen.normalize == ("none" if scaling else "unit")
     # Weights gather the same noise with either method, as long as nothing else limits the steps.
-    constants, practical = plans[0].constants, plans[0].constants.task.problem.practical
-    length = math.sqrt(constants.task.scaling.largest_square(5.0))
-    assert constants.mechanism.clip_norm <= (1 + 1e-3) * practical.clip * length
-    assert abs(2 * constants.task.radius * length / (2 * practical.reach) - 1) < 1e-3
-    samples = constants.sampling.size(1) * 10
+    constants, defaults = plans[0].constants, plans[0].constants.task.loss.practical_defaults
+    length = math.sqrt(constants.task.scaling.max_squared_norm(5.0))
+    assert constants.mechanism.clip_norm <= (1 + 1e-3) * defaults.clip_norm * length
+    assert abs(2 * constants.task.radius * length / (2 * defaults.max_margin) - 1) < 1e-3
+    samples = constants.batching.batch_size(1) * 10
     noise = constants.step_size(1) * constants.mechanism.sigma * math.sqrt(constants.rounds) / samples
-    assert noise * length <= 1.02 * practical.noise
+    assert noise * length <= 1.02 * defaults.noise_std
 
 
 def test_settings_of_dp_sgd_by_hand():
@@ -160,8 +160,8 @@ def test_the_output_is_the_mean_of_the_tail(tail, first):
     )
     simulation = simulation_of(experiment, SOURCE)
     iterates, visited = simulation.server.iterates, []
-    visit = iterates.visit
-    iterates.visit = lambda t: visited.append(iterates.x.copy()) or visit(t)
+    visit = iterates.record_query_point
+    iterates.record_query_point = lambda t: visited.append(iterates.x.copy()) or visit(t)
     result = simulation.run()
     expected = visited[-1] if tail is None else np.mean(visited[first - 1 :], axis=0)
     assert len(visited) == 8

@@ -1,4 +1,4 @@
-"""What the privacy of the last iterate rests on: steps that contract, a last step on one grid, bad input."""
+"""Privacy of the last iterate: contractive steps, a last step on one grid, bad input."""
 
 import math
 from dataclasses import replace
@@ -16,14 +16,18 @@ from hypothesis import strategies as st
 from mu2mpi import cli
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.partition import machine_rows
-from mu2mpi.execution.plan import Keys
+from mu2mpi.data.partition import iid_rows
+from mu2mpi.execution.plan import RunKeys
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
-from mu2mpi.methods.snowball_sgd import arithmetic_slack
-from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LANDING, halving_steps, rounding_slack
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, derive_key, key_words, root_key
+from mu2mpi.methods.snowball_sgd import step_expansions
+from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
+    LAST_STEP_COARSENING,
+    halving_step_sizes,
+    rounding_expansions,
+)
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 
@@ -37,11 +41,11 @@ def finished():
 
 
 def iterates_of(constants, source, noises):
-    """Return all iterates of a run on one rank, with these draws of noise in units of the grid."""
+    """Return all iterates of a run on one rank for given noise in grid units."""
     machines, iterates = machines_on(source, constants), Iterates(constants)
     found = []
     for t in range(1, constants.rounds):
-        machines.observe(t, iterates.x, iterates.x_previous)
+        machines.accumulate(t, iterates.x, iterates.x_previous)
         iterates.step(t, machines.q + noises[t - 1])
         found.append(iterates.x.copy())
     return found
@@ -51,32 +55,32 @@ def iterates_of(constants, source, noises):
     st.integers(1, 4), st.integers(2, 30), st.integers(2, 4), st.integers(1, 6) | st.just(300),
     st.sampled_from([0.5, 5.0, 500.0]), st.booleans(), st.integers(0, 2**31), max_examples=25,
 )  # fmt: skip
-def test_two_runs_with_the_same_noise_come_no_farther_apart_than_is_paid_for(
+def test_distance_of_two_runs_with_the_same_noise_is_bounded(
     machines, rounds, classes, dimension, diameter, unit, seed
 ):
-    """What one sample moves in its step, and after that rounding alone; steps are as long as they may be."""
+    """One sample moves its own step, and later ones add rounding errors alone; step sizes are maximal."""
     constants = schedule_of(
         machines=machines, rounds=rounds, classes=classes, features=dimension + 1, diameter=diameter, rho=1.0,
         eta_scale=1.0, normalize="unit" if unit else "none",
     )  # fmt: skip
-    n = machines * constants.sampling.owned
+    n = machines * constants.batching.samples_per_machine
     source, row = random_source(seed, n, dimension, classes, np.float32), seed % n
-    changed = source.training(np.arange(n))
+    changed = source.read_training(np.arange(n))
     changed.features[row] *= -1
     changed.labels[row] = (changed.labels[row] + 1) % classes
-    other = ArraySource(changed, source.test(np.arange(3)), classes, 1.0)
+    other = ArraySource(changed, source.read_test(np.arange(3)), classes, 1.0)
     rng, mechanism = np.random.default_rng(seed), constants.mechanism
     noises = [
-        np.rint(rng.normal(0, mechanism.sigma_of(t) / mechanism.resolution, (classes, dimension + 1)))
+        np.rint(rng.normal(0, mechanism.round_sigma(t) / mechanism.grid_spacing, (classes, dimension + 1)))
         .astype(np.int64)
         for t in range(1, rounds)
     ]  # fmt: skip
     one, two = (iterates_of(constants, data, noises) for data in (source, other))
-    samples = np.array([machines * constants.sampling.size(t) for t in range(1, rounds)])
-    scales = constants.eta * halving_steps(rounds - 1) / samples
-    slacks = rounding_slack(scales, samples, mechanism.resolution, constants.task.d)
+    samples = np.array([machines * constants.batching.batch_size(t) for t in range(1, rounds)])
+    scales = constants.eta * halving_step_sizes(rounds - 1) / samples
+    slacks = rounding_expansions(scales, samples, mechanism.grid_spacing, constants.task.d)
     # What happens after the noise of a step is counted in the next.
-    errors = arithmetic_slack(constants)
+    errors = step_expansions(constants)
     slacks += errors + np.append(errors[1:], errors[-1])
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
     moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
@@ -100,7 +104,7 @@ def test_steps_contract_where_losses_curve_most():
         iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
         start = np.linalg.norm(iterates.w)
-        machines.observe(1, iterates.x, iterates.x_previous)
+        machines.accumulate(1, iterates.x, iterates.x_previous)
         iterates.step(1, machines.q)
         ends.append(iterates.x.copy())
     distance = np.linalg.norm(ends[0] - ends[1])
@@ -110,28 +114,28 @@ def test_steps_contract_where_losses_curve_most():
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e-140, 1.5e-162, 5e-324])
 def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_features(size):
-    """Squares of features near 1e-162 underflow: samples that are taken for too short would be made too long.
+    """Squares of features near 1e-162 underflow, so norms that are too small would scale samples too far.
 
     The label is nearly certain, so that even then no gradient is clipped.
     """
     features = np.full((1, 400), size)
     features[0, 0] = 1.75 * size
-    scales = Scaling(unit=True).factors(features, 1.0)
+    scales = Scaling(unit_norm=True).scale_factors(features, 1.0)
     constants = schedule_of(
         machines=1, rounds=2, classes=2, features=401, diameter=100.0, rho=math.inf, eta_scale=1.0,
         normalize="unit",
     )  # fmt: skip
     samples = HostedSamples(
-        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit=True).bias
+        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit_norm=True).bias
     )
-    z = np.append(features[0] * scales[0], Scaling(unit=True).bias)
+    z = np.append(features[0] * scales[0], Scaling(unit_norm=True).bias)
     direction = np.outer([1.0, -1.0], z / (z @ z))
     ends = []
     for place in (1.75, 1.75 + 1e-4):
         machines = Machines(constants, range(1), lambda t: samples, None)
         iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = place * direction
-        machines.observe(1, iterates.x, iterates.x_previous)
+        machines.accumulate(1, iterates.x, iterates.x_previous)
         assert machines.clipped == 0
         iterates.step(1, machines.q)
         ends.append(iterates.x.copy())
@@ -140,25 +144,25 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
 
 @given(st.integers(2, 40), st.integers(0, 2**31), st.integers(-(2**40), 2**40), max_examples=25)
 def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, move):
-    """A w_t that lies elsewhere, and a sum that makes up for it, end in the very same bits."""
+    """Another w_t with a sum that compensates for it gives the same bits."""
     constants = schedule_of(machines=3, rounds=rounds, classes=2, features=3, diameter=50.0, rho=1.0)
     rng = np.random.default_rng(seed)
     t = rounds - 1
-    unit = constants.mechanism.resolution
-    step = constants.eta * halving_steps(t)[-1] * unit / (3 * constants.sampling.size(t))
+    unit = constants.mechanism.grid_spacing
+    step = constants.eta * halving_step_sizes(t)[-1] * unit / (3 * constants.batching.batch_size(t))
     ends = set()
     place, total = rng.integers(-(2**30), 2**30, (2, 2, 3))
     for moved in (0, move):
         iterates = Iterates(constants)
         # Anywhere within half a unit of the point.
-        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LANDING)
-        iterates.step(t, total + moved * LANDING)
+        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_COARSENING)
+        iterates.step(t, total + moved * LAST_STEP_COARSENING)
         ends.add(iterates.x.tobytes())
     assert len(ends) == 1
 
 
 def test_gradients_are_never_clipped():
-    """The norm that noise is scaled to exceeds what any gradient has once it is rounded."""
+    """The clipping norm exceeds that of any rounded gradient."""
     for machines, d_classes, rho in ((1, 2, 0.01), (1000, 100, 1.0), (3, 5, 1e6), (2, 2, math.inf)):
         constants = schedule_of(
             machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0, rho=rho
@@ -186,12 +190,12 @@ def test_bad_input(tmp_path, arguments):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sigma": 0.99}, {"growth": 1.5}, {"clip_norm": 1.01}, {"rho": 0.9}, {"rho": 0.9, "growth": 1 / 0.9},
-        {"resolution": 2.0**20}, {"machines": 2, "growth": 0.5},
+        {"sigma": 0.99}, {"final_batch": 1.5}, {"clip_norm": 1.01}, {"rho": 0.9},
+        {"rho": 0.9, "final_batch": 1 / 0.9}, {"grid_spacing": 2.0**20}, {"machines": 2, "final_batch": 0.5},
     ],
 )  # fmt: skip
-def test_a_false_claim_is_found_out(finished, changes):
-    """Numbers are factors; the claims no longer follow from what is stated, or from the experiment."""
+def test_false_claims_are_refuted(finished, changes):
+    """Numbers are factors; the claims no longer follow from the statement or the experiment."""
     mechanism = finished.privacy.mechanism
     values = {
         name: type(old)(factor * old) for name, factor in changes.items() if (old := getattr(mechanism, name))
@@ -214,8 +218,10 @@ def assert_same_point(found, expected, constants):
 
     One that lies in the middle of two multiples may go to either, and then is in all messages that follow.
     """
-    steps = [constants.step_size(t) / max(1, constants.sampling.size(t)) for t in range(1, constants.rounds)]
-    rounded = 3 * constants.mechanism.resolution * sum(steps) / constants.task.machines
+    steps = [
+        constants.step_size(t) / max(1, constants.batching.batch_size(t)) for t in range(1, constants.rounds)
+    ]
+    rounded = 3 * constants.mechanism.grid_spacing * sum(steps) / constants.task.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 
@@ -242,14 +248,16 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
     )  # fmt: skip
     simulation = simulation_of(experiment, source)
     result, root = simulation.run(), root_key(seed)
-    rows = machine_rows(
+    rows = iid_rows(
         source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
     )
-    samples = source.training(rows.ravel())
-    key, shape = key_words(Keys.noise_key(root, result.experiment)), (classes, dimension + 1)
+    samples = source.read_training(rows.ravel())
+    key, shape = key_words(RunKeys.noise_key(root, result.experiment)), (classes, dimension + 1)
 
     def noise(t):
-        return drawn_noise(simulation.constants, key, SERVER if server == "trusted" else MACHINE, 0, t)
+        return drawn_noise(
+            simulation.constants, key, SERVER_STREAM if server == "trusted" else MACHINE_STREAM, 0, t
+        )
 
     z = ref.samples(samples.features, normalize == "unit")
     F = 1 if normalize == "unit" else dimension + 1

@@ -26,11 +26,11 @@ SETTINGS = [
 def test_absent_machines_have_the_bits_of_one_process(communicator, monkeypatch, server, settings):
     experiment = Experiment(machines=5, server=server, seed=4, clip_norm=1.5, **settings)
     alone = simulation_of(experiment, owned_source(2, SIZES, 13, 5), Communicator()).run()
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 700)
     ours = simulation_of(experiment, owned_source(2, SIZES, 13, 5), communicator).run()
     assert_same(ours, share_result(alone, communicator))
     assert ours.privacy == alone.privacy
     assert ours.accounts.differences(alone.accounts) == []
-    np.testing.assert_array_equal(ours.accounts.present, alone.accounts.present)
+    np.testing.assert_array_equal(ours.accounts.participation, alone.accounts.participation)
     assert len(set(communicator.allgather(ours.x.tobytes()))) == 1

@@ -13,12 +13,12 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.progress import LogFile
-from mu2mpi.results.callbacks import Observer
+from mu2mpi.results.callbacks import Callback
 
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 3, "rounds": 15, "seed": 1}
 
 
-class Listener(Observer):
+class Listener(Callback):
     """Counts what it hears of rounds, and fails at a moment."""
 
     def __init__(self, fails_at="", error=RuntimeError):
@@ -45,7 +45,7 @@ class Listener(Observer):
 @pytest.fixture
 def folder(communicator, tmp_path) -> Path:
     """Return the same folder on every rank."""
-    shared: Path = communicator.share(tmp_path)
+    shared: Path = communicator.bcast_object(tmp_path)
     return shared
 
 
@@ -55,17 +55,17 @@ class UnsayableError(Exception):
 
 
 @pytest.mark.parametrize("error", [SystemExit, UnsayableError])
-def test_an_observer_may_not_end_one_rank_alone(communicator, error):
+def test_a_callback_may_not_end_one_rank_alone(communicator, error):
     with pytest.raises(InputError, match=error.__name__):
-        mu2mpi.run(SETTINGS, observers=[Listener("evaluation", error)], progress=False)
+        mu2mpi.run(SETTINGS, callbacks=[Listener("evaluation", error)], progress=False)
 
 
 @pytest.mark.parametrize("moment", ["start", "round", "evaluation", "finish"])
-def test_an_observer_that_fails_ends_the_run_on_every_rank(communicator, folder, moment):
+def test_a_callback_that_fails_ends_the_run_on_every_rank(communicator, folder, moment):
     for output in (None, folder / "a.h5"):
         listener = Listener(moment)
         with pytest.raises(InputError, match="enough"):
-            mu2mpi.run(SETTINGS, output=output, observers=[listener])
+            mu2mpi.run(SETTINGS, output=output, callbacks=[listener])
         assert communicator.allgather(listener.rounds)[1:] == [0] * (communicator.size - 1)
     # The ranks are in step, and what was kept is gone on from.
     result = mu2mpi.run(SETTINGS, output=folder / "a.h5", overwrite=moment == "finish")
@@ -78,7 +78,7 @@ def test_lanes_of_a_sweep_write_one_log(communicator, folder, fails_at):
     log, settings = folder / "a.jsonl", {**SETTINGS, "seed": list(range(6))}
     options = {
         "output": folder / "runs",
-        "observers": [LogFile(log, as_json=True), Listener(fails_at)],
+        "callbacks": [LogFile(log, as_json=True), Listener(fails_at)],
         "progress": False,
     }
     if fails_at:

@@ -1,4 +1,4 @@
-"""The MPI communicator against what each method promises, and errors that all ranks share."""
+"""The MPI communicator against the documented interface, and errors that all ranks share."""
 
 import numpy as np
 import pytest
@@ -19,41 +19,41 @@ def test_sums(communicator: Communicator):
         assert total is None
 
 
-def test_rank_0_is_heard_by_all(communicator: Communicator):
+def test_broadcasts_and_gathers(communicator: Communicator):
     array = np.full(5, float(communicator.rank))
     communicator.bcast(array)
     np.testing.assert_array_equal(array, 0)
-    assert communicator.share(f"from {communicator.rank}") == "from 0"
+    assert communicator.bcast_object(f"from {communicator.rank}") == "from 0"
     ranks = list(range(communicator.size))
     assert communicator.allgather(communicator.rank) == ranks
     assert communicator.gather(communicator.rank) == (ranks if communicator.rank == 0 else None)
 
 
-def test_an_input_error_of_any_rank_is_one_of_all(communicator: Communicator):
+def test_an_input_error_on_any_rank_is_raised_on_all(communicator: Communicator):
     last = communicator.size - 1
 
-    def trouble_on_the_last() -> None:
-        with communicator.together():
+    def fail_on_the_last_rank() -> None:
+        with communicator.shared_errors():
             if communicator.rank == last:
-                raise InputError(f"trouble on {last}")
+                raise InputError(f"failure on {last}")
 
-    with pytest.raises(InputError, match=f"trouble on {last}"):
-        trouble_on_the_last()
-    with communicator.together():
+    with pytest.raises(InputError, match=f"failure on {last}"):
+        fail_on_the_last_rank()
+    with communicator.shared_errors():
         pass
 
 
 @pytest.mark.several_ranks
-def test_no_entry_of_a_cache_is_filled_by_two_ranks(communicator: Communicator, tmp_path):
-    """One rank fills it; all come back to it later, when it is only read."""
-    folder, mine = communicator.share(tmp_path), []
+def test_each_cache_entry_is_filled_by_one_rank(communicator: Communicator, tmp_path):
+    """One rank fills it; all other ranks then read it."""
+    folder, mine = communicator.bcast_object(tmp_path), []
 
     def action(number: int) -> None:
-        place = folder / str(number)
-        mine.append((number, place.exists()))
-        if not place.exists():
+        path = folder / str(number)
+        mine.append((number, path.exists()))
+        if not path.exists():
             # Fails if another rank fills it just now.
-            place.touch(exist_ok=False)
+            path.touch(exist_ok=False)
 
     communicator.fill_cache([lambda n=n: action(n) for n in range(3)])
     everyones = communicator.allgather(mine)
@@ -62,18 +62,18 @@ def test_no_entry_of_a_cache_is_filled_by_two_ranks(communicator: Communicator, 
 
 
 @pytest.mark.several_ranks
-def test_parts_have_ranks_of_their_own_and_are_given_back(communicator: Communicator):
-    """MPI has a few thousand communicators, and a sweep may have as many waves."""
+def test_split_communicators_are_freed(communicator: Communicator):
+    """MPI libraries limit communicators to a few thousand, and a sweep may split as often."""
     for number in range(2500):
-        with communicator.part(communicator.rank % 2 if number else None) as part:
+        with communicator.split(communicator.rank % 2 if number else None) as group:
             if number == 1:
-                assert part is not None
-                assert part.size == len(range(communicator.rank % 2, communicator.size, 2))
-                assert part.allgather(communicator.rank)[part.rank] == communicator.rank
-            assert (part is None) == (number == 0)
+                assert group is not None
+                assert group.size == len(range(communicator.rank % 2, communicator.size, 2))
+                assert group.allgather(communicator.rank)[group.rank] == communicator.rank
+            assert (group is None) == (number == 0)
 
 
-def test_blocks_are_a_partition(communicator: Communicator):
+def test_blocks_partition_a_range(communicator: Communicator):
     for n in (0, 1, 2, 5, 100):
         blocks = communicator.allgather(block(n, communicator.size, communicator.rank))
         assert [i for b in blocks for i in b] == list(range(n))

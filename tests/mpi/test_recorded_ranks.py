@@ -17,13 +17,20 @@ from scipy import stats
 
 from mu2mpi.audit.adversary_view import play
 from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered
-from mu2mpi.audit.recorded_ranks import on_ranks
+from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator, MpiCommunicator
-from mu2mpi.execution.plan import Keys, resolve
-from mu2mpi.execution.simulation import Keeper, Simulation, Verdict
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, add_noise, key_words, padded_zeros, root_key
-from mu2mpi.results.callbacks import Audience
+from mu2mpi.execution.plan import RunKeys, resolve
+from mu2mpi.execution.simulation import Action, CheckpointPolicy, Simulation
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    add_noise,
+    key_words,
+    padded_zeros,
+    root_key,
+)
+from mu2mpi.results.callbacks import CallbackList
 
 pytestmark = pytest.mark.several_ranks
 ROUNDS, SEED = 12, 5
@@ -64,17 +71,17 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
     experiment = Experiment(server=server, machines=machines, rounds=ROUNDS, rho=rho, seed=SEED, **own)
     simulation = simulation_of(experiment, source, MpiCommunicator(recorder))
     sums = []
-    observe = simulation.machines.observe
+    observe = simulation.machines.accumulate
 
     def remember(*arguments: Any) -> None:
         observe(*arguments)
         sums.append(simulation.machines.q.copy())
 
-    simulation.machines.observe = remember  # type: ignore[method-assign]
+    simulation.machines.accumulate = remember  # type: ignore[method-assign]
     before = len(recorder.log)
-    simulation._take_rounds(Audience(), Keeper())
+    simulation._run_rounds(CallbackList(), CheckpointPolicy())
     log = recorder.log[before:]
-    # What else crosses are losses of test samples, and word of whether an observer has failed.
+    # What else crosses are losses of test samples, and word of whether a callback has failed.
     assert all(sent == [None] for name, sent, _ in log if name == "bcast")
     return simulation, [entry for entry in log if entry[0] not in ("gather", "bcast")], sums
 
@@ -83,8 +90,8 @@ def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int
     constants = simulation.constants
     zeros, _ = padded_zeros((constants.task.classes, constants.task.features))
     flat, noise = padded_zeros((constants.task.classes, constants.task.features))
-    key = key_words(Keys.noise_key(root_key(SEED), simulation.experiment))
-    scale = constants.mechanism.sigma / constants.mechanism.resolution
+    key = key_words(RunKeys.noise_key(root_key(SEED), simulation.experiment))
+    scale = constants.mechanism.sigma / constants.mechanism.grid_spacing
     add_noise(flat, zeros, key, who, first, count, t, scale)
     return noise
 
@@ -96,11 +103,11 @@ def test_untrusted_nothing_leaves_a_machine_without_its_own_noise(communicator, 
     assert [name for name, _, _ in log] == ["Sendrecv" if communicator.size == 2 else "Allreduce"] * ROUNDS
     first = communicator.rank * machines_per_rank
     for t, (_, sent, _) in enumerate(log, 1):
-        noise = noise_units(simulation, MACHINE, first, machines_per_rank, t)
+        noise = noise_units(simulation, MACHINE_STREAM, first, machines_per_rank, t)
         np.testing.assert_array_equal(sent[0] - sums[t - 1], noise)
         # Every machine's noise is there with its full weight, and none of it is small.
         mechanism = simulation.constants.mechanism
-        measured = noise.std() / (mechanism.sigma / mechanism.resolution)
+        measured = noise.std() / (mechanism.sigma / mechanism.grid_spacing)
         assert measured == pytest.approx(np.sqrt(machines_per_rank), rel=0.5)
 
 
@@ -114,17 +121,17 @@ def test_a_run_that_goes_on_sends_nothing_that_tells_what_was_sent_before(commun
 
     def messages(simulation: Simulation, recorder: Recorder) -> np.ndarray:
         before = len(recorder.log)
-        simulation._take_rounds(Audience(), simulation_keeper)
+        simulation._run_rounds(CallbackList(), simulation_keeper)
         found = [s[0] for name, s, _ in recorder.log[before:] if name in ("Sendrecv", "Allreduce")]
         return np.array(found[-half:]).view(np.uint64)
 
-    class HalfWay(Keeper):
+    class HalfWay(CheckpointPolicy):
         state: Any = None
 
-        def look(self, t: int) -> Verdict:
-            return Verdict.SAVE if t == half + 1 and self.state is None else Verdict.GO_ON
+        def decide(self, t: int) -> Action:
+            return Action.SAVE if t == half + 1 and self.state is None else Action.CONTINUE
 
-        def keep(self, verdict: Verdict, state: Any) -> None:
+        def save(self, action: Action, state: Any) -> None:
             self.state = deepcopy(state) or "elsewhere"
 
     simulation_keeper = HalfWay()
@@ -155,7 +162,7 @@ def test_what_a_checkpoint_gathers_is_uniform_unless_the_server_is_central(commu
     experiment = Experiment(server=server, machines=communicator.size, rounds=ROUNDS, seed=SEED)
     recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
     simulation = Simulation(resolve(experiment, source, communicator.size), MpiCommunicator(recorder))
-    simulation._take_rounds(Audience(), Keeper())
+    simulation._run_rounds(CallbackList(), CheckpointPolicy())
     before = len(recorder.log)
     states = [simulation.state() for _ in range(20)]
     assert {name for name, *_ in recorder.log[before:]} <= {"Reduce", "gather", "bcast", "allgather"}
@@ -220,7 +227,7 @@ def test_shuffled_no_rank_but_0_receives_more_than_query_points(communicator, ma
     simulation, log, sums = recorded_run(communicator, "shuffled", machines_per_rank * communicator.size)
     assert [name for name, _, _ in log] == ["Reduce", "Bcast"] * (ROUNDS - 1) + ["Reduce"]
     if communicator.rank != 0:
-        assert simulation.server._draw is simulation.server._total is simulation.server._key is None
+        assert simulation.server._noise_source is simulation.server._total is simulation.server._key is None
         assert simulation.keys.noise is None
     sent = [before[0] for name, before, _ in log if name == "Reduce"]
     np.testing.assert_array_equal(sent, sums)
@@ -238,7 +245,7 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     if communicator.rank != 0:
         # Nothing that this rank holds could remove the noise, or is a sum of others' increments.
         assert simulation.machines.key is simulation.keys.noise is None
-        assert simulation.server._draw is None
+        assert simulation.server._noise_source is None
         assert simulation.server._total is None
         return
     iterates = [received[0] for name, _, received in log if name == "Bcast"]
@@ -246,8 +253,8 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     w, x = np.zeros_like(iterates[0]), np.zeros_like(iterates[0])
     constants = simulation.constants
     for t, sent_x in enumerate(iterates, 1):
-        noised = totals[t - 1] + noise_units(simulation, SERVER, 0, 1, t)
-        w -= constants.eta * noised * constants.mechanism.resolution / constants.task.machines
+        noised = totals[t - 1] + noise_units(simulation, SERVER_STREAM, 0, 1, t)
+        w -= constants.eta * noised * constants.mechanism.grid_spacing / constants.task.machines
         w *= min(1, constants.task.radius / np.linalg.norm(w))
         x += 2 / (t + 2) * (w - x)
         np.testing.assert_allclose(sent_x, x, rtol=1e-9, atol=1e-15)
@@ -283,7 +290,7 @@ def test_the_audit_records_what_crosses_the_wire(communicator, server):
         play(constants, canaries, hosted, kinds, recorded, key)
         return recorded.sent, recorded.received
 
-    ours = on_ranks(size, watch)
+    ours = run_on_ranks(size, watch)
     assert [array.tobytes() for array in ours[rank][0]] == [array.tobytes() for array in sent]
     if server == "trusted" and rank != 0:
         received = [after[0] for name, _, after in recorder.log if name == "Bcast"]

@@ -49,7 +49,7 @@ def assert_as_on_one(communicator, experiment, monkeypatch=None):
     """Compare a run on all ranks, perhaps of data read in parts, with one in a process."""
     alone = simulation_of(experiment, source_of(experiment), Communicator()).run()
     if monkeypatch is not None:
-        for name in ("WHOLE_BYTES", "PART_BYTES"):
+        for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
             monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
     ours = simulation_of(experiment, source_of(experiment), communicator).run()
     assert_same(ours, share_result(alone, communicator))
@@ -98,7 +98,7 @@ def test_sums_that_nobody_sees_the_parts_of_have_the_bits_of_one_process(communi
         result = simulation_of(experiment, random_source(machines, 20 * machines, 13, 5), ranks).run()
         found.append(result.x.tobytes())
         assert result.privacy.noise == ("unmasked" if masks == "none" else "protocol")
-        assert result.privacy.parts == max(1, machines - 1)
+        assert result.privacy.noise_shares == max(1, machines - 1)
     assert len(set(found)) == 1
     assert len(set(communicator.allgather(found[1]))) == 1
 
@@ -121,7 +121,7 @@ def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator
     held = communicator.allgather(simulation.machines.samples.features.size)
     assert sum(held) == 60 * 4
     assert max(held) - min(held) <= 10 * 4
-    assert sum(communicator.allgather(len(simulation.evaluator.whole.samples.labels))) == 30
+    assert sum(communicator.allgather(len(simulation.evaluator.test_set.samples.labels))) == 30
     result = simulation.run()
     assert len(set(communicator.allgather(result.x.tobytes()))) == 1
 

@@ -24,14 +24,14 @@ def simulation(communicator):
 @pytest.mark.several_ranks
 @pytest.mark.parametrize("in_turn", [False, True], ids=["the last rank is late", "each is late in its turn"])
 def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, in_turn):
-    ranks, observe = communicator.size, Machines.observe
+    ranks, observe = communicator.size, Machines.accumulate
 
     def late(machines, t, *arguments):
         if communicator.rank == (t % ranks if in_turn else ranks - 1):
             time.sleep(LATE)
         observe(machines, t, *arguments)
 
-    monkeypatch.setattr(Machines, "observe", late)
+    monkeypatch.setattr(Machines, "accumulate", late)
     timing = simulation(communicator).run().timing
     waits = np.full(ranks, ROUNDS * LATE)
     waits[-1] = 0
@@ -39,23 +39,23 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
         waits[:] = ROUNDS * LATE * (ranks - 1) / ranks
     # Others may keep this machine busy, but hardly for as long as a rank sleeps.
     assert np.all(timing["waiting"] >= 0.9 * waits)
-    assert np.all(timing["moving"] < 0.5 * ROUNDS * LATE)
+    assert np.all(timing["communication"] < 0.5 * ROUNDS * LATE)
     assert timing["waiting"][-1] < 0.5 * ROUNDS * LATE or in_turn
 
 
 def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
     assert not simulation(communicator).run().timing["data"].any()
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 250)
     reading = simulation(communicator)
-    supply, late = reading.machines._supply, []
+    supply, late = reading.machines._reader, []
 
     def slow(t):
         late.append(t)
         time.sleep(LATE)
         return supply(t)
 
-    reading.machines._supply = slow
+    reading.machines._reader = slow
     timing = reading.run().timing
     reads = np.array(communicator.allgather(len(late)))
     assert np.all(reads > 3)

@@ -7,32 +7,32 @@ from helpers.simulations import make_task
 
 from mu2mpi.cli import main
 from mu2mpi.core import registry
-from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian
-from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
+from mu2mpi.privacy.accounting.guarantee import CurveGuarantee, GaussianGuarantee
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
 def stating(guarantee_of, spends_what="rho"):
     """Return a mechanism like the Gaussian one, but with this guarantee."""
 
-    class Own(GaussianReleases):
-        name, spends = "own", spends_what
+    class Own(GaussianMechanism):
+        name, budget_parameter = "own", spends_what
 
-        def guarantee(self, rounds=None, draws=1):
-            return guarantee_of(super().guarantee(rounds, draws))
+        def guarantee(self, rounds=None, machines_per_draw=1):
+            return guarantee_of(super().guarantee(rounds, machines_per_draw))
 
     return Own
 
 
 CASES = {
-    "rho is no number": (stating(lambda true: Gaussian(math.nan, true.drawn)), "rho = nan"),
-    "rho is negative": (stating(lambda true: Gaussian(-true.rho, true.drawn)), "rho = -4"),
+    "rho is no number": (stating(lambda true: GaussianGuarantee(math.nan, true.sampler_error)), "rho = nan"),
+    "rho is negative": (stating(lambda true: GaussianGuarantee(-true.rho, true.sampler_error)), "rho = -4"),
     "epsilon is no number": (
-        stating(lambda true: Approximate(lambda delta: math.nan, true.drawn), "epsilon"),
+        stating(lambda true: CurveGuarantee(lambda delta: math.nan, true.sampler_error), "epsilon"),
         "epsilon = nan",
     ),
     "epsilon is negative": (
-        stating(lambda true: Approximate(lambda delta: -1.0, true.drawn), "epsilon"),
+        stating(lambda true: CurveGuarantee(lambda delta: -1.0, true.sampler_error), "epsilon"),
         "epsilon = -",
     ),
 }
@@ -48,10 +48,10 @@ def test_a_guarantee_that_is_nonsense_is_refused(case, monkeypatch, capsys, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-class Plain(GaussianReleases):
+class Plain(GaussianMechanism):
     """Holds for what a mechanism holds for that does not say."""
 
-    accounts_for = classmethod(Mechanism.accounts_for.__func__)
+    supports = classmethod(Mechanism.supports.__func__)
 
 
 @pytest.mark.parametrize(("batch", "holds"), [(None, True), (600, False), (100, True)])
@@ -60,4 +60,4 @@ def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
     method, task = make_task(
         "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
     )
-    assert Plain.accounts_for(method.release(task, method.sampling(task, 9))) == holds
+    assert Plain.supports(method.release(task, method.batching(task, 9))) == holds

@@ -14,30 +14,30 @@ from scipy import special, stats
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialReleases, unit_rho
+from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism, unit_shift_rho
 from mu2mpi.privacy.noise.binomial_sampler import (
     CLOSE,
     GUIDE_BITS,
-    MOST_FLIPS,
+    MAX_COINS,
     TABLE_BITS,
-    BinomialDraws,
+    BinomialNoiseSource,
     is_accepted,
     log_ratio,
-    table_of,
+    proposal_table,
 )
-from mu2mpi.privacy.noise.noise_stream import CHUNK, MACHINE, SERVER, key_words, root_key
-from mu2mpi.privacy.noise.sampler_error import FARTHEST, FEWEST_COINS
+from mu2mpi.privacy.noise.noise_stream import CHUNK, MACHINE_STREAM, SERVER_STREAM, key_words, root_key
+from mu2mpi.privacy.noise.sampler_error import MIN_COINS, TRUNCATION
 from mu2mpi.privacy.release import Release
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(root_key(21))
 
 
-def drawn(flips, d, who=(SERVER, 0, 1), t=1, key=KEY, **options):
+def drawn(coins, d, who=(SERVER_STREAM, 0, 1), t=1, key=KEY, **options):
     """Return the noise of d coordinates."""
     message = np.zeros(-(-d // CHUNK) * CHUNK, np.int64)
     noised = np.full_like(message, -1)
-    BinomialDraws(key, who, flips, d, **options)(noised, message, t)
+    BinomialNoiseSource(key, who, coins, d, **options)(noised, message, t)
     assert not noised[d:].any()
     return noised[:d]
 
@@ -45,23 +45,23 @@ def drawn(flips, d, who=(SERVER, 0, 1), t=1, key=KEY, **options):
 # ------------------------------------------------------------------------------------------- draws
 
 
-@pytest.mark.parametrize("flips", [FEWEST_COINS, 70_002, 2**20 + 2])
-def test_draws_have_the_exact_probabilities(flips):
+@pytest.mark.parametrize("coins", [MIN_COINS, 70_002, 2**20 + 2])
+def test_draws_have_the_exact_probabilities(coins):
     """Of fixed draws; other keys would fail with probability 1e-4."""
-    number, n = 500_000, flips // 2
-    found = drawn(flips, number) + n
-    edges = np.arange(*stats.binom.ppf([1e-4, 1 - 1e-4], flips, 0.5), max(1, math.isqrt(flips) // 100))
-    expected = np.diff(stats.binom.cdf(np.r_[-1, edges, flips], flips, 0.5)) * number
+    number, n = 500_000, coins // 2
+    found = drawn(coins, number) + n
+    edges = np.arange(*stats.binom.ppf([1e-4, 1 - 1e-4], coins, 0.5), max(1, math.isqrt(coins) // 100))
+    expected = np.diff(stats.binom.cdf(np.r_[-1, edges, coins], coins, 0.5)) * number
     counts = np.bincount(np.searchsorted(edges, found), minlength=len(expected))
     assert len(expected) > 300
     assert stats.chisquare(counts, expected).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("flips", [2**30 + 6, 2**45 - 2, MOST_FLIPS])
-def test_draws_of_many_coins_are_nearly_normal(flips):
+@pytest.mark.parametrize("coins", [2**30 + 6, 2**45 - 2, MAX_COINS])
+def test_draws_of_many_coins_are_nearly_normal(coins):
     """Each check of fixed draws would fail with probability 1e-4 for other keys."""
-    found = drawn(flips, 200_000)
-    z = found / (math.sqrt(flips) / 2)
+    found = drawn(coins, 200_000)
+    z = found / (math.sqrt(coins) / 2)
     assert stats.kstest(z, "norm").pvalue > 1e-4
     for power, (mean, variance) in {1: (0, 1), 2: (1, 2), 3: (0, 15), 4: (3, 96), 6: (15, 10170)}.items():
         assert abs(np.mean(z**power) - mean) < 3.9 * math.sqrt(variance / z.size)
@@ -69,20 +69,20 @@ def test_draws_of_many_coins_are_nearly_normal(flips):
     assert stats.chisquare(np.bincount(found % 64, minlength=64)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("flips", [FEWEST_COINS, 2**40])
-def test_what_is_left_open_is_decided_as_it_would_have_been(flips):
+@pytest.mark.parametrize("coins", [MIN_COINS, 2**40])
+def test_what_is_left_open_is_decided_as_it_would_have_been(coins):
     """By 300 decimals, here of many proposals; what follows is then drawn from further words."""
     for t in range(1, 201):
-        assert drawn(flips, 1, t=t, close=0.3) == drawn(flips, 1, t=t)
+        assert drawn(coins, 1, t=t, close=0.3) == drawn(coins, 1, t=t)
 
 
 def test_draws_are_those_of_machine_round_and_coordinate():
-    together = drawn(2**18, 700, (MACHINE, 3, 4), t=9)
-    alone = [drawn(2**18, 700, (MACHINE, machine, 1), t=9) for machine in range(3, 7)]
+    together = drawn(2**18, 700, (MACHINE_STREAM, 3, 4), t=9)
+    alone = [drawn(2**18, 700, (MACHINE_STREAM, machine, 1), t=9) for machine in range(3, 7)]
     np.testing.assert_array_equal(together, np.sum(alone, axis=0))
-    np.testing.assert_array_equal(drawn(2**18, 100, (MACHINE, 3, 1), t=9), alone[0][:100])
-    others = [drawn(2**18, 700, (SERVER, 3, 1), t=9), drawn(2**18, 700, (MACHINE, 3, 1), t=10)]
-    others.append(drawn(2**18, 700, (MACHINE, 3, 1), t=9, key=key_words(root_key(22))))
+    np.testing.assert_array_equal(drawn(2**18, 100, (MACHINE_STREAM, 3, 1), t=9), alone[0][:100])
+    others = [drawn(2**18, 700, (SERVER_STREAM, 3, 1), t=9), drawn(2**18, 700, (MACHINE_STREAM, 3, 1), t=10)]
+    others.append(drawn(2**18, 700, (MACHINE_STREAM, 3, 1), t=9, key=key_words(root_key(22))))
     for a, b in zip([*alone, *others], [*others, *alone], strict=True):
         assert abs(np.corrcoef(a, b)[0, 1]) < 0.2
 
@@ -97,15 +97,15 @@ def exact_log_ratio(n, x):
         return 2 * mpmath.loggamma(n + 1) - mpmath.loggamma(n + x + 1) - mpmath.loggamma(n - x + 1)
 
 
-coins = st.integers(FEWEST_COINS.bit_length(), MOST_FLIPS.bit_length() - 1).flatmap(
+coins = st.integers(MIN_COINS.bit_length(), MAX_COINS.bit_length() - 1).flatmap(
     lambda bits: st.integers(2 ** (bits - 2), 2 ** (bits - 1)).map(lambda half: 2 * half)
 )
-deviations = st.floats(0, FARTHEST + 0.05) | st.floats(0, 3)
+deviations = st.floats(0, TRUNCATION + 0.05) | st.floats(0, 3)
 
 
 @given(coins, deviations, max_examples=60)
-def test_probabilities_are_far_closer_than_what_is_left_open(flips, far):
-    table = table_of(flips)
+def test_probabilities_are_far_closer_than_what_is_left_open(coins, far):
+    table = proposal_table(coins)
     x = int(far * table.scale)
     block = min(x >> table.bits, len(table.heights) - 1)
     with mpmath.workdps(60):
@@ -116,15 +116,15 @@ def test_probabilities_are_far_closer_than_what_is_left_open(flips, far):
 
 
 @given(coins, deviations, st.integers(0, 10**6), max_examples=10)
-def test_what_is_left_open_is_decided_by_the_exact_probability(flips, far, part):
-    table = table_of(flips)
+def test_what_is_left_open_is_decided_by_the_exact_probability(coins, far, part):
+    table = proposal_table(coins)
     block = min(int(far * table.scale) >> table.bits, len(table.heights) - 1)
     x = (block << table.bits) + part % 2**table.bits
     share = int(table.ends[block]) - (int(table.ends[block - 1]) if block else 0)
     with mpmath.workdps(640):
         n, y = mpmath.mpf(table.n), mpmath.mpf(x)
         log = 2 * mpmath.loggamma(n + 1) - mpmath.loggamma(n + y + 1) - mpmath.loggamma(n - y + 1)
-        p = mpmath.exp(log) * mpmath.mpf(table.whole) / share
+        p = mpmath.exp(log) * mpmath.mpf(table.normalizer) / share
         at = int(mpmath.floor(p * mpmath.mpf(2) ** 2000))
     # To 288 digits of a probability that is not next to nothing.
     least = at >> 960
@@ -133,39 +133,39 @@ def test_what_is_left_open_is_decided_by_the_exact_probability(flips, far, part)
     assert not is_accepted(table, block, x, Fraction(at + least + 1, 2**2000))
 
 
-@pytest.mark.parametrize("flips", [FEWEST_COINS, 70_002, 2**31 + 2, MOST_FLIPS])
-def test_a_table_covers_each_probability_up_to_the_farthest(flips):
-    table = table_of(flips)
+@pytest.mark.parametrize("coins", [MIN_COINS, 70_002, 2**31 + 2, MAX_COINS])
+def test_a_table_covers_each_probability_up_to_the_farthest(coins):
+    table = proposal_table(coins)
     ends = table.ends.astype(object)
     shares = np.diff(ends, prepend=0)
     assert ends[-1] == 2**TABLE_BITS
     assert shares.min() >= 1
-    assert len(shares) << table.bits >= FARTHEST * math.sqrt(flips) / 2
+    assert len(shares) << table.bits >= TRUNCATION * math.sqrt(coins) / 2
     for g, first in enumerate(table.guide):
         number = g << (TABLE_BITS - GUIDE_BITS)
         assert ends[first] > number >= (ends[first - 1] if first else 0)
     for block, share in enumerate(shares):
-        assert table.heights[block] == table.whole / share
+        assert table.heights[block] == table.normalizer / share
         # The first magnitude of a block is its most probable one.
-        assert mpmath.exp(exact_log_ratio(table.n, block << table.bits)) * table.whole <= share
+        assert mpmath.exp(exact_log_ratio(table.n, block << table.bits)) * table.normalizer <= share
     # Few proposals are refused.
-    mass = math.sqrt(math.pi * table.n) / 2 * table.whole / 2**table.bits / 2**TABLE_BITS
+    mass = math.sqrt(math.pi * table.n) / 2 * table.normalizer / 2**table.bits / 2**TABLE_BITS
     assert mass > 0.9
 
 
 # ----------------------------------------------------------------------------------------- its account
 
 
-def quantiles(flips):
+def quantiles(coins):
     """Return z_k = Phi^-1(F(k)) for k from -R to 0, of the binomial that is continued beyond R."""
-    n = flips // 2
-    R = math.floor(FARTHEST * math.sqrt(flips) / 2)
+    n = coins // 2
+    R = math.floor(TRUNCATION * math.sqrt(coins) / 2)
     x = np.arange(-R, R + 1)
     log_p = -(special.gammaln(n + x + 1) + special.gammaln(n - x + 1))
     # Ratios of neighbours are exact where differences of such large numbers are not.
     log_p = np.r_[0.0, np.cumsum(np.log((n - x[:-1]) / (n + x[1:])))] + log_p[R] - log_p[R]
     last = np.log(((n + 1) ** 2 - float(R) ** 2) / (n**2 - float(R) ** 2))
-    steps = log_p[1] - log_p[0] + last * np.arange(1, 40 * math.isqrt(flips))
+    steps = log_p[1] - log_p[0] + last * np.arange(1, 40 * math.isqrt(coins))
     tail = log_p[0] - np.cumsum(steps)
     start = np.logaddexp.reduce(tail)
     log_F = np.logaddexp.accumulate(np.r_[start, log_p])[1:]
@@ -174,19 +174,19 @@ def quantiles(flips):
     return special.ndtri_exp(log_F[: R + 1] - log_all)
 
 
-@pytest.mark.parametrize("flips", [FEWEST_COINS, 2**19])
-def test_no_shift_by_one_moves_a_quantile_farther_than_the_account_says(flips):
-    e, moved = unit_rho(flips), np.diff(quantiles(flips))
+@pytest.mark.parametrize("coins", [MIN_COINS, 2**19])
+def test_no_shift_by_one_moves_a_quantile_farther_than_the_account_says(coins):
+    e, moved = unit_shift_rho(coins), np.diff(quantiles(coins))
     assert moved.max() <= e * (1 + 1e-11)
     # And hardly less far, as with as many coins one of a normal of this variance does.
     assert moved.max() > 0.98 * e
-    assert e < 2 / math.sqrt(flips) * 1.012
+    assert e < 2 / math.sqrt(coins) * 1.012
 
 
-def probabilities(flips, reach=12):
+def probabilities(coins, reach=12):
     """Return the probabilities of a centred binomial up to some deviations, and beyond none."""
-    far = round(reach * math.sqrt(flips) / 2)
-    return stats.binom.pmf(np.arange(-far, far + 1) + flips // 2, flips, 0.5)
+    far = round(reach * math.sqrt(coins) / 2)
+    return stats.binom.pmf(np.arange(-far, far + 1) + coins // 2, coins, 0.5)
 
 
 def shifted(p, a):
@@ -203,8 +203,8 @@ EPSILONS = 0.0, 0.3, 1.0, 2.5
 
 @pytest.mark.parametrize("shift", [1, 7, -60, 300])
 def test_a_shift_is_as_private_as_that_of_a_normal(shift):
-    p = probabilities(FEWEST_COINS)
-    rho = abs(shift) * unit_rho(FEWEST_COINS)
+    p = probabilities(MIN_COINS)
+    rho = abs(shift) * unit_shift_rho(MIN_COINS)
     for epsilon in EPSILONS:
         for a, b in ((p, shifted(p, shift)), (shifted(p, shift), p)):
             found, allowed = hockey_stick(a, b, epsilon), float(ref.gaussian_delta(epsilon, rho))
@@ -216,9 +216,9 @@ def test_a_shift_is_as_private_as_that_of_a_normal(shift):
 @pytest.mark.parametrize("shifts", [(40, 30), (-50, 4)])
 def test_coordinates_and_rounds_add_up_as_those_of_normals(shifts):
     """Also where the second round is moved one way or the other, as the first one says."""
-    p = probabilities(FEWEST_COINS, reach=7)
+    p = probabilities(MIN_COINS, reach=7)
     first, second = shifts
-    rho = math.hypot(first, second) * unit_rho(FEWEST_COINS)
+    rho = math.hypot(first, second) * unit_shift_rho(MIN_COINS)
     moved, ways = shifted(p, first), (shifted(p, second), shifted(p, -second))
     places = np.arange(p.size) - p.size // 2
     for adaptive in (False, True):
@@ -244,17 +244,17 @@ def asked(draw):
         parameters=draw(st.integers(1, 10**7)),
         clip_norm=draw(st.floats(1e-6, 1e6) | st.just(1.0)),
         gradient_norm=1.0,
-        touched=draw(st.sampled_from([1, rounds])),
-        summed=draw(st.sampled_from([1, rounds])),
+        affected_sums=draw(st.sampled_from([1, rounds])),
+        increments_per_message=draw(st.sampled_from([1, rounds])),
         samples=rounds,
-        drawn=1.0,
-        parts=machines - draw(st.integers(0, machines - 1)),
+        batch_size=1.0,
+        noise_shares=machines - draw(st.integers(0, machines - 1)),
     )
     return messages, draw(st.floats(-4, 4).map(lambda x: 10**x) | st.integers(-8, 6).map(lambda k: 2.0**k))
 
 
 def made(messages, rho):
-    return BinomialReleases.calibrate(Budget(rho, 1.0, 1e-5), messages)
+    return BinomialMechanism.calibrate(Budget(rho, 1.0, 1e-5), messages)
 
 
 @given(asked(), max_examples=100)
@@ -271,28 +271,28 @@ def test_no_fewer_coins_would_do(what):
 
 
 def check_coins(messages, rho, mechanism):
-    moved = 2 * messages.clip_norm / mechanism.resolution * math.sqrt(messages.touched)
-    coins, parts = mechanism.coins, messages.parts
+    moved = 2 * messages.clip_norm / mechanism.grid_spacing * math.sqrt(messages.affected_sums)
+    coins, parts = mechanism.coins, messages.noise_shares
     assert coins % 2 == 0
-    assert moved * unit_rho(parts * coins) <= rho * (1 + 1e-12)
-    assert moved * unit_rho(parts * (coins - 2)) > rho * (1 - 1e-12)
+    assert moved * unit_shift_rho(parts * coins) <= rho * (1 + 1e-12)
+    assert moved * unit_shift_rho(parts * (coins - 2)) > rho * (1 - 1e-12)
     # All that any server or machine draws has a table.
-    assert FEWEST_COINS <= parts * coins <= messages.machines * coins <= MOST_FLIPS
+    assert MIN_COINS <= parts * coins <= messages.machines * coins <= MAX_COINS
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-9)
     statement = PrivacyStatement.of(mechanism, 1e-5, server="shuffled", S=messages.clip_norm)
     # A constants refuses a grid that leaves too little of the clipping norm.
-    is_fine = mechanism.resolution * math.sqrt(messages.parameters) <= messages.clip_norm
+    is_fine = mechanism.grid_spacing * math.sqrt(messages.parameters) <= messages.clip_norm
     assert (statement.mismatches() == []) == is_fine
     assert PrivacyStatement.from_attributes(statement.attributes()) == statement
     # Coins, and for a value as many ones and zeros as the largest has.
-    largest = messages.summed * messages.clip_norm / mechanism.resolution
-    assert mechanism.messages == messages.parameters * (coins + 2 * math.floor(largest))
+    largest = messages.increments_per_message * messages.clip_norm / mechanism.grid_spacing
+    assert mechanism.messages_per_round == messages.parameters * (coins + 2 * math.floor(largest))
 
 
 MECHANISM = made(
     Release(
-        rounds=20, machines=10, parameters=40, clip_norm=1.5, gradient_norm=1.0, touched=20, summed=20,
-        samples=20, drawn=1.0, parts=9,
+        rounds=20, machines=10, parameters=40, clip_norm=1.5, gradient_norm=1.0, affected_sums=20,
+        increments_per_message=20, samples=20, batch_size=1.0, noise_shares=9,
     ),
     0.5,
 )  # fmt: skip
@@ -313,9 +313,9 @@ def test_a_statement_with_another_number_is_found_out(name, value):
 def test_noise_that_goes_with_fewer_coins_is_no_longer_enough():
     """Whoever changes coins and deviation alike is found by the rho that follows."""
     coins = MECHANISM.coins - 1000
-    fewer = replace(MECHANISM, coins=coins, sigma=math.sqrt(9 * coins) / 2 * MECHANISM.resolution)
-    assert fewer.faults(1e-5) == []
+    fewer = replace(MECHANISM, coins=coins, sigma=math.sqrt(9 * coins) / 2 * MECHANISM.grid_spacing)
+    assert fewer.consistency_errors(1e-5) == []
     assert fewer.guarantee().rho > 0.5 * (1 + 1e-9)
-    few = replace(MECHANISM, coins=100, sigma=math.sqrt(900) / 2 * MECHANISM.resolution)
-    assert few.faults(1e-5) == ["of 100 coins nothing is known"]
+    few = replace(MECHANISM, coins=100, sigma=math.sqrt(900) / 2 * MECHANISM.grid_spacing)
+    assert few.consistency_errors(1e-5) == ["coins = 100 is too small for a known guarantee"]
     assert few.guarantee().rho == math.inf

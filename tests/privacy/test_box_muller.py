@@ -9,9 +9,9 @@ import pytest
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.privacy.noise.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.noise.box_muller import MIN_WORD_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.noise.grid import MAX_NORMAL
-from mu2mpi.privacy.noise.noise_stream import MOST_FURTHER
+from mu2mpi.privacy.noise.noise_stream import MAX_EXTRA_LEVEL
 from mu2mpi.privacy.noise.sampler_error import ERROR
 
 
@@ -38,7 +38,7 @@ def exact_pair(u, angle_word):
 
 # Words of all magnitudes, close to 2^64 too, and at the step of the mantissa.
 near_the_top = st.integers(1, 2**64 - 2**63).map(lambda below: 2**64 - below)
-of_any_size = st.integers(FEWEST_BITS, 63).flatmap(lambda k: st.integers(2**k, 2 ** (k + 1) - 1))
+of_any_size = st.integers(MIN_WORD_BITS, 63).flatmap(lambda k: st.integers(2**k, 2 ** (k + 1) - 1))
 near_the_step = st.integers(-(2**20), 2**20).map(lambda k: math.isqrt(2**127) + k)
 close_to_the_top = st.integers(1, 2**30).map(lambda below: 2**64 - below)
 word = of_any_size | near_the_top | near_the_step | close_to_the_top
@@ -65,6 +65,6 @@ def test_small_words_have_the_radius_of_all_their_words(value, shift):
 
 
 def test_no_draw_is_larger_than_the_largest():
-    assert math.sqrt(small_square(1.0, 64.0 * (MOST_FURTHER + 1))) < MAX_NORMAL
+    assert math.sqrt(small_square(1.0, 64.0 * (MAX_EXTRA_LEVEL + 1))) < MAX_NORMAL
     assert math.sqrt(pair_of(np.uint64(0), np.uint64(0))[0] ** 2) < MAX_NORMAL
     assert pair_of(np.uint64(2**64 - 1), np.uint64(0)) == (0.0, 0.0)

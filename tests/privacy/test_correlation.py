@@ -12,23 +12,29 @@ from hypothesis import given, settings, strategies as st
 from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation
-from mu2mpi.federation.participation.trace import Trace
+from mu2mpi.federation.participation.trace import RecordedParticipation
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated_mechanism import (
-    FEWEST_BUFFERS,
-    HIGHEST,
-    LOWEST,
-    MOST_BUFFERS,
-    CorrelatedNoise,
+    MAX_BUFFERS,
+    MAX_POWER,
+    MIN_BUFFERS,
+    MIN_POWER,
+    CorrelatedMechanism,
     CorrelatedOptions,
 )
-from mu2mpi.privacy.mechanisms.mechanism import per_machine_noise_source
-from mu2mpi.privacy.noise.correlation import Correlation, Filter
-from mu2mpi.privacy.noise.noise_stream import MACHINE, SERVER, key_words, padded_zeros, standard_normal
+from mu2mpi.privacy.mechanisms.mechanism import file_name, per_machine_noise_source
+from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter, Correlation
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    key_words,
+    padded_zeros,
+    standard_normal,
+)
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(bytes(range(32)))
-POWERS, BUFFERS = st.just(0.0) | st.floats(LOWEST, HIGHEST), st.integers(FEWEST_BUFFERS, MOST_BUFFERS)
+POWERS, BUFFERS = st.just(0.0) | st.floats(MIN_POWER, MAX_POWER), st.integers(MIN_BUFFERS, MAX_BUFFERS)
 
 
 def dense(c):
@@ -41,21 +47,23 @@ def dense_noise(correlation):
     T = correlation.rounds
     C = dense(correlation.coefficients())
     D = np.diag(np.linalg.norm(C, axis=0)) if correlation.normalized else np.eye(T)
-    return (np.tril(np.ones((T, T))) if correlation.lasts else np.eye(T)) @ D @ np.linalg.inv(C)
+    return (np.tril(np.ones((T, T))) if correlation.is_cumulative else np.eye(T)) @ D @ np.linalg.inv(C)
 
 
-def mechanism_of(T, d, lasts=False, rho=1.0, **own):
+def mechanism_of(T, d, is_cumulative=False, rho=1.0, **own):
     names = {"power": "noise_correlation", "buffers": "noise_buffers"}
     options = CorrelatedOptions(**{names[name]: value for name, value in own.items()})
     release = make_messages(1.0, 1.0, d, 2, T)
-    release = replace(release, lasts=lasts, touched=T if lasts else 1, options=options)
-    return CorrelatedNoise.calibrate(Budget(rho, 4.0, 1e-5), release)
+    release = replace(
+        release, is_cumulative=is_cumulative, affected_sums=T if is_cumulative else 1, options=options
+    )
+    return CorrelatedMechanism.calibrate(Budget(rho, 4.0, 1e-5), release)
 
 
 @given(POWERS, BUFFERS, st.integers(1, 300), st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_norms_are_those_of_the_dense_matrix_and_coefficients_fall(p, k, T, normalized):
-    correlation = Correlation(p, k, T, normalized, lasts=False)
+    correlation = Correlation(p, k, T, normalized, is_cumulative=False)
     c = correlation.coefficients()
     if p:
         assert np.all(c > 0)
@@ -63,42 +71,48 @@ def test_norms_are_those_of_the_dense_matrix_and_coefficients_fall(p, k, T, norm
     else:
         np.testing.assert_array_equal(dense(c), np.eye(T))
     norms = np.linalg.norm(dense(c), axis=0)
-    found = [correlation.norm(t) for t in range(1, T + 1)]
+    found = [correlation.column_norm(t) for t in range(1, T + 1)]
     np.testing.assert_allclose(found, norms if normalized else np.ones(T), rtol=1e-9)
     strategy = dense(c) / found
     assert correlation.sensitivity == pytest.approx(np.linalg.norm(strategy, axis=0).max(), rel=1e-9)
     # A sample of the first round is the one of which rounds so far tell most.
     for first, last in {(1, T), (1, 1), (1, (T + 1) // 2), ((T + 1) // 2, T)}:
         columns = np.linalg.norm(strategy[:last], axis=0)
-        assert correlation.sensitivity * correlation.share(first, last) == pytest.approx(columns[first - 1])
-        assert np.all(columns <= correlation.sensitivity * correlation.share(1, last) * (1 + 1e-9))
+        assert correlation.sensitivity * correlation.sensitivity_fraction(first, last) == pytest.approx(
+            columns[first - 1]
+        )
+        assert np.all(
+            columns <= correlation.sensitivity * correlation.sensitivity_fraction(1, last) * (1 + 1e-9)
+        )
 
 
-@pytest.mark.parametrize("lasts", [False, True])
+@pytest.mark.parametrize("is_cumulative", [False, True])
 @pytest.mark.parametrize(("p", "k"), [(0.0, 4), (0.5, 8), (0.8, 4)])
-def test_what_is_made_of_draws_is_what_the_dense_matrix_makes(p, k, lasts):
-    correlation = Correlation(p, k, 40, not lasts, lasts)
+def test_what_is_made_of_draws_is_what_the_dense_matrix_makes(p, k, is_cumulative):
+    correlation = Correlation(p, k, 40, not is_cumulative, is_cumulative)
     z = np.random.default_rng(1).standard_normal((40, 7))
-    noise = Filter(correlation, 7)
-    made = np.array([noise.add(t, z[t - 1]) for t in range(1, 41)])
+    noise = CorrelatedNoiseFilter(correlation, 7)
+    made = np.array([noise.correlate(t, z[t - 1]) for t in range(1, 41)])
     np.testing.assert_allclose(made, dense_noise(correlation) @ z, atol=1e-11)
-    np.testing.assert_allclose(correlation.whiten(made.copy()), z, atol=1e-11)
-    np.testing.assert_allclose(correlation.deviations(), np.linalg.norm(dense_noise(correlation), axis=1))
-    D, C = np.diag([correlation.norm(t) for t in range(1, 41)]), dense(correlation.coefficients())
-    assert correlation.gain() == pytest.approx(np.linalg.norm(np.ones(40) @ D @ np.linalg.inv(C)), rel=1e-9)
+    np.testing.assert_allclose(correlation.apply_strategy(made.copy()), z, atol=1e-11)
+    np.testing.assert_allclose(correlation.noise_stds(), np.linalg.norm(dense_noise(correlation), axis=1))
+    D, C = np.diag([correlation.column_norm(t) for t in range(1, 41)]), dense(correlation.coefficients())
+    assert correlation.total_noise_std() == pytest.approx(
+        np.linalg.norm(np.ones(40) @ D @ np.linalg.inv(C)), rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("lasts", [False, True])
-@pytest.mark.parametrize(("rho", "who", "machines"), [(1.0, MACHINE, 3), (1e-6, SERVER, 1)])
-def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, machines):
+@pytest.mark.parametrize("is_cumulative", [False, True])
+@pytest.mark.parametrize(("rho", "who", "machines"), [(1.0, MACHINE_STREAM, 3), (1e-6, SERVER_STREAM, 1)])
+def test_noise_is_rounded_once_and_remembered_as_it_was_sent(is_cumulative, rho, who, machines):
     """With a small rho the grid is so fine that draws are spread: over less than a hundredth of them."""
     T, d = 12, 300
-    mechanism = mechanism_of(T, d, lasts, rho)
-    correlation, s = mechanism.correlation, mechanism.sigma / mechanism.resolution
+    mechanism = mechanism_of(T, d, is_cumulative, rho)
+    correlation, s = mechanism.correlation, mechanism.sigma / mechanism.grid_spacing
     (flat, message), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     message[...] = 1000
     draw = mechanism.noise_source(KEY, (who, 5, machines), 1.0, flat.size)
-    c, norms = correlation.coefficients(), [correlation.norm(t) for t in range(1, T + 1)]
+    c, norms = correlation.coefficients(), [correlation.column_norm(t) for t in range(1, T + 1)]
     sent, sums = np.zeros((machines, T, d)), np.zeros(d)
     for t in range(1, T + 1):
         draw(flat_noised, flat, t)
@@ -106,7 +120,7 @@ def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, ma
             z = standard_normal(KEY, who, 5 + i, t, d)
             past = sum(c[t - k] * sent[i, k - 1] / norms[k - 1] for k in range(1, t))
             sent[i, t - 1] = np.rint(norms[t - 1] * (s * z - past))
-        sums = sums * lasts + sent[:, t - 1].sum(axis=0)
+        sums = sums * is_cumulative + sent[:, t - 1].sum(axis=0)
         difference = noised.ravel() - 1000 - sums
         if s < 2**21:
             assert np.abs(difference).max() <= 2
@@ -115,15 +129,15 @@ def test_noise_is_rounded_once_and_remembered_as_it_was_sent(lasts, rho, who, ma
             assert 0 < np.abs(difference).max() < 0.01 * s * norms[0] * T
 
 
-@pytest.mark.parametrize(("lasts", "power"), [(False, None), (True, None), (True, 0.0)])
-def test_noise_has_the_covariance_of_the_dense_matrix(lasts, power):
+@pytest.mark.parametrize(("is_cumulative", "power"), [(False, None), (True, None), (True, 0.0)])
+def test_noise_has_the_covariance_of_the_dense_matrix(is_cumulative, power):
     T, d = 60, 20_000
-    mechanism = mechanism_of(T, d, lasts, power=power)
+    mechanism = mechanism_of(T, d, is_cumulative, power=power)
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
-    draw, seen = mechanism.noise_source(KEY, (MACHINE, 0, 1), 1.0, flat.size), []
+    draw, seen = mechanism.noise_source(KEY, (MACHINE_STREAM, 0, 1), 1.0, flat.size), []
     for t in range(1, T + 1):
         draw(flat_noised, flat, t)
-        seen.append(noised.ravel() * (mechanism.resolution / mechanism.sigma))
+        seen.append(noised.ravel() * (mechanism.grid_spacing / mechanism.sigma))
     found = np.array(seen) @ np.array(seen).T / d
     matrix = dense_noise(mechanism.correlation)
     expected = matrix @ matrix.T
@@ -132,36 +146,36 @@ def test_noise_has_the_covariance_of_the_dense_matrix(lasts, power):
     assert np.abs((found - expected) / deviation).max() < 5
 
 
-@pytest.mark.parametrize("lasts", [False, True])
-def test_a_run_that_goes_on_draws_the_same_noise(lasts):
-    mechanism = mechanism_of(9, 300, lasts)
+@pytest.mark.parametrize("is_cumulative", [False, True])
+def test_a_run_that_goes_on_draws_the_same_noise(is_cumulative):
+    mechanism = mechanism_of(9, 300, is_cumulative)
     (flat, _), (flat_noised, noised) = padded_zeros((1, 300)), padded_zeros((1, 300))
 
     def drawn(rounds):
-        draw = mechanism.noise_source(KEY, (MACHINE, 2, 3), 1.0, flat.size)
+        draw = mechanism.noise_source(KEY, (MACHINE_STREAM, 2, 3), 1.0, flat.size)
         return [(draw(flat_noised, flat, t), noised.copy())[1] for t in rounds]
 
     whole = drawn(range(1, 10))
     np.testing.assert_array_equal(drawn(range(6, 10)), whole[5:])
-    with pytest.raises(ValueError, match="round 3 is over"):
+    with pytest.raises(ValueError, match="the noise of round 3 was drawn before"):
         drawn([4, 3])
 
 
 @given(POWERS, BUFFERS, st.sampled_from([1, 2, 5, 40, 80]), st.booleans(), st.floats(1e-3, 1e3))
 @settings(max_examples=25, deadline=None)
-def test_what_is_calibrated_to_is_the_strategy_as_it_is(p, k, T, lasts, rho):
-    mechanism = mechanism_of(T, 10, lasts, rho, power=p, buffers=k)
+def test_what_is_calibrated_to_is_the_strategy_as_it_is(p, k, T, is_cumulative, rho):
+    mechanism = mechanism_of(T, 10, is_cumulative, rho, power=p, buffers=k)
     columns = np.linalg.norm(
         dense(mechanism.correlation.coefficients())
-        / [mechanism.correlation.norm(t) for t in range(1, T + 1)],
+        / [mechanism.correlation.column_norm(t) for t in range(1, T + 1)],
         axis=0,
     )
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-9)
     assert 0.9998 * rho < 2 * columns.max() / mechanism.sigma < rho
-    assert mechanism.faults(1e-5) == []
+    assert mechanism.consistency_errors(1e-5) == []
     # Noise never passes what the grid has room for, and buffers what errors are counted for.
     largest = np.abs(dense_noise(mechanism.correlation)).sum(axis=1).max()
-    assert largest <= mechanism._largest
+    assert largest <= mechanism._max_amplification
     impulse = np.linalg.inv(dense(mechanism.correlation.coefficients()))[:, 0]
     for decay in mechanism.correlation.decays:
         held = np.convolve(impulse, decay ** np.arange(T))[:T]
@@ -180,11 +194,11 @@ def test_errors_of_buffers_are_within_what_is_left_to_them():
         y = np.rint(1e6 * rng.standard_normal(d) - correlation.weights @ buffers)
         shift = correlation.weights.astype(np.longdouble) @ exact - correlation.weights @ buffers
         squares += float(np.sum((shift / 1e6) ** 2))
-        norm = correlation.norm(t)
+        norm = correlation.column_norm(t)
         sent = np.rint(norm * y)
         buffers = correlation.decays[:, np.newaxis] * buffers + sent / norm
         exact = correlation.decays.astype(np.longdouble)[:, np.newaxis] * exact + sent / np.longdouble(norm)
-    assert 0 < 2 * np.sqrt(squares) < mechanism._arithmetic < 2.0**-14
+    assert 0 < 2 * np.sqrt(squares) < mechanism._arithmetic_error < 2.0**-14
 
 
 @pytest.mark.parametrize("settings", [{"noise_correlation": 0.5}, {"method": "anytime-dp-mf"}])
@@ -194,32 +208,32 @@ def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(sett
     result = simulation_of(Experiment(machines=3, rounds=30, seed=1, **settings), source).run()
     assert contradictions(result) == []
     honest = result.privacy.mechanism
-    for change in ({"lasts": not honest.lasts}, {"power": 0.6}, {"buffers": 5}):
+    for change in ({"is_cumulative": not honest.is_cumulative}, {"power": 0.6}, {"buffers": 5}):
         other = replace(honest, **change)
         sigma = honest.sigma / honest.correlation.sensitivity * other.correlation.sensitivity
         forged = PrivacyStatement.of(
             replace(other, sigma=sigma), 1e-5, server="untrusted", S=result.privacy.S, noise_recomputable=True
         )
         found = " ".join(contradictions(replace(result, privacy=forged)))
-        assert f"{next(iter(change))} is " in found
+        assert f"{file_name(next(iter(change)))} is " in found
 
 
 def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     """In integers, each draw rounded by itself; and the sum of all messages has the noise that eta is for."""
     T, d, machines, rng = 12, 300, 5, np.random.default_rng(2)
-    mechanism = mechanism_of(T, d, lasts=True, rho=2.0, power=0.0)
+    mechanism = mechanism_of(T, d, is_cumulative=True, rho=2.0, power=0.0)
     assert mechanism.sigma == pytest.approx(2 * mechanism.clip_norm / 2.0, rel=1e-3)
     moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
-    assert mechanism.fresh_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
+    assert mechanism.equivalent_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
     present = rng.random((T, machines)) < 0.4
-    run = RunParticipation(Trace("", federation_of(machines, 0, present)), T)
+    run = RunParticipation(RecordedParticipation("", federation_of(machines, 0, present)), T)
     register = RoundParticipants(run, range(machines))
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
     draw = per_machine_noise_source([mechanism] * machines, KEY, 7, register, True, flat.size)
-    scale, counts, total = mechanism.sigma / mechanism.resolution, np.zeros(machines, int), np.zeros(d)
+    scale, counts, total = mechanism.sigma / mechanism.grid_spacing, np.zeros(machines, int), np.zeros(d)
     for t in range(1, T + 1):
         draw(flat_noised, flat, t)
         for i in np.flatnonzero(present[t - 1]):
             counts[i] += 1
-            total += np.rint(scale * standard_normal(KEY, MACHINE, 7 + i, counts[i], d))
+            total += np.rint(scale * standard_normal(KEY, MACHINE_STREAM, 7 + i, counts[i], d))
         np.testing.assert_array_equal(noised.ravel(), total)

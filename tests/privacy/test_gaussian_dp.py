@@ -116,7 +116,7 @@ def test_composition_against_dp_accounting(sigmas):
     theirs = PLDAccountant(value_discretization_interval=1e-4)
     for sigma in sigmas:
         theirs.compose(dp_accounting.GaussianDpEvent(sigma))
-    rho = accountant.rho_of(accountant.Releases(1.0, sigma) for sigma in sigmas)
+    rho = accountant.compose_rho(accountant.GaussianEvent(1.0, sigma) for sigma in sigmas)
     for delta in (1e-3, 1e-5, 1e-8):
         assert accountant.epsilon_exact(rho, delta) == pytest.approx(theirs.get_epsilon(delta), abs=1e-3)
 

@@ -9,7 +9,7 @@ from helpers.simulations import make_messages
 from hypothesis import example, strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_resolution, clipping_bound
+from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_grid_spacing, clipping_bound
 
 norms = st.floats(1e-3, 1e6)
 sizes = st.integers(1, 10**6)
@@ -21,7 +21,7 @@ sizes = st.integers(1, 10**6)
 def test_nothing_can_leave_its_integers(clip, rho, d, machines, rounds):
     sigma = 2 * clip * math.sqrt(rounds) / rho
     try:
-        g = choose_resolution(make_messages(clip, clip, d, machines, rounds), sigma)
+        g = choose_grid_spacing(make_messages(clip, clip, d, machines, rounds), sigma)
     except InputError:
         # Refused only where twelve bits below the noise are more than the integers hold.
         assert (
@@ -44,7 +44,7 @@ def test_nothing_can_leave_its_integers(clip, rho, d, machines, rounds):
 )
 def test_the_grid_is_no_finer_than_rounding_and_noise_ask_for(clip, rho, d, machines, rounds):
     sigma = 2 * clip * math.sqrt(rounds) / rho
-    g = choose_resolution(make_messages(clip, clip, d, machines, rounds), sigma)
+    g = choose_grid_spacing(make_messages(clip, clip, d, machines, rounds), sigma)
     cost = g * math.sqrt(d) / 2 / clip
     assert cost <= 0.005
     assert g <= sigma * 2.0**-12
@@ -54,7 +54,7 @@ def test_the_grid_is_no_finer_than_rounding_and_noise_ask_for(clip, rho, d, mach
 @given(norms, st.floats(1e-2, 1e3), st.integers(1, 2000), sizes, st.integers(0, 2**32 - 1))
 def test_a_clipped_increment_keeps_its_norm_when_rounded(clip, rho, d, rounds, seed):
     sigma = 2 * clip * math.sqrt(rounds) / rho
-    g = choose_resolution(make_messages(clip, clip, d, 10, rounds), sigma)
+    g = choose_grid_spacing(make_messages(clip, clip, d, 10, rounds), sigma)
     bound = clipping_bound(clip, g, d)
     assert clip * 0.9949 <= bound < clip
     direction = np.random.default_rng(seed).standard_normal(d)

@@ -8,42 +8,46 @@ import pytest
 from helpers import reference as ref
 from hypothesis import given, strategies as st
 
-from mu2mpi.analysis.privacy_reports import Person, guarantee_of
+from mu2mpi.analysis.privacy_reports import Person, group_privacy_guarantee
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
-from mu2mpi.privacy.accounting.group_privacy import Held, of_person
-from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian, Grouped
-from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedNoise
-from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
+from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
+from mu2mpi.privacy.accounting.guarantee import CurveGuarantee, GaussianGuarantee, GroupGuarantee
+from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedMechanism
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 
-SIZES = {"machines": 3, "parameters": 4, "samples": 9, "drawn": 1.0, "resolution": 2.0**-20}
+SIZES = {"machines": 3, "parameters": 4, "samples": 9, "batch_size": 1.0, "grid_spacing": 2.0**-20}
 
 
-def releases(rounds, touched, sigma=1.0, clip_norm=1.0, **sizes):
+def releases(rounds, affected_sums, sigma=1.0, clip_norm=1.0, **sizes):
     """Return releases of this noise."""
-    rho = 2 * clip_norm * math.sqrt(touched) / sigma
-    stated = {**SIZES, "rounds": rounds, "touched": touched, "clip_norm": clip_norm, **sizes}
-    return GaussianReleases(sigma=sigma, rho=rho, **stated)
+    rho = 2 * clip_norm * math.sqrt(affected_sums) / sigma
+    stated = {**SIZES, "rounds": rounds, "affected_sums": affected_sums, "clip_norm": clip_norm, **sizes}
+    return GaussianMechanism(sigma=sigma, rho=rho, **stated)
 
 
-def moved(rounds, chosen, lasts):
+def moved(rounds, chosen, is_cumulative):
     """Return by how much every message is moved by samples of these rounds, in units of 2 C."""
     terms = np.isin(np.arange(rounds), chosen).astype(float)
-    return np.cumsum(terms) if lasts else terms
+    return np.cumsum(terms) if is_cumulative else terms
 
 
-def worst(rounds, number, lasts):
+def worst(rounds, number, is_cumulative):
     """Return the largest norm of what any so many samples move, one a round."""
     chosen = itertools.combinations(range(rounds), min(number, rounds))
-    return max(float(np.linalg.norm(moved(rounds, some, lasts))) for some in chosen)
+    return max(float(np.linalg.norm(moved(rounds, some, is_cumulative))) for some in chosen)
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.booleans(), st.floats(0.1, 10))
-def test_samples_one_a_round_move_messages_by_no_more_than_is_said(rounds, number, lasts, sigma):
+def test_samples_one_a_round_move_messages_by_no_more_than_is_said(rounds, number, is_cumulative, sigma):
     number = min(number, rounds)
-    found = releases(rounds, rounds if lasts else 1, sigma).group(number, is_apart=True)
-    assert found.rho == pytest.approx(2 / sigma * worst(rounds, number, lasts))
-    together = releases(rounds, rounds if lasts else 1, sigma).group(number, is_apart=False)
+    found = releases(rounds, rounds if is_cumulative else 1, sigma).group_guarantee(
+        number, one_per_round=True
+    )
+    assert found.rho == pytest.approx(2 / sigma * worst(rounds, number, is_cumulative))
+    together = releases(rounds, rounds if is_cumulative else 1, sigma).group_guarantee(
+        number, one_per_round=False
+    )
     assert together.rho >= found.rho * (1 - 1e-12)
 
 
@@ -55,31 +59,31 @@ def test_samples_of_passes_move_messages_by_no_more_than_is_said(n, batch, numbe
         float(np.linalg.norm(np.isin(taken, some).sum(axis=1)))
         for some in itertools.combinations(range(n), number)
     ]
-    mechanism = releases(rounds, -(-rounds * batch // n), samples=n, drawn=float(batch))
-    found = mechanism.group(number, is_apart=batch == 1)
+    mechanism = releases(rounds, -(-rounds * batch // n), samples=n, batch_size=float(batch))
+    found = mechanism.group_guarantee(number, one_per_round=batch == 1)
     assert 2 * max(norms) <= found.rho * (1 + 1e-12)
     if n == batch or (batch == 1 and rounds % n == 0):
         assert found.rho == pytest.approx(2 * max(norms))
 
 
-@pytest.mark.parametrize("lasts", [True, False])
+@pytest.mark.parametrize("is_cumulative", [True, False])
 @pytest.mark.parametrize("number", [1, 2, 5])
-def test_samples_under_correlated_noise_move_the_strategy_by_no_more_than_is_said(number, lasts):
-    own = {"power": 0.7, "buffers": 4, "lasts": lasts}
-    mechanism = CorrelatedNoise(sigma=1.0, rho=1.0, rounds=6, clip_norm=1.0, **{**SIZES, **own})
+def test_samples_under_correlated_noise_move_the_strategy_by_no_more_than_is_said(number, is_cumulative):
+    own = {"power": 0.7, "buffers": 4, "is_cumulative": is_cumulative}
+    mechanism = CorrelatedMechanism(sigma=1.0, rho=1.0, rounds=6, clip_norm=1.0, **{**SIZES, **own})
     strategy = mechanism.correlation
-    columns = np.array([strategy.whiten(_sent(one, lasts)) for one in np.eye(6)])[..., 0]
+    columns = np.array([strategy.apply_strategy(_sent(one, is_cumulative)) for one in np.eye(6)])[..., 0]
     found = [
         2 * float(np.linalg.norm(columns[list(some)].sum(axis=0)))
         for some in itertools.combinations(range(6), number)
     ]
-    assert max(found) <= mechanism.group(number, is_apart=True).rho
-    assert max(found) > mechanism.group(number, is_apart=True).rho / number * (1 - 1e-3)
+    assert max(found) <= mechanism.group_guarantee(number, one_per_round=True).rho
+    assert max(found) > mechanism.group_guarantee(number, one_per_round=True).rho / number * (1 - 1e-3)
 
 
-def _sent(terms, lasts):
+def _sent(terms, is_cumulative):
     """Return messages that hold these terms of a stream, and no noise."""
-    return (np.cumsum(terms) if lasts else terms).reshape(-1, 1).copy()
+    return (np.cumsum(terms) if is_cumulative else terms).reshape(-1, 1).copy()
 
 
 @given(
@@ -93,9 +97,9 @@ def test_machines_count_by_their_squares_unless_they_share_their_noise(machines,
     sigma = 1.3
     for clip_norm, own, number in machines:
         of = sigma if is_shared else own
-        held.append(Held(releases(T, T, of, clip_norm), number))
-        shifts.append(2 * clip_norm * moved(T, range(number), lasts=True) / of)
-    found = of_person(held, most, is_shared, is_apart=True, delta=1e-5)
+        held.append(PersonSamples(releases(T, T, of, clip_norm), number))
+        shifts.append(2 * clip_norm * moved(T, range(number), is_cumulative=True) / of)
+    found = person_guarantee(held, most, is_shared, one_per_round=True, delta=1e-5)
     some = itertools.combinations(shifts, min(most, len(shifts)))
     # With one draw for all, what they move adds up before; else each message has noise of its own.
     seen = [np.sum(one, axis=0) if is_shared else np.concatenate(one) for one in some]
@@ -111,9 +115,9 @@ def test_machines_count_by_their_squares_unless_they_share_their_noise(machines,
 @given(st.floats(0.01, 1), st.integers(1, 8), st.floats(1e-9, 1e-2))
 def test_a_group_is_hidden_by_what_hides_each(rho, number, delta):
     """Where the truth for groups is known, it is true, and no worse than the rule allows."""
-    grouped = Grouped(Approximate(Gaussian(rho).exact), number)
+    grouped = GroupGuarantee(CurveGuarantee(GaussianGuarantee(rho).epsilon_exact_noise), number)
     epsilon = grouped.epsilon(delta)
-    assert epsilon >= Gaussian(number * rho).exact(delta) * (1 - 1e-9)
+    assert epsilon >= GaussianGuarantee(number * rho).epsilon_exact_noise(delta) * (1 - 1e-9)
     assert ref.gaussian_delta(epsilon, number * rho) <= delta * (1 + 1e-9)
     if 0 < epsilon < math.inf and number > 1:
         each = epsilon / number
@@ -152,7 +156,7 @@ def read(made):
 @pytest.mark.parametrize("name", ["same", "trusted", "gradients", "drawn", "hidden", "differing", "public"])
 def test_one_sample_is_what_the_file_states(read, name):
     result = read(name)
-    found = guarantee_of(result, Person())
+    found = group_privacy_guarantee(result, Person())
     assert found.epsilon(result.privacy.delta) == pytest.approx(result.privacy.epsilon_exact, rel=1e-6)
     assert found.rho == pytest.approx(result.privacy.rho) if result.privacy.rho else found.rho is None
 
@@ -172,14 +176,14 @@ def test_one_sample_is_what_the_file_states(read, name):
     ],
 )
 def test_files_say_what_holds_of_a_person(read, name, person, rho):
-    assert guarantee_of(read(name), person).rho == pytest.approx(rho)
+    assert group_privacy_guarantee(read(name), person).rho == pytest.approx(rho)
 
 
 def test_draws_at_random_are_composed_over_machines_or_grouped(read):
     """By the closed form of the theorem: epsilon is in proportion to sqrt(log(20 / d) log(2 / d))."""
     result = read("drawn")
     T, delta = 8, result.privacy.delta
-    one = result.privacy.mechanism.guarantee().exact
+    one = result.privacy.mechanism.guarantee().epsilon_exact_noise
 
     def closed(d):
         return one(1e-3) * math.sqrt(
@@ -193,7 +197,9 @@ def test_draws_at_random_are_composed_over_machines_or_grouped(read):
         return k * float(epsilons[d * np.expm1(k * epsilons) / np.expm1(epsilons) <= delta].min())
 
     for person, truth in {Person(2): of_group(2, delta), Person(2, 3): 3 * of_group(2, delta / 3)}.items():
-        assert guarantee_of(result, person).exact(delta) == pytest.approx(truth, rel=1e-3)
-    machines = [Held(result.privacy.mechanism, 2)] * 3
-    found = of_person(machines, 3, shares_noise=True, is_apart=False, delta=delta)
-    assert found.exact(delta) == pytest.approx(of_group(6, delta), rel=1e-3)
+        assert group_privacy_guarantee(result, person).epsilon_exact_noise(delta) == pytest.approx(
+            truth, rel=1e-3
+        )
+    machines = [PersonSamples(result.privacy.mechanism, 2)] * 3
+    found = person_guarantee(machines, 3, shares_noise=True, one_per_round=False, delta=delta)
+    assert found.epsilon_exact_noise(delta) == pytest.approx(of_group(6, delta), rel=1e-3)

@@ -6,11 +6,11 @@ import pytest
 from helpers import reference as ref
 
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact, epsilon_paper
-from mu2mpi.privacy.accounting.guarantee import Approximate, Gaussian
-from mu2mpi.privacy.noise.sampler_error import EXACT, deviation
+from mu2mpi.privacy.accounting.guarantee import CurveGuarantee, GaussianGuarantee
+from mu2mpi.privacy.noise.sampler_error import SamplerError, sampler_error
 
 DELTA = 1e-5
-DRAWN = deviation(100, 50, 2.0**16, 2.0**16)
+DRAWN = sampler_error(100, 50, 2.0**16, 2.0**16)
 
 
 def curve(delta):
@@ -18,26 +18,26 @@ def curve(delta):
 
 
 def test_gaussian_mechanisms_add_up_to_one():
-    both = Gaussian(3.0, DRAWN) + Gaussian(4.0, DRAWN)
-    assert isinstance(both, Gaussian)
+    both = GaussianGuarantee(3.0, DRAWN) + GaussianGuarantee(4.0, DRAWN)
+    assert isinstance(both, GaussianGuarantee)
     assert both.rho == 5.0
-    assert both.drawn.square == 2 * DRAWN.square
-    assert both.drawn.largest == DRAWN.largest
-    assert (both + Gaussian(math.inf)).epsilon(DELTA) == math.inf
+    assert both.sampler_error.sum_of_squares == 2 * DRAWN.sum_of_squares
+    assert both.sampler_error.max_tau == DRAWN.max_tau
+    assert (both + GaussianGuarantee(math.inf)).epsilon(DELTA) == math.inf
 
 
 def test_what_a_gaussian_mechanism_says():
-    exact, drawn = Gaussian(2.0), Gaussian(2.0, DRAWN)
-    assert exact.epsilon(DELTA) == exact.exact(DELTA) == epsilon_exact(2.0, DELTA)
+    exact, drawn = GaussianGuarantee(2.0), GaussianGuarantee(2.0, DRAWN)
+    assert exact.epsilon(DELTA) == exact.epsilon_exact_noise(DELTA) == epsilon_exact(2.0, DELTA)
     assert exact.epsilon(DELTA) == pytest.approx(float(ref.epsilon_exact(2.0, DELTA)))
-    assert exact.lemma(DELTA) == epsilon_paper(2.0, DELTA)
-    assert drawn.exact(DELTA) == exact.exact(DELTA)
+    assert exact.epsilon_lemma(DELTA) == epsilon_paper(2.0, DELTA)
+    assert drawn.epsilon_exact_noise(DELTA) == exact.epsilon_exact_noise(DELTA)
     assert drawn.epsilon(DELTA) > exact.epsilon(DELTA)
-    assert drawn.lemma(DELTA) > exact.lemma(DELTA)
+    assert drawn.epsilon_lemma(DELTA) > exact.epsilon_lemma(DELTA)
 
 
 def test_where_one_is_a_curve_epsilons_and_deltas_add_up():
-    gaussian, approximate = Gaussian(1.0), Approximate(curve)
+    gaussian, approximate = GaussianGuarantee(1.0), CurveGuarantee(curve)
     for several in (
         gaussian + approximate + gaussian,
         approximate + gaussian + gaussian,
@@ -45,6 +45,6 @@ def test_where_one_is_a_curve_epsilons_and_deltas_add_up():
     ):
         assert several.rho is None
         expected = 2 * gaussian.epsilon(DELTA / 3) + curve(DELTA / 3)
-        assert several.exact(DELTA) == several.epsilon(DELTA) == pytest.approx(expected)
-    assert (approximate + Approximate(curve, DRAWN)).epsilon(DELTA) > 2 * curve(DELTA / 2)
-    assert EXACT == Gaussian(1.0).drawn == approximate.drawn
+        assert several.epsilon_exact_noise(DELTA) == several.epsilon(DELTA) == pytest.approx(expected)
+    assert (approximate + CurveGuarantee(curve, DRAWN)).epsilon(DELTA) > 2 * curve(DELTA / 2)
+    assert SamplerError() == GaussianGuarantee(1.0).sampler_error == approximate.sampler_error

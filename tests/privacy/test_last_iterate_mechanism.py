@@ -7,54 +7,55 @@ import pytest
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.methods.snowball_sgd import LOOSENESS
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
+from mu2mpi.methods.snowball_sgd import CLIP_MARGIN
+from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LANDING,
-    LastIterate,
+    LAST_STEP_COARSENING,
+    LastIterateMechanism,
+    final_batch_size,
     growing_batches,
-    growth_of,
-    halving_steps,
-    hidden_rho,
+    halving_step_sizes,
     last_iterate_rho,
-    rounding_slack,
+    rounding_expansions,
+    run_rho,
 )
 from mu2mpi.privacy.release import Release
 
 
 def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
-    batches = growing_batches(rounds - 1, growth_of(machines, d, rho))
+    batches = growing_batches(rounds - 1, final_batch_size(machines, d, rho))
     messages = Release(
-        rounds=rounds, machines=machines, parameters=d, clip_norm=G * LOOSENESS, gradient_norm=G, touched=1,
-        summed=int(batches.max()), samples=int(batches.sum()), drawn=float(batches[0]), is_hidden=True,
+        rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_MARGIN, gradient_norm=G,
+        affected_sums=1, increments_per_message=int(batches.max()), samples=int(batches.sum()),
+        batch_size=float(batches[0]), hides_iterates=True,
     )  # fmt: skip
-    return LastIterate.calibrate(Budget(rho, math.nan, 1e-5), messages)
+    return LastIterateMechanism.calibrate(Budget(rho, math.nan, 1e-5), messages)
 
 
 def test_rounds_before_the_last_show_nothing():
     mechanism = calibrated(6, 2, 4, 0.5)
-    assert [mechanism.guarantee(t) for t in range(6)] == [Gaussian(0.0)] * 6
+    assert [mechanism.guarantee(t) for t in range(6)] == [GaussianGuarantee(0.0)] * 6
     assert mechanism.guarantee(6) == mechanism.guarantee()
     assert [mechanism.rho_spent(t) for t in range(7)] == [0.0] * 6 + [0.5]
     # Each step has noise in proportion to its batch, and the last round takes none.
     noise = [mechanism.sigma * int(size) for size in mechanism.batches]
-    assert [mechanism.sigma_of(t) for t in range(1, 7)] == [*noise, 0.0]
+    assert [mechanism.round_sigma(t) for t in range(1, 7)] == [*noise, 0.0]
 
 
 @given(st.integers(1, 300), st.integers(1, 50), st.integers(2, 5000), st.floats(0.05, 100), max_examples=50)
 def test_batches_and_noise_keep_to_rho(steps, machines, d, rho):
     """Against the inequality for each step by itself; rounding costs next to nothing."""
-    growth = growth_of(machines, d, rho)
+    growth = final_batch_size(machines, d, rho)
     batches = growing_batches(steps, growth)
     mechanism = calibrated(steps + 1, machines, d, rho)
-    C, noise, resolution = mechanism.clip_norm, mechanism.sigma / machines, mechanism.resolution
+    C, noise, grid_spacing = mechanism.clip_norm, mechanism.sigma / machines, mechanism.grid_spacing
     np.testing.assert_array_equal(mechanism.batches, batches)
-    assert mechanism.growth == growth
+    assert mechanism.final_batch == growth
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-12)
     assert noise <= C / math.sqrt(d) * (1 + 4e-4)
-    assert hidden_rho(batches, machines, C, noise, resolution, d).max() == pytest.approx(rho, rel=1e-12)
-    eta = halving_steps(steps)
+    assert run_rho(batches, machines, C, noise, grid_spacing, d).max() == pytest.approx(rho, rel=1e-12)
+    eta = halving_step_sizes(steps)
     for t in range(steps):
         left = math.sqrt(np.sum(eta[t:] ** 2))
         assert 2 * C * eta[t] / (machines * batches[t]) <= rho * left * noise
@@ -75,7 +76,7 @@ def test_steps_halve_as_their_source_says():
         k = next(i for i in range(100) if T / 2**i <= 1)
         ends = [T - math.ceil(T / 2**i) for i in range(k + 1)] + [T]
         wanted = [2.0**-i for i in range(k + 1) for _ in range(ends[i], ends[i + 1])]
-        np.testing.assert_array_equal(halving_steps(T), wanted)
+        np.testing.assert_array_equal(halving_step_sizes(T), wanted)
 
 
 @given(runs, st.floats(0, 2), max_examples=100)
@@ -118,5 +119,5 @@ def test_slack_is_paid_for_where_it_arises(run, slacks):
 
 def test_slack_of_rounding():
     """Each of two runs rounds each coordinate of 6 gradients and one draw by half a unit."""
-    slack = rounding_slack(np.array([1.0, 0.5]), np.array([6, 2]), 0.25, 9)
-    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LANDING]))
+    slack = rounding_expansions(np.array([1.0, 0.5]), np.array([6, 2]), 0.25, 9)
+    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_COARSENING]))

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mu2mpi.core.parallel import block
-from mu2mpi.privacy.noise.masks import FAILURE_BITS, Masks, edge_key, edges, half_neighbours
+from mu2mpi.privacy.noise.masks import FAILURE_BITS, Masks, edge_key, edges, neighbours_per_side
 from mu2mpi.privacy.noise.noise_stream import CHUNK
 
 keys = st.binary(min_size=32, max_size=32)
-USE = int.from_bytes(b"ksam", "little")
+BATCH_STREAM = int.from_bytes(b"ksam", "little")
 
 
 def plain_mask(root, i, j, t, chunks):
     """The keystream of an edge in a round, by the block function in plain Python."""
     key = np.asarray(edge_key(root, i, j), "<u4").tobytes()
-    return np.concatenate([ref.noise_words(key, (USE, 0, t), chunk) for chunk in range(chunks)])
+    return np.concatenate([ref.noise_words(key, (BATCH_STREAM, 0, t), chunk) for chunk in range(chunks)])
 
 
 def masked(masks, t, size=CHUNK):
@@ -81,7 +81,7 @@ def test_the_masked_sum_of_some_machines_is_uniform(group):
     pairs = edges(7, 2, bytes(32))
     total = np.zeros(64 * CHUNK, np.uint64)
     for machine in group:
-        masks = Masks(7, 2, bytes(32), range(machine, machine + 1), every=True)
+        masks = Masks(7, 2, bytes(32), range(machine, machine + 1), includes_internal=True)
         total += np.concatenate([masked(masks, t) for t in range(1, 65)])
     # Of edges within the group nothing is left.
     assert any((i in group) != (j in group) for i, j in pairs.tolist())
@@ -113,7 +113,7 @@ def formula(machines, colluders, half):
 @given(st.integers(1, 5000), st.floats(0, 1), max_examples=60)
 def test_neighbours_are_the_fewest_for_which_the_formula_is_small(machines, share):
     colluders = min(machines - 1, round(share * machines))
-    half = half_neighbours(machines, colluders)
+    half = neighbours_per_side(machines, colluders)
     is_complete = 2 * half >= machines - 1
     assert is_complete or formula(machines, colluders, half) < 2.0**-FAILURE_BITS
     assert half == 1 or 2 * (half - 1) < machines - 1
@@ -127,6 +127,6 @@ def test_neighbours_are_on_a_circle_and_hold_together_whoever_does_not_collude(f
     assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
     assert np.all(pairs[:, 0] < pairs[:, 1])
     degrees = np.bincount(pairs.ravel(), minlength=machines)
-    assert np.all(degrees == min(2 * half_neighbours(machines, colluders), machines - 1))
+    assert np.all(degrees == min(2 * neighbours_per_side(machines, colluders), machines - 1))
     known = set(np.random.default_rng(list(root)).choice(machines, colluders, replace=False).tolist())
     assert is_connected(set(range(machines)) - known, pairs.tolist())

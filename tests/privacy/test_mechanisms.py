@@ -9,7 +9,7 @@ from mu2mpi.analysis.privacy_reports import contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 
@@ -56,5 +56,5 @@ def test_only_an_account_that_holds_is_taken(method, mechanism):
 
 
 def test_no_mechanism_is_left_out():
-    assert {mechanism for known in ACCOUNTS.values() for mechanism in known} == set(names("mechanisms"))
-    assert set(ACCOUNTS) == set(names("methods"))
+    assert {mechanism for known in ACCOUNTS.values() for mechanism in known} == set(known_names("mechanisms"))
+    assert set(ACCOUNTS) == set(known_names("methods"))

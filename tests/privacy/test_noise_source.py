@@ -9,37 +9,37 @@ from helpers.unequal_machines import federation_of
 from hypothesis import strategies as st
 
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation
-from mu2mpi.federation.participation.all import All
-from mu2mpi.federation.participation.bernoulli import Bernoulli
-from mu2mpi.federation.participation.uniform import Uniform
+from mu2mpi.federation.participation.all import FullParticipation
+from mu2mpi.federation.participation.bernoulli import BernoulliParticipation
+from mu2mpi.federation.participation.uniform import UniformParticipation
 from mu2mpi.privacy.noise.correlation import Correlation
-from mu2mpi.privacy.noise.noise_source import CorrelatedDraws, MemberDraws
+from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
-    MACHINE,
-    add_draws,
+    MACHINE_STREAM,
     add_noise,
+    add_signed_noise,
     key_words,
     root_key,
     standard_normal,
 )
-from mu2mpi.privacy.noise.sampler_error import FINEST
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 KEY = key_words(root_key(77))
 SIZE = 2 * CHUNK
 FIRST = 3
 """The number of the first machine that is hosted."""
 
-scales = st.floats(0.5, FINEST) | st.sampled_from([0.0, FINEST * 1.5, 2.0**40, 2.0**48])
+scales = st.floats(0.5, DITHER_THRESHOLD) | st.sampled_from([0.0, DITHER_THRESHOLD * 1.5, 2.0**40, 2.0**48])
 
 
-def rounded(machine, number, scale, finest=FINEST):
+def rounded(machine, number, scale, dither_threshold=DITHER_THRESHOLD):
     """Return one draw of a machine as a message gets it, by the kernel of a run with everybody there."""
-    if scale > finest:
+    if scale > dither_threshold:
         noised = np.zeros(SIZE, np.int64)
-        add_draws(noised, KEY, *map(np.array, ([machine], [number], [scale], [finest])), 1)
+        add_signed_noise(noised, KEY, *map(np.array, ([machine], [number], [scale], [dither_threshold])), 1)
         return noised
-    return np.rint(scale * standard_normal(KEY, MACHINE, machine, number, SIZE)).astype(np.int64)
+    return np.rint(scale * standard_normal(KEY, MACHINE_STREAM, machine, number, SIZE)).astype(np.int64)
 
 
 @given(
@@ -51,15 +51,15 @@ def test_draws_are_added_and_taken_away_to_the_bit(draws):
     noise, expected = start.copy(), start.copy()
     machines, numbers, units = (np.array([draw[k] for draw in draws]) for k in range(3))
     columns = machines.astype(np.int64), numbers.astype(np.int64), units.astype(float)
-    add_draws(noise, KEY, *columns, np.full(len(draws), FINEST), 1)
+    add_signed_noise(noise, KEY, *columns, np.full(len(draws), DITHER_THRESHOLD), 1)
     for machine, number, scale in draws:
-        add_noise(expected, expected.copy(), KEY, MACHINE, machine, 1, number, scale)
+        add_noise(expected, expected.copy(), KEY, MACHINE_STREAM, machine, 1, number, scale)
     np.testing.assert_array_equal(noise, expected)
-    if np.all(units <= FINEST):
+    if np.all(units <= DITHER_THRESHOLD):
         plain = sum(rounded(*draw) for draw in draws)
         # A fused product and sum may round a tie the other way.
         assert np.abs(noise - start - plain).max() <= len(draws)
-    add_draws(noise, KEY, *columns, np.full(len(draws), FINEST), -1)
+    add_signed_noise(noise, KEY, *columns, np.full(len(draws), DITHER_THRESHOLD), -1)
     np.testing.assert_array_equal(noise, start)
 
 
@@ -67,8 +67,8 @@ def test_a_draw_is_spread_beyond_what_is_said_of_its_machine():
     """Each of both by its own limit, in one call."""
     columns = np.array([4, 4]), np.array([9, 9]), np.array([2.0**20, 2.0**20])
     noise = np.zeros(SIZE, np.int64)
-    add_draws(noise, KEY, *columns, np.array([2.0**19, 2.0**20]), 1)
-    plain = np.rint(2.0**20 * standard_normal(KEY, MACHINE, 4, 9, SIZE)).astype(np.int64)
+    add_signed_noise(noise, KEY, *columns, np.array([2.0**19, 2.0**20]), 1)
+    plain = np.rint(2.0**20 * standard_normal(KEY, MACHINE_STREAM, 4, 9, SIZE)).astype(np.int64)
     spread = noise - 2 * plain
     assert 0 < np.abs(spread).max() < 2.0**20
     assert len(np.unique(spread)) > SIZE / 2
@@ -77,21 +77,23 @@ def test_a_draw_is_spread_beyond_what_is_said_of_its_machine():
 class Sums:
     """What all messages of each hosted machine add up to, in plain numpy: one draw, the last of each."""
 
-    def __init__(self, present, units, finest=FINEST):
-        self.present, self.units, self.finest = present, units, finest
+    def __init__(self, present, units, dither_threshold=DITHER_THRESHOLD):
+        self.present, self.units, self.dither_threshold = present, units, dither_threshold
 
-    def noise(self, t, lasts):
+    def noise(self, t, is_cumulative):
         total = np.zeros(SIZE, np.int64)
         for i, unit in enumerate(self.units):
             k = self.present[:t, i].sum()
-            if k and (lasts or self.present[t - 1, i]):
-                total += rounded(FIRST + i, k, unit, self.finest)
+            if k and (is_cumulative or self.present[t - 1, i]):
+                total += rounded(FIRST + i, k, unit, self.dither_threshold)
         return total
 
 
-def member_draws(participation, rounds, units, lasts, finest=FINEST):
+def member_draws(participation, rounds, units, is_cumulative, dither_threshold=DITHER_THRESHOLD):
     roll = RoundParticipants(RunParticipation(participation, rounds), range(FIRST, FIRST + len(units)))
-    return MemberDraws(KEY, FIRST, units, np.full(len(units), finest), SIZE, roll, lasts)
+    return PerMachineNoiseSource(
+        KEY, FIRST, units, np.full(len(units), dither_threshold), SIZE, roll, is_cumulative
+    )
 
 
 def sent(draw, rounds):
@@ -106,28 +108,28 @@ def sent(draw, rounds):
 
 participations = st.sampled_from(
     [
-        Uniform("4", federation_of(9, 5)),
-        Bernoulli("0.3", federation_of(9, 6)),
-        Uniform("9", federation_of(9, 7)),
-        All("", federation_of(9, 0)),
+        UniformParticipation("4", federation_of(9, 5)),
+        BernoulliParticipation("0.3", federation_of(9, 6)),
+        UniformParticipation("9", federation_of(9, 7)),
+        FullParticipation("", federation_of(9, 0)),
     ]
 )
 
 
-@pytest.mark.parametrize("lasts", [True, False])
+@pytest.mark.parametrize("is_cumulative", [True, False])
 @given(participations, st.lists(st.floats(2, 1e6), min_size=1, max_size=5), st.data(), max_examples=15)
-def test_of_each_machine_the_server_holds_one_draw(lasts, participation, units, data):
+def test_of_each_machine_the_server_holds_one_draw(is_cumulative, participation, units, data):
     """That of the k-th time that it was there; and a run that goes on, anywhere, sends the same again."""
     rounds, units = 14, np.array(units)
-    present = participation.participates(range(1, rounds + 1), rounds)[:, FIRST : FIRST + len(units)]
+    present = participation.participation_matrix(range(1, rounds + 1), rounds)[:, FIRST : FIRST + len(units)]
     expected = Sums(present, units)
-    noise = sent(member_draws(participation, rounds, units, lasts), range(1, rounds + 1))
+    noise = sent(member_draws(participation, rounds, units, is_cumulative), range(1, rounds + 1))
     for t in range(1, rounds + 1):
         # A fused product and sum may round a tie the other way.
-        assert np.abs(noise[t - 1] - expected.noise(t, lasts)).max() <= len(units)
+        assert np.abs(noise[t - 1] - expected.noise(t, is_cumulative)).max() <= len(units)
     again = data.draw(st.lists(st.integers(1, rounds), min_size=1, max_size=6))
     np.testing.assert_array_equal(
-        sent(member_draws(participation, rounds, units, lasts), again), noise[np.array(again) - 1]
+        sent(member_draws(participation, rounds, units, is_cumulative), again), noise[np.array(again) - 1]
     )
 
 
@@ -139,35 +141,37 @@ def test_of_each_machine_the_server_holds_one_draw(lasts, participation, units, 
 @pytest.mark.parametrize("units", [(900.0, 40.0, 5e6), (2.0**42, 2.0**30, 7.0)])
 def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units):
     """The strategy times the noise of a machine's own messages gives its fresh draws, and none is skipped."""
-    participation, rounds, units = Bernoulli("0.4", federation_of(7, 11)), 9, np.array(units)
+    participation, rounds, units = BernoulliParticipation("0.4", federation_of(7, 11)), 9, np.array(units)
     attendance, hosted = RunParticipation(participation, rounds), range(FIRST, FIRST + 3)
-    present = attendance.participates(range(1, attendance.rounds + 1), hosted)
+    present = attendance.participation_matrix(range(1, attendance.rounds + 1), hosted)
     assert not present.all()
 
     def draws(machines=hosted):
         of = units[machines.start - FIRST : machines.stop - FIRST]
-        whose = KEY, MACHINE, machines.start, of, np.full(len(of), FINEST), SIZE
-        return CorrelatedDraws(correlation, *whose, RoundParticipants(attendance, machines))
+        whose = KEY, MACHINE_STREAM, machines.start, of, np.full(len(of), DITHER_THRESHOLD), SIZE
+        return CorrelatedNoiseSource(correlation, *whose, RoundParticipants(attendance, machines))
 
     noise = sent(draws(), range(1, attendance.rounds + 1))
     for start in (4, 9):
         np.testing.assert_array_equal(sent(draws(), range(start, rounds + 1)), noise[start - 1 :])
     # Of one machine alone, whose noise the others do not change.
-    strategy = replace(correlation, lasts=False)
+    strategy = replace(correlation, is_cumulative=False)
     total = np.zeros_like(noise)
     for i in range(3):
         own = draws(range(FIRST + i, FIRST + i + 1))
         alone = sent(own, range(1, attendance.rounds + 1))
         total += alone
         there = np.flatnonzero(present[:, i])
-        parts = np.diff(alone, axis=0, prepend=0) if correlation.lasts else alone
+        parts = np.diff(alone, axis=0, prepend=0) if correlation.is_cumulative else alone
         assert not parts[~present[:, i]].any()
-        fresh = strategy.whiten(parts[there].astype(float)[np.newaxis])[0]
+        fresh = strategy.apply_strategy(parts[there].astype(float)[np.newaxis])[0]
         for k, found in enumerate(fresh, 1):
-            drawn = units[i] * standard_normal(KEY, MACHINE, FIRST + i, k, SIZE)
-            if units[i] <= FINEST:
+            drawn = units[i] * standard_normal(KEY, MACHINE_STREAM, FIRST + i, k, SIZE)
+            if units[i] <= DITHER_THRESHOLD:
                 # All roundings of earlier rounds cancel, and that of this one is at most a half.
-                np.testing.assert_allclose(found, drawn, atol=0.51 / correlation.norm(rounds), rtol=1e-9)
+                np.testing.assert_allclose(
+                    found, drawn, atol=0.51 / correlation.column_norm(rounds), rtol=1e-9
+                )
             else:
                 assert np.abs(found - drawn).max() < units[i] * 2.0**-10
     np.testing.assert_array_equal(noise, total)

@@ -9,9 +9,9 @@ from scipy import stats
 from mu2mpi.privacy.noise.chacha20 import BLOCKS
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
-    MACHINE,
+    MACHINE_STREAM,
     PAIRS,
-    SERVER,
+    SERVER_STREAM,
     add_noise,
     derive_key,
     key_words,
@@ -19,7 +19,7 @@ from mu2mpi.privacy.noise.noise_stream import (
     root_key,
     standard_normal,
 )
-from mu2mpi.privacy.noise.sampler_error import FINEST
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 KEY = key_words(root_key(2024))
 keys = st.binary(min_size=32, max_size=32)
@@ -43,7 +43,9 @@ def plain_normals(key: bytes, who: int, number: int, t: int, d: int) -> np.ndarr
     return np.concatenate(chunks)[:d]
 
 
-@given(keys, st.sampled_from([MACHINE, SERVER]), words, words, st.integers(1, 600), max_examples=15)
+@given(
+    keys, st.sampled_from([MACHINE_STREAM, SERVER_STREAM]), words, words, st.integers(1, 600), max_examples=15
+)
 def test_normals_equal_plain_numpy(key, who, number, t, d):
     found = standard_normal(key_words(key), who, number, t, d)
     np.testing.assert_allclose(found, plain_normals(key, who, number, t, d), rtol=1e-13, atol=1e-15)
@@ -55,15 +57,21 @@ def noised(message, first, count, scale):
     out, out_shaped = padded_zeros((1, message.size))
     shaped[0] = message
     out[:] = -1
-    add_noise(out, flat, KEY, MACHINE, first, count, 7, scale)
+    add_noise(out, flat, KEY, MACHINE_STREAM, first, count, 7, scale)
     return out_shaped[0]
 
 
-@given(st.integers(0, 50), st.integers(1, 5), st.integers(1, 1000), st.floats(1, FINEST), max_examples=30)
+@given(
+    st.integers(0, 50),
+    st.integers(1, 5),
+    st.integers(1, 1000),
+    st.floats(1, DITHER_THRESHOLD),
+    max_examples=30,
+)
 def test_added_noise_is_the_sum_of_rounded_draws(first, count, d, scale):
     message = np.arange(d) * 10**9
     found = noised(message, first, count, scale)
-    draws = [np.rint(scale * standard_normal(KEY, MACHINE, first + i, 7, d)) for i in range(count)]
+    draws = [np.rint(scale * standard_normal(KEY, MACHINE_STREAM, first + i, 7, d)) for i in range(count)]
     # A fused product and sum may round a tie the other way.
     assert np.all(np.abs(found - message - np.sum(draws, axis=0)) <= count)
     one_by_one = message
@@ -92,7 +100,7 @@ def test_the_stream_of_a_seed_is_for_ever():
         derive_key(root, "noise", "context").hex()
         == "e0c83efed28e216b473fb81ec805c6ec7f17da6bc23801efd46d3ae01ccda064"
     )
-    found = standard_normal(key_words(root), MACHINE, 70_000, 80_000, 300)[[0, 1, 255, 256, 299]]
+    found = standard_normal(key_words(root), MACHINE_STREAM, 70_000, 80_000, 300)[[0, 1, 255, 256, 299]]
     np.testing.assert_allclose(
         found,
         [0.9946107618395499, 1.9039923623068722, 0.3066739083521084, -0.6047293688419777, 0.6122745110079262],
@@ -103,7 +111,7 @@ def test_the_stream_of_a_seed_is_for_ever():
 # Statistics of fixed draws: they pass or fail for good, and a correct generator with other keys would
 # fail each check with the probability stated there.
 
-MILLION = np.concatenate([standard_normal(KEY, MACHINE, i, 1, 10_000) for i in range(100)])
+MILLION = np.concatenate([standard_normal(KEY, MACHINE_STREAM, i, 1, 10_000) for i in range(100)])
 
 
 def test_kolmogorov_smirnov():
@@ -114,12 +122,12 @@ def test_kolmogorov_smirnov():
 def test_no_correlation_between_machines_rounds_and_coordinates():
     """Correlations of values, and of squares, over 100,000 draws within 5 standard errors: 6e-7 each."""
     d = 100_000
-    base = standard_normal(KEY, MACHINE, 5, 9, d)
+    base = standard_normal(KEY, MACHINE_STREAM, 5, 9, d)
     others = [
-        standard_normal(KEY, MACHINE, 6, 9, d),
-        standard_normal(KEY, MACHINE, 5, 10, d),
-        standard_normal(KEY, SERVER, 5, 9, d),
-        standard_normal(KEY, MACHINE, 9, 5, d),
+        standard_normal(KEY, MACHINE_STREAM, 6, 9, d),
+        standard_normal(KEY, MACHINE_STREAM, 5, 10, d),
+        standard_normal(KEY, SERVER_STREAM, 5, 9, d),
+        standard_normal(KEY, MACHINE_STREAM, 9, 5, d),
     ]
     others += [np.roll(base, shift) for shift in (1, 2, BLOCKS, PAIRS, CHUNK, CHUNK + 1)]
     for other in others:

@@ -5,28 +5,32 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mu2mpi.privacy.accounting.per_machine import Accounts
+from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
 
 COLUMNS = {name: np.array([2, 4]) for name in ("samples", "rounds")}
-COLUMNS |= {name: np.array([1.0, 0.5]) for name in Accounts.columns() if name not in COLUMNS}
-STATED = Accounts(**{**COLUMNS, "rho": np.array([1.0, np.nan])}, owners=("clinic", "practice"))
+COLUMNS |= {name: np.array([1.0, 0.5]) for name in PerMachineAccounts.columns() if name not in COLUMNS}
+STATED = PerMachineAccounts(**{**COLUMNS, "rho": np.array([1.0, np.nan])}, owners=("clinic", "practice"))
 
 
-@pytest.mark.parametrize("column", Accounts.columns())
+@pytest.mark.parametrize("column", PerMachineAccounts.columns())
 def test_a_value_that_differs_is_named_with_its_machine(column):
     values = getattr(STATED, column)
     assert STATED.differences(replace(STATED, **{column: values * (1 + 1e-12)})) == []
     (found,) = STATED.differences(replace(STATED, **{column: np.array([values[0], 3])}))
     assert found.startswith(f"{column} of machine practice is ")
     assert STATED.differences(replace(STATED, **{column: values[:1]})) == [
-        "2 machines are stated, and there are 1"
+        "2 machines are stated, but the experiment has 1"
     ]
 
 
 def test_totals_and_attendance():
-    assert (STATED.all_samples, STATED.names) == (6, ("clinic", "practice"))
+    assert (STATED.total_samples, STATED.names) == (6, ("clinic", "practice"))
     assert (replace(STATED, owners=None).names, STATED.budgets[1]) == (("0", "1"), ("rho", 0.5))
-    present = np.array([[True, False], [True, True]])
-    stated = replace(STATED, present=present)
-    assert stated.differences(replace(STATED, present=present.copy())) == []
-    assert len(stated.differences(STATED)) == len(stated.differences(replace(STATED, present=~present))) == 1
+    participation = np.array([[True, False], [True, True]])
+    stated = replace(STATED, participation=participation)
+    assert stated.differences(replace(STATED, participation=participation.copy())) == []
+    assert (
+        len(stated.differences(STATED))
+        == len(stated.differences(replace(STATED, participation=~participation)))
+        == 1
+    )

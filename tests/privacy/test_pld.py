@@ -5,7 +5,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 
 DELTA = 1e-5
 
@@ -21,13 +21,13 @@ def test_rounding_of_losses_costs_little(probability, rounds, multiplier):
     finely = one.self_compose(rounds).get_epsilon_for_delta(DELTA)
     assert (
         finely * (1 - 1e-6)
-        < PoissonReleases.epsilon_by(1.0, 1, probability, rounds, multiplier, DELTA)
+        < PoissonMechanism.compute_epsilon(1.0, 1, probability, rounds, multiplier, DELTA)
         < 1.005 * finely
     )
 
 
 def test_delta_that_is_too_small_to_be_computed_with_is_refused():
-    with pytest.raises(InputError, match=r"delta = 1e-14 is too small.*at least delta = 1e-12"):
-        PoissonReleases.least_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
-    sigma = PoissonReleases.least_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
-    assert 3 * 0.995 < PoissonReleases.epsilon_by(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3
+    with pytest.raises(InputError, match=r"--delta must be at least 1e-12 .*got 1e-14"):
+        PoissonMechanism.min_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
+    sigma = PoissonMechanism.min_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
+    assert 3 * 0.995 < PoissonMechanism.compute_epsilon(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3

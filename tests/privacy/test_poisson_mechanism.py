@@ -7,7 +7,7 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
-from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,12 @@ from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
 def test_dp_sgd_has_the_noise_that_it_needs_and_hardly_more(probability, rounds, epsilon):
     """The privacy loss of replacing a sample by its opposite, drawn at random: five standard errors."""
     delta = 0.01
-    sigma = PoissonReleases.least_sigma(3.0, 1, probability, rounds, epsilon, delta)
-    assert epsilon * 0.995 < PoissonReleases.epsilon_by(3.0, 1, probability, rounds, sigma, delta) <= epsilon
+    sigma = PoissonMechanism.min_sigma(3.0, 1, probability, rounds, epsilon, delta)
+    assert (
+        epsilon * 0.995
+        < PoissonMechanism.compute_epsilon(3.0, 1, probability, rounds, sigma, delta)
+        <= epsilon
+    )
     rng, C = np.random.default_rng(1), 3 / sigma
     losses = np.zeros(200_000)
     for _ in range(rounds):

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from mu2mpi.privacy.accounting.replacement_pld import hockey_stick
-from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ExactReplacement
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 
 EPSILONS = np.array([0.0, 0.003, 0.05, 0.3, 1.0, 2.5])
 
@@ -57,7 +57,7 @@ def test_draws_of_the_loss_of_all_rounds_do_not_exceed_it(samples, drawn, rounds
         y = 2 * rng.binomial(drawn, 1 / samples, draws) + sigma * rng.standard_normal(draws)
         ratios = np.exp((4 * j * y[:, np.newaxis] - 4 * j**2) / (2 * sigma**2))
         losses += np.log(ratios @ often)
-    epsilon = ExactReplacement.epsilon_by(1.0, samples, drawn, rounds, sigma, delta)
+    epsilon = ReplacementExactMechanism.compute_epsilon(1.0, samples, drawn, rounds, sigma, delta)
     for share, is_private in ((1.0, True), (1 / 3, False)):
         exceeded = np.maximum(0, -np.expm1(share * epsilon - losses))
         error = 5 * exceeded.std() / math.sqrt(draws)
@@ -65,6 +65,6 @@ def test_draws_of_the_loss_of_all_rounds_do_not_exceed_it(samples, drawn, rounds
 
 
 def test_there_is_no_more_noise_than_is_needed():
-    sigma = ExactReplacement.least_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
-    assert ExactReplacement.epsilon_by(3.0, 40, 2, 60, sigma, 0.9e-5) <= 0.9
-    assert ExactReplacement.epsilon_by(3.0, 40, 2, 60, sigma * 0.999, 0.9e-5) > 0.9
+    sigma = ReplacementExactMechanism.min_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
+    assert ReplacementExactMechanism.compute_epsilon(3.0, 40, 2, 60, sigma, 0.9e-5) <= 0.9
+    assert ReplacementExactMechanism.compute_epsilon(3.0, 40, 2, 60, sigma * 0.999, 0.9e-5) > 0.9

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from mu2mpi.privacy.mechanisms.replacement_mechanism import (
-    fewest_drawn,
+    min_batch_size,
     with_replacement_epsilon,
     with_replacement_sigma,
 )
@@ -54,7 +54,7 @@ def epsilon_of_pairs(samples, drawn, rounds, multiplier, interval=2e-5):
 @pytest.mark.parametrize("times", [1, 4])
 def test_the_noise_of_the_theorem_is_enough(samples, rounds, epsilon, times):
     """With the fewest samples that it allows, and with more."""
-    drawn = times * fewest_drawn(samples, rounds, epsilon, DELTA)
+    drawn = times * min_batch_size(samples, rounds, epsilon, DELTA)
     sigma = with_replacement_sigma(3.0, samples, drawn, rounds, epsilon, DELTA)
     assert with_replacement_epsilon(3.0, samples, drawn, rounds, sigma, DELTA) == pytest.approx(epsilon)
     assert epsilon_of_pairs(samples, drawn, rounds, sigma / 3) < epsilon

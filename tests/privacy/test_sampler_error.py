@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
-from mu2mpi.privacy.noise.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.noise.box_muller import MIN_WORD_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
-    MACHINE,
+    MACHINE_STREAM,
     PAIRS,
     add_noise,
     key_words,
@@ -26,16 +26,15 @@ from mu2mpi.privacy.noise.noise_stream import (
     standard_normal,
 )
 from mu2mpi.privacy.noise.sampler_error import (
-    COARSEST,
-    EXACT,
-    FINEST,
-    RESERVE,
-    SPREAD_BITS,
-    Deviation,
-    deviation,
+    DITHER_BITS,
+    DITHER_THRESHOLD,
+    MIN_STD_UNITS,
+    SAMPLER_RESERVE,
+    SamplerError,
+    epsilon_with_sampler,
     is_negligible,
-    sum_of_rounded,
-    with_sampler,
+    rounded_sum_error,
+    sampler_error,
 )
 
 
@@ -132,33 +131,36 @@ def test_small_words_are_continued_by_further_ones_of_the_stream():
     key = root_key(5)
     found = 0
     for t in range(1, 9):
-        pairs = standard_normal(key_words(key), MACHINE, 3, t, 5_000 * CHUNK).reshape(-1, 2, PAIRS)
+        pairs = standard_normal(key_words(key), MACHINE_STREAM, 3, t, 5_000 * CHUNK).reshape(-1, 2, PAIRS)
         squares = (pairs**2).sum(axis=1)
         for chunk, i in np.argwhere(squares > 27.73):
             words = [
-                int(ref.noise_words(key, (MACHINE + 16 * level, 3, t), int(chunk))[i]) for level in range(3)
+                int(ref.noise_words(key, (MACHINE_STREAM + 16 * level, 3, t), int(chunk))[i])
+                for level in range(3)
             ]
-            assert words[0] < 2**FEWEST_BITS
+            assert words[0] < 2**MIN_WORD_BITS
             u = (mpmath.mpf(words[0]) * 2**64 + words[1]) / mpmath.mpf(2) ** 128
             assert abs(squares[chunk, i] + 2 * mpmath.log(u)) < 1e-13
             found += 1
     assert 1 <= found < 30
 
 
-@given(st.floats(FINEST, 2.0**45), st.integers(1, 700), max_examples=20)
+@given(st.floats(DITHER_THRESHOLD, 2.0**45), st.integers(1, 700), max_examples=20)
 def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
     key = root_key(6)
     flat, _ = padded_zeros((1, d))
     out, shaped = padded_zeros((1, d))
-    add_noise(out, flat, key_words(key), MACHINE, 2, 1, 9, scale)
-    bits = (int(scale).bit_length() - 1) - SPREAD_BITS - 1
-    words = np.concatenate([ref.noise_words(key, (MACHINE + 256, 2, 9), c) for c in range(-(-d // CHUNK))])
-    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > FINEST else 0
-    draw = np.rint(scale * standard_normal(key_words(key), MACHINE, 2, 9, d)).astype(np.int64)
-    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > FINEST else 0)) <= 1)
-    if scale > FINEST:
+    add_noise(out, flat, key_words(key), MACHINE_STREAM, 2, 1, 9, scale)
+    bits = (int(scale).bit_length() - 1) - DITHER_BITS - 1
+    words = np.concatenate(
+        [ref.noise_words(key, (MACHINE_STREAM + 256, 2, 9), c) for c in range(-(-d // CHUNK))]
+    )
+    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > DITHER_THRESHOLD else 0
+    draw = np.rint(scale * standard_normal(key_words(key), MACHINE_STREAM, 2, 9, d)).astype(np.int64)
+    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > DITHER_THRESHOLD else 0)) <= 1)
+    if scale > DITHER_THRESHOLD:
         assert -(2**bits) <= offsets.min() <= offsets.max() < 2**bits
-        assert 2.0 ** -(SPREAD_BITS + 1) <= 2.0 ** (bits + 1) / scale <= 2.0**-SPREAD_BITS
+        assert 2.0 ** -(DITHER_BITS + 1) <= 2.0 ** (bits + 1) / scale <= 2.0**-DITHER_BITS
 
 
 # ----------------------------------------------------------------------------------------- what it costs
@@ -173,26 +175,36 @@ def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
     max_examples=20,
 )
 def test_what_is_stated_is_what_the_theorem_says(rho, delta, draws, scale):
-    found = with_sampler(lambda d: epsilon_exact(rho, d), delta, deviation(1, draws, scale, scale))
+    found = epsilon_with_sampler(
+        lambda d: epsilon_exact(rho, d), delta, sampler_error(1, draws, scale, scale)
+    )
     expected = ref.epsilon_sampled(lambda d: ref.epsilon_exact(rho, d), delta, draws, scale)
     assert found == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_known():
-    some = deviation(100, 10, 2.0**20, 2.0**20)
-    more = deviation(100, 20, 2.0**20, 2.0**20)
-    finer = deviation(100, 10, 2.0**20, 2.0**21)
-    assert EXACT.loss(30) == 0 < some.loss(30) < more.loss(30) < finer.loss(30)
+    some = sampler_error(100, 10, 2.0**20, 2.0**20)
+    more = sampler_error(100, 20, 2.0**20, 2.0**20)
+    finer = sampler_error(100, 10, 2.0**20, 2.0**21)
+    assert (
+        SamplerError().log_ratio_bound(30)
+        == 0
+        < some.log_ratio_bound(30)
+        < more.log_ratio_bound(30)
+        < finer.log_ratio_bound(30)
+    )
     assert more == some + some
-    assert deviation(100, 10, FINEST * 2, FINEST * 4).loss(30) < some.loss(30)
-    assert math.isinf(deviation(1, 1, COARSEST * 0.99, FINEST).square)
-    assert math.isinf(with_sampler(lambda _: 1.0, 1e-5, Deviation(1.0, 1.0)))
-    assert with_sampler(lambda _: 1.0, 1e-5, EXACT) == 1.0
-    assert math.isinf(with_sampler(lambda _: math.inf, 1e-5, some))
-    assert not is_negligible(1 + 2 * RESERVE, 1.0, 1e-5)
+    assert sampler_error(100, 10, DITHER_THRESHOLD * 2, DITHER_THRESHOLD * 4).log_ratio_bound(
+        30
+    ) < some.log_ratio_bound(30)
+    assert math.isinf(sampler_error(1, 1, MIN_STD_UNITS * 0.99, DITHER_THRESHOLD).sum_of_squares)
+    assert math.isinf(epsilon_with_sampler(lambda _: 1.0, 1e-5, SamplerError(1.0, 1.0)))
+    assert epsilon_with_sampler(lambda _: 1.0, 1e-5, SamplerError()) == 1.0
+    assert math.isinf(epsilon_with_sampler(lambda _: math.inf, 1e-5, some))
+    assert not is_negligible(1 + 2 * SAMPLER_RESERVE, 1.0, 1e-5)
     # The bound ends at some radius, so that nothing is known of what is rarer than to pass it.
-    assert with_sampler(lambda _: 610.0, 1e-5, some) < 611
-    assert math.isinf(with_sampler(lambda _: 620.0, 1e-5, some))
+    assert epsilon_with_sampler(lambda _: 610.0, 1e-5, some) < 611
+    assert math.isinf(epsilon_with_sampler(lambda _: 620.0, 1e-5, some))
     assert is_negligible(math.inf, 620.0, 1e-5)
 
 
@@ -240,20 +252,26 @@ def test_a_sum_of_rounded_normals_is_as_close_as_it_is_taken_to_be(parts, scale,
     exact = spread_normal(scale * math.sqrt(parts), shifts.sum(), parts - 1)
     assert exact.sum() == pytest.approx(1, abs=1e-12)
     variation = np.abs(found - exact).sum() / 2
-    assert variation <= sum_of_rounded(1, parts, scale).rest
+    assert variation <= rounded_sum_error(1, parts, scale).total_variation
     # They do differ, and more so than what is left out of either.
     assert scale > 1.2 or variation > 1e-10
 
 
 def test_on_the_grid_of_messages_parts_cost_nothing_but_their_draws():
-    assert sum_of_rounded(10**15, 2, COARSEST).rest == 0
-    assert sum_of_rounded(10**15, 10**6, COARSEST).rest == 0
-    assert sum_of_rounded(10, 1, 1.0) == EXACT
-    assert sum_of_rounded(20, 3, 2.0).rest == pytest.approx(2 * sum_of_rounded(10, 3, 2.0).rest)
+    assert rounded_sum_error(10**15, 2, MIN_STD_UNITS).total_variation == 0
+    assert rounded_sum_error(10**15, 10**6, MIN_STD_UNITS).total_variation == 0
+    assert rounded_sum_error(10, 1, 1.0) == SamplerError()
+    assert rounded_sum_error(20, 3, 2.0).total_variation == pytest.approx(
+        2 * rounded_sum_error(10, 3, 2.0).total_variation
+    )
     # Of what is left to it, a rest leaves less delta to exact noise, and more than that nothing.
     exact = epsilon_exact(1.0, 1e-6)
-    assert exact < with_sampler(lambda x: epsilon_exact(1.0, x), 1e-6, Deviation(0, 0, 1e-30)) < exact * 1.002
-    assert math.isinf(with_sampler(lambda x: epsilon_exact(1.0, x), 1e-6, Deviation(0, 0, 1e-10)))
+    assert (
+        exact
+        < epsilon_with_sampler(lambda x: epsilon_exact(1.0, x), 1e-6, SamplerError(0, 0, 1e-30))
+        < exact * 1.002
+    )
+    assert math.isinf(epsilon_with_sampler(lambda x: epsilon_exact(1.0, x), 1e-6, SamplerError(0, 0, 1e-10)))
 
 
 @pytest.mark.parametrize("colluders", [0, 3, 9])
@@ -265,12 +283,12 @@ def test_the_account_counts_the_parts_of_which_a_sum_is_made(method, colluders):
         method, server="aggregated", server_options={"colluders": colluders}, **settings
     ).mechanism
     parts = 10 - colluders
-    assert mechanism.parts == parts
-    unit = mechanism.sigma / mechanism.resolution / math.sqrt(parts)
-    assert unit >= COARSEST
-    largest = mechanism.correlation.largest_norm if mechanism.correlation else 1
-    expected = deviation(15, 50 * parts, unit, unit * largest, mechanism.finest)
-    assert mechanism.guarantee().drawn == pytest.approx(expected)
+    assert mechanism.noise_shares == parts
+    unit = mechanism.sigma / mechanism.grid_spacing / math.sqrt(parts)
+    assert unit >= MIN_STD_UNITS
+    largest = mechanism.correlation.max_column_norm if mechanism.correlation else 1
+    expected = sampler_error(15, 50 * parts, unit, unit * largest, mechanism.dither_threshold)
+    assert mechanism.guarantee().sampler_error == pytest.approx(expected)
     trusted = make_schedule(method, server="trusted", **settings).mechanism
     assert mechanism.sigma == trusted.sigma
     assert mechanism.guarantee().rho == trusted.guarantee().rho

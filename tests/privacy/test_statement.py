@@ -11,19 +11,20 @@ from helpers.simulations import make_schedule
 from hypothesis import strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
-from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterate, growth_of
-from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonReleases
-from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ExactReplacement
-from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementReleases
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
+from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterateMechanism, final_batch_size
+from mu2mpi.privacy.mechanisms.mechanism import file_name
+from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
+from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
 from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
 
 
 def make_mechanism(rho, clip_norm, rounds):
     """Return the mechanism with the noise of the reference, and each sample in all messages."""
-    return GaussianReleases(
-        rho=rho, clip_norm=clip_norm, sigma=ref.noise_scale(clip_norm, rounds, rho), resolution=RESOLUTION,
-        rounds=rounds, machines=10, parameters=7850, samples=rounds, drawn=1.0, touched=rounds,
+    return GaussianMechanism(
+        rho=rho, clip_norm=clip_norm, sigma=ref.noise_scale(clip_norm, rounds, rho), grid_spacing=RESOLUTION,
+        rounds=rounds, machines=10, parameters=7850, samples=rounds, batch_size=1.0, affected_sums=rounds,
     )  # fmt: skip
 
 
@@ -70,7 +71,8 @@ STATEMENT = make_statement()
     ],
 )  # fmt: skip
 def test_a_changed_number_is_found_and_named(name, factor):
-    value = type(getattr(STATEMENT, name))(getattr(STATEMENT, name) * factor)
+    stated = STATEMENT.attributes()[name]
+    value = type(stated)(stated * factor)
     problems = changed(STATEMENT, **{name: value}).mismatches()
     assert problems
     if name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler", "resolution"):
@@ -97,7 +99,7 @@ def test_the_noise_of_a_schedule_is_that_of_its_rho(server, machines, rounds, rh
     ).mechanism  # fmt: skip
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-12)
     # A sample moves each of the sums in which it is by twice the norm that its part in it keeps to.
-    assert mechanism.touched == rounds
+    assert mechanism.affected_sums == rounds
     assert 2 * mechanism.clip_norm * math.sqrt(rounds) / mechanism.sigma == pytest.approx(rho, rel=1e-12)
     assert PrivacyStatement.of(mechanism, 1e-5, server=server, S=1.0).mismatches() == []
 
@@ -131,13 +133,15 @@ def test_what_is_not_private_is_said():
     assert len(size_concerns(11.0, 0.5, 10)) == 2
 
 
-COMMON = {"clip_norm": 1.5, "resolution": 2.0**-20, "rounds": 20, "machines": 3, "parameters": 40}
+COMMON = {"clip_norm": 1.5, "grid_spacing": 2.0**-20, "rounds": 20, "machines": 3, "parameters": 40}
 MECHANISMS = [
-    GaussianReleases(rho=4.0, sigma=3.354, touched=20, samples=20, drawn=1.0, **COMMON),
-    LastIterate(rho=4.0, sigma=0.5, growth=growth_of(3, 40, 4.0), samples=20, drawn=1.0, **COMMON),
-    PoissonReleases(sigma=5.0, samples=100, drawn=10.0, **COMMON),
-    ReplacementReleases(sigma=500.0, samples=100, drawn=90.0, **COMMON),
-    ExactReplacement(sigma=5.0, samples=100, drawn=3.0, **COMMON),
+    GaussianMechanism(rho=4.0, sigma=3.354, affected_sums=20, samples=20, batch_size=1.0, **COMMON),
+    LastIterateMechanism(
+        rho=4.0, sigma=0.5, final_batch=final_batch_size(3, 40, 4.0), samples=20, batch_size=1.0, **COMMON
+    ),
+    PoissonMechanism(sigma=5.0, samples=100, batch_size=10.0, **COMMON),
+    ReplacementMechanism(sigma=500.0, samples=100, batch_size=90.0, **COMMON),
+    ReplacementExactMechanism(sigma=5.0, samples=100, batch_size=3.0, **COMMON),
 ]
 
 
@@ -149,13 +153,13 @@ def test_a_file_repeats_every_statement(mechanism, noise):
     assert PrivacyStatement.from_attributes(attributes) == made
     # What is not known is not there, rather than no number.
     assert all(value == value and value is not None for value in attributes.values())
-    assert ("rho" in attributes) == (made.rho is not None) == (mechanism.spends == "rho")
+    assert ("rho" in attributes) == (made.rho is not None) == (mechanism.budget_parameter == "rho")
     assert attributes["mechanism"] == mechanism.name
     assert attributes["protects"] == mechanism.protects
     own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism"}
-    assert set(attributes) == own | {"mechanism", "protects"}
+    assert set(attributes) == {*map(file_name, own), "mechanism", "protects"}
     for name in own:
-        assert getattr(made, name) == attributes[name]
+        assert getattr(made, name) == attributes[file_name(name)]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)

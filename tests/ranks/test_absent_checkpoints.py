@@ -133,5 +133,5 @@ def test_of_ranks_of_which_one_is_killed_others_go_on_to_the_same_bits(words, tm
     assert killed.returncode != 0
     resumed = mpirun(2, "-m", "mu2mpi", "run", *arguments, "--output", output)
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on after round" in resumed.stderr
+    assert "resuming after round" in resumed.stderr
     assert_same(read_result(output), read_result(unbroken))

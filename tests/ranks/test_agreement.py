@@ -8,7 +8,7 @@ from helpers.launch import mpirun
 from helpers.slow import slow
 
 from mu2mpi.config.experiment_options import option_fields
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.slow
@@ -128,7 +128,7 @@ def test_every_option_that_names_a_file_is_tried():
     named = set()
     for name, field in option_fields().items():
         kind = (field.json_schema_extra or {}).get("forms")
-        forms = [find(kind, known).form for known in names(kind)] if kind else []
+        forms = [lookup(kind, known).form for known in known_names(kind)] if kind else []
         if speaking.search(" ".join([str(field.description), *forms])):
             named.add(name)
     assert named == NAMED_BY.keys()

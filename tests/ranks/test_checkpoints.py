@@ -17,7 +17,7 @@ from helpers.sources import random_source
 
 from mu2mpi import run
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.execution.evaluation import Evaluator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.results.checkpoint import read_checkpoint
@@ -26,8 +26,8 @@ from mu2mpi.results.records import checkpoint_path
 
 POINTS = [
     *((os, name) for name in ("open", "fsync", "link", "replace", "unlink")),
-    (Machines, "observe"),
-    (Evaluator, "measure"),
+    (Machines, "accumulate"),
+    (Evaluator, "evaluate"),
 ]
 
 
@@ -58,7 +58,7 @@ def killed_at(n, action):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_kills_at_random_points(server, tmp_path, moments, monkeypatch):
     """Every time, the next start goes on to the same bits, whatever it does just then."""
-    monkeypatch.setattr("mu2mpi.execution.simulation.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_SECONDS", 0.0)
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=1, server=server)
     expected = job(every=1e-9).run_to_file(experiment, source, tmp_path / "unbroken.h5")
     path, ends = tmp_path / "a.h5", []
@@ -78,7 +78,7 @@ def test_kills_at_random_points(server, tmp_path, moments, monkeypatch):
 @pytest.mark.slow
 def test_no_kill_leaves_the_key_behind_once_the_run_has_finished(tmp_path, monkeypatch):
     """Whichever call on the file system or step of the run it comes before."""
-    monkeypatch.setattr("mu2mpi.execution.simulation.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_SECONDS", 0.0)
     experiment, source = Experiment(machines=4, rounds=3), random_source(1, 100, 6, 3)
     job().run_to_file(experiment, source, tmp_path / "compiled.h5")
     for n in itertools.count(1):
@@ -116,7 +116,10 @@ def unbroken(server):
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("server", "rank"),
-    [("trusted", 2), *slow(("trusted", "all"), *((s, r) for s in names("servers") for r in (1, "all")))],
+    [
+        ("trusted", 2),
+        *slow(("trusted", "all"), *((s, r) for s in known_names("servers") for r in (1, "all"))),
+    ],
 )
 def test_killed_ranks_end_the_job_and_any_ranks_go_on(server, rank, tmp_path, moments):
     path, t = tmp_path / "a.h5", moments.randrange(2, 60)
@@ -126,7 +129,7 @@ def test_killed_ranks_end_the_job_and_any_ranks_go_on(server, rank, tmp_path, mo
     assert 0 < read_checkpoint(checkpoint_path(path)).rounds_done < t
     resumed = mpirun(2, "-m", "mu2mpi", *arguments)
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on after round" in resumed.stderr
+    assert "resuming after round" in resumed.stderr
     assert_same(read_result(path), unbroken(server))
 
 
@@ -150,11 +153,11 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
-        ("mu2mpi.results.writer", "result_image", 0),
+        ("mu2mpi.results.writer", "result_bytes", 0),
         *slow(
             ("mu2mpi.execution.simulation", "compile_kernels", 75),
-            ("mu2mpi.execution.evaluation", "Evaluator.measure", 75),
-            ("mu2mpi.execution.job", "shared_source", 75),
+            ("mu2mpi.execution.evaluation", "Evaluator.evaluate", 75),
+            ("mu2mpi.execution.job", "open_source_on_ranks", 75),
         ),
     ],
 )
@@ -163,7 +166,7 @@ def test_a_signal_at_an_awkward_moment(module, name, code, tmp_path):
     script = (
         f"import os, signal, sys, {module} as module, mu2mpi.execution.simulation as watch\n"
         "from mu2mpi.cli import main\n"
-        "watch.LOOK_SECONDS = 0.0\n"
+        "watch.DECISION_SECONDS = 0.0\n"
         f"original = module.{name}\n"
         "def signalled(*a, **k):\n"
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"
@@ -199,7 +202,7 @@ from pathlib import Path
 import mu2mpi.results.{module} as module
 from mu2mpi.cli import main
 from mu2mpi.execution import simulation as watch
-watch.LOOK_SECONDS = 0.0
+watch.DECISION_SECONDS = 0.0
 original, spared = module.{name}, [None] * {spared}
 def filling(*arguments, **options):
     if spared:

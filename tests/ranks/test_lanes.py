@@ -7,9 +7,9 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.cli import main
-from mu2mpi.execution.sweep_runner import waves
+from mu2mpi.execution.sweep_runner import schedule_runs
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.records import PREVIOUS, SUFFIX
+from mu2mpi.results.records import CHECKPOINT_SUFFIX, PREVIOUS_SUFFIX
 
 sweeps = st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 100)), max_size=30)
 
@@ -17,17 +17,17 @@ sweeps = st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 100)), max_size=3
 @given(sweeps, st.integers(1, 12))
 def test_every_run_is_done_once_on_ranks_that_are_there(runs, ranks):
     machines, costs = [m for m, _ in runs], [c for _, c in runs]
-    arranged = waves(machines, costs, ranks)
-    assert sorted(run for wave in arranged for lane in wave.lanes for run in lane) == list(range(len(runs)))
+    arranged = schedule_runs(machines, costs, ranks)
+    assert sorted(run for wave in arranged for lane in wave.queues for run in lane) == list(range(len(runs)))
     for wave in arranged:
-        assert wave.width * len(wave.lanes) <= ranks
-        assert sorted(wave.runs()) == sorted(run for lane in wave.lanes for run in lane)
-        assert [wave.lane_of(rank) for rank in range(ranks)].count(0) == wave.width
-        if len(wave.lanes) > 1:
-            assert all(machines[run] >= wave.width for run in wave.runs())
+        assert wave.group_size * len(wave.queues) <= ranks
+        assert sorted(wave.runs()) == sorted(run for lane in wave.queues for run in lane)
+        assert [wave.group_of(rank) for rank in range(ranks)].count(0) == wave.group_size
+        if len(wave.queues) > 1:
+            assert all(machines[run] >= wave.group_size for run in wave.runs())
             # The lane that is busy longest would be free first without its last run.
-            busy = [sum(costs[run] for run in lane) for lane in wave.lanes]
-            longest = wave.lanes[busy.index(max(busy))]
+            busy = [sum(costs[run] for run in lane) for lane in wave.queues]
+            longest = wave.queues[busy.index(max(busy))]
             assert max(busy) - costs[longest[-1]] <= min(busy) + 1e-9
     firsts = [max(costs[run] for run in wave.runs()) for wave in arranged]
     assert firsts == sorted(firsts, reverse=True)
@@ -47,7 +47,7 @@ def test_every_run_is_done_once_on_ranks_that_are_there(runs, ranks):
     ],
 )
 def test_how_many_ranks_a_run_gets(machines, costs, ranks, widths):
-    found = {run: wave.width for wave in waves(machines, costs, ranks) for run in wave.runs()}
+    found = {run: wave.group_size for wave in schedule_runs(machines, costs, ranks) for run in wave.runs()}
     assert [found[run] for run in range(len(machines))] == widths
 
 
@@ -101,13 +101,13 @@ def test_a_signal_stops_all_lanes(tmp_path):
     config.write_text('data = "synthetic"\nsamples = 300\nmachines = [1]\nseed = [1, 2, 3, 4]\n')
     stopped = signalled(3, "SIGUSR1", "all", 50, "sweep", config, "--output", folder)
     assert stopped.returncode == 75, stopped.stderr
-    left = sorted(path.name for path in folder.iterdir() if not path.name.endswith(PREVIOUS))
+    left = sorted(path.name for path in folder.iterdir() if not path.name.endswith(PREVIOUS_SUFFIX))
     # Three lanes had begun their first runs.
     assert len(left) == 3, left
-    assert all(name.endswith(SUFFIX) for name in left)
+    assert all(name.endswith(CHECKPOINT_SUFFIX) for name in left)
     resumed = mpirun(2, "-m", "mu2mpi", "sweep", config, "--output", folder)
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on after round" in resumed.stderr
+    assert "resuming after round" in resumed.stderr
     assert len(list(folder.iterdir())) == 4
 
 

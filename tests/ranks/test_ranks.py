@@ -9,12 +9,12 @@ from helpers.launch import mpirun, mu2mpi, run_command
 from helpers.slow import slow
 
 from mu2mpi.cli import main
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 from mu2mpi.results.reader import read_result
 
 pytestmark = pytest.mark.mpi
 RUN = ["run", "--machines", "10", "--seed", "7"]
-PLACES_OF_NOISE = [*(("--server", name) for name in names("servers")), ("--noise", "aggregate")]
+PLACES_OF_NOISE = [*(("--server", name) for name in known_names("servers")), ("--noise", "aggregate")]
 
 # The command line several times in one start.
 COMMANDS = f"""
@@ -72,14 +72,14 @@ from mu2mpi import Experiment, run
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
 
-observe = Machines.observe
+observe = Machines.accumulate
 
 def fail_on_one_rank(self, t, *points):
     if world().rank == {rank} and t == 5:
         raise {error}
     observe(self, t, *points)
 
-Machines.observe = fail_on_one_rank
+Machines.accumulate = fail_on_one_rank
 run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
 """
 

@@ -16,9 +16,9 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data import source as sources
-from mu2mpi.data.sources.user_file import Split
+from mu2mpi.data.sources.user_file import HoldoutSplit
 from mu2mpi.federation.machine import Machines
-from mu2mpi.results.callbacks import Observer
+from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.records import checkpoint_path
 
@@ -28,9 +28,9 @@ random = np.random.default_rng(0)
 X = random.integers(-64, 65, (ROWS, FEATURES)) / 64
 Y = random.integers(0, 2, ROWS)
 OWNERS = np.arange(ROWS) % MACHINES
-SPLIT = Split(ROWS, 0.2, 0)
-ROW, OTHER_ROW = SPLIT.training(np.array([7, 90]))
-(TEST_ROW,) = SPLIT.test(np.array([7]))
+SPLIT = HoldoutSplit(ROWS, 0.2, 0)
+ROW, OTHER_ROW = SPLIT.training_rows(np.array([7, 90]))
+(TEST_ROW,) = SPLIT.test_rows(np.array([7]))
 SETTINGS = {"machines": MACHINES, "rounds": 60, "rho": 1.0, "partition": "iid"}
 ARGUMENTS = ["--machines", "3", "--rounds", "60", "--rho", "1", "--partition", "iid"]
 
@@ -49,7 +49,7 @@ def rewritten(array, row, value):
     return changed
 
 
-class Stops(Observer):
+class Stops(Callback):
     """Ends a run, by an error or by a signal, once it has passed some round."""
 
     def __init__(self, after, sign=None):
@@ -66,28 +66,28 @@ class Stops(Observer):
 @pytest.fixture
 def sent(monkeypatch):
     """Return a list that fills with every message that leaves a machine."""
-    messages, noised = [], Machines.noised
+    messages, noised = [], Machines.noised_message
 
     def recorded(self, t):
         message = noised(self, t)
         messages.append((t, message.tobytes()))
         return message
 
-    monkeypatch.setattr(Machines, "noised", recorded)
+    monkeypatch.setattr(Machines, "noised_message", recorded)
     return messages
 
 
 @pytest.fixture
 def in_parts(monkeypatch):
     """Let ranks read some rows at a time, as they do of a large file."""
-    for name in ("WHOLE_BYTES", "PART_BYTES"):
+    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 20 * MACHINES * 50)
 
 
 def broken_off(path, output, after=20, sign=None, **settings):
     experiment = Experiment(data=str(path), **{**SETTINGS, **settings})
     with pytest.raises(Interrupted if sign else InputError, match="" if sign else "ZeroDivisionError"):
-        run(experiment, output=output, observers=[Stops(after, sign)], checkpoint_every=1e9)
+        run(experiment, output=output, callbacks=[Stops(after, sign)], checkpoint_every=1e9)
     assert checkpoint_path(output).exists()
     return experiment
 
@@ -105,7 +105,7 @@ def refused(path, output, capsys, *arguments):
 @pytest.mark.parametrize("with_output", [True, False])
 def test_a_bad_sample_is_found_before_anything_is_sent(with_output, what, tmp_path, sent, in_parts):
     path, output = tmp_path / "a.h5", tmp_path / "result.h5"
-    last = SPLIT.training(np.array([2 * 80 + 59]))[0] if what == "training" else TEST_ROW
+    last = SPLIT.training_rows(np.array([2 * 80 + 59]))[0] if what == "training" else TEST_ROW
     write(path, rewritten(X, (last, 1), np.nan))
     # So that the last machine comes to the training sample in the last round.
     experiment = Experiment(data=str(path), **{**SETTINGS, "partition": "contiguous"})
@@ -183,7 +183,7 @@ def test_methods_that_are_not_accounted_for_by_rho_say_epsilon(tmp_path):
         data=str(path), method="noisy-minibatch-sgd", machines=3, rounds=60, epsilon=2.0, partition="iid"
     )
     with pytest.raises(Interrupted):
-        run(experiment, output=output, observers=[Stops(5, signal.SIGUSR1)])
+        run(experiment, output=output, callbacks=[Stops(5, signal.SIGUSR1)])
     checkpoint = read_checkpoint(checkpoint_path(output))
     write(path, labels=1 - Y)
     words = r"\d of 60 rounds had been sent \(epsilon = (\S+) at .* spend epsilon = (\S+) at delta = 1e-05"
@@ -212,7 +212,7 @@ def test_the_same_data_go_on_to_the_same_messages(tmp_path, sent):
     assert first.items() <= dict(sent).items()
 
 
-class Puts(Observer):
+class Puts(Callback):
     """Puts a file in the place of another once a run has passed some round."""
 
     def __init__(self, new, old):
@@ -230,10 +230,10 @@ def test_a_file_that_is_replaced_while_it_is_read(tmp_path, sent, in_parts):
     write(new, -X, 1 - Y)
     experiment = Experiment(data=str(path), **{**SETTINGS, "rounds": 80})
     with pytest.raises(InputError, match=r"a\.h5 has changed while it was in use"):
-        run(experiment, output=output, observers=[Puts(new, path)])
+        run(experiment, output=output, callbacks=[Puts(new, path)])
     first = list(sent)
     assert 20 < len(first) < 80
-    with pytest.raises(InputError, match="not those with which the run"):
+    with pytest.raises(InputError, match="have changed since the run"):
         run(experiment, output=output)
     assert len(sent) == len(first)
     shutil.copy(f"{path}.kept", path)
@@ -248,7 +248,7 @@ from mu2mpi.cli import main
 from mu2mpi.data import source as sources
 from mu2mpi.data.sources.user_file import Split
 from mu2mpi.core.parallel import world
-os.chdir(str(world().turn))
+os.chdir(str(world().cache_turn))
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -289,23 +289,23 @@ def test_a_sweep_reads_its_data_once_and_goes_on_with_the_same_alone(tmp_path, m
     path, folder, config, read = tmp_path / "a.npz", tmp_path / "runs", tmp_path / "sweep.toml", []
     write(path)
     config.write_text(SWEEP.format(path=path))
-    digest_of = sources.digest_of
+    column_digest = sources.column_digest
 
     def counted(*arguments):
         read.append(arguments)
-        return digest_of(*arguments)
+        return column_digest(*arguments)
 
-    monkeypatch.setattr(sources, "digest_of", counted)
+    monkeypatch.setattr(sources, "column_digest", counted)
     assert main(["sweep", str(config), "-o", str(folder)]) == 0
     assert len(read) == 1
     sweep = Sweep(read_toml(config))
     output = folder / sweep.file_name(sweep.experiments[-1])
     output.unlink()
     with pytest.raises(InputError, match="ZeroDivisionError"):
-        run(sweep.experiments[-1], output=output, observers=[Stops(20)])
+        run(sweep.experiments[-1], output=output, callbacks=[Stops(20)])
     write(path, *label_corrected(X, Y, OWNERS))
     assert main(["sweep", str(config), "-o", str(folder)]) == 2
-    assert f"not those with which the run of {output} began" in capsys.readouterr().err
+    assert f"have changed since the run of {output} began" in capsys.readouterr().err
     write(path)
     assert main(["sweep", str(config), "-o", str(folder)]) == 0
     assert output.exists()
@@ -316,7 +316,7 @@ def test_no_result_holds_the_digest(tmp_path, capsys):
     path, output = tmp_path / "a.npz", tmp_path / "result.h5"
     write(path)
     experiment = broken_off(path, output)
-    digest = read_checkpoint(checkpoint_path(output)).data
+    digest = read_checkpoint(checkpoint_path(output)).data_digest
     forms = (digest, digest.hex().encode(), digest.hex().upper().encode())
     assert any(form in checkpoint_path(output).read_bytes() for form in forms)
     assert checkpoint_path(output).stat().st_mode & 0o777 == 0o600

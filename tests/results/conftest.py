@@ -3,7 +3,7 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.timer import PHASES
-from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import Diagnostics, History, Theory
 from mu2mpi.results.result import Result
@@ -30,17 +30,17 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
             draw.random(rows),
         ),
         privacy=PrivacyStatement(
-            mechanism=GaussianReleases(
+            mechanism=GaussianMechanism(
                 rho=rho,
                 clip_norm=11.5,
                 sigma=1000.0,
-                resolution=2.0**-20,
+                grid_spacing=2.0**-20,
                 rounds=rows,
                 machines=2,
                 parameters=classes * features,
                 samples=rows,
-                drawn=1.0,
-                touched=rows,
+                batch_size=1.0,
+                affected_sums=rows,
             ),
             server="untrusted",
             delta=1e-5,
@@ -89,7 +89,7 @@ def results_agree(one, other):
     assert list(one.timing) == list(other.timing)
     pairs = [(one.x, other.x), (one.w, other.w), (one.class_counts, other.class_counts)]
     pairs += [(one.timing[phase], other.timing[phase]) for phase in one.timing]
-    pairs += [(getattr(one.history, name), getattr(other.history, name)) for name in History.columns()]
+    pairs += [(getattr(one.history, name), getattr(other.history, name)) for name in History.column_names()]
     for a, b in pairs:
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)

@@ -7,14 +7,14 @@ import pytest
 
 import mu2mpi
 from mu2mpi.core.errors import InputError, Interrupted
-from mu2mpi.results.callbacks import Observer
+from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import checkpoint_path
 
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 20, "seed": 1}
 
 
-class Recorder(Observer):
+class Recorder(Callback):
     """Notes what it hears, and fails where it is to."""
 
     def __init__(self, fails_at=None):
@@ -40,9 +40,9 @@ class Counting(Recorder):
         """Say that rounds are listened to."""
 
 
-def test_all_observers_hear_all_of_a_run_once(tmp_path):
+def test_all_callbacks_hear_all_of_a_run_once(tmp_path):
     recorders, output = [Counting(), Recorder()], tmp_path / "a.h5"
-    result = mu2mpi.run(SETTINGS, output=output, observers=recorders)
+    result = mu2mpi.run(SETTINGS, output=output, callbacks=recorders)
     count = len(result.history)
     assert count >= 12
     for recorder in recorders:
@@ -61,7 +61,7 @@ def test_all_observers_hear_all_of_a_run_once(tmp_path):
 
 def test_nobody_hears_what_no_noise_covers(tmp_path):
     recorder = Recorder()
-    result = mu2mpi.run(SETTINGS, observers=[recorder])
+    result = mu2mpi.run(SETTINGS, callbacks=[recorder])
     assert result.diagnostics is not None
     (told,) = [told for name, *told in recorder.heard if name == "on_finish"]
     assert (told[0].diagnostics, told[0].class_counts) == (None, None)
@@ -72,9 +72,9 @@ def test_nobody_hears_what_no_noise_covers(tmp_path):
 def test_whoever_fails_ends_the_run_with_the_reason(tmp_path, moment):
     output, other = tmp_path / "a.h5", Counting()
     with pytest.raises(
-        InputError, match=r"the observer Counting failed: RuntimeError: enough \(.*\.py, line"
+        InputError, match=r"the callback Counting failed: RuntimeError: enough \(.*\.py, line"
     ) as found:
-        mu2mpi.run(SETTINGS, output=output, observers=[other, Counting(moment)])
+        mu2mpi.run(SETTINGS, output=output, callbacks=[other, Counting(moment)])
     assert isinstance(found.value.__cause__, RuntimeError)
     assert other.names().count("on_close") == 1
     # All that was done by then stays.
@@ -94,12 +94,12 @@ def test_checkpoints_are_heard_of(tmp_path, monkeypatch):
                 signal.raise_signal(signal.SIGUSR1)
             return super().__getattribute__(name)
 
-    monkeypatch.setattr("mu2mpi.execution.simulation.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_SECONDS", 0.0)
     first, again, output = Stops(), Recorder(), tmp_path / "a.h5"
     with pytest.raises(Interrupted) as stop:
-        mu2mpi.run(SETTINGS, output=output, observers=[first])
+        mu2mpi.run(SETTINGS, output=output, callbacks=[first])
     assert first.heard[-2:] == [("on_checkpoint", stop.value.rounds_done), ("on_close",)]
-    result = mu2mpi.run(SETTINGS, output=output, observers=[again])
+    result = mu2mpi.run(SETTINGS, output=output, callbacks=[again])
     assert again.heard[0][1].rounds_done == stop.value.rounds_done
     rounds = [told[0].round for name, *told in first.heard + again.heard if name == "on_evaluation"]
     assert rounds == result.history.round.tolist()
@@ -109,14 +109,14 @@ def test_checkpoints_are_heard_of(tmp_path, monkeypatch):
 def test_a_sweep_from_python_is_loaded_in_its_order(tmp_path, capsys):
     settings = {**SETTINGS, "machines": [5, 2], "rounds": 10, "seed": [2, 1]}
     recorder = Recorder()
-    runs = mu2mpi.sweep(settings, output=tmp_path, observers=[recorder], progress=False)
+    runs = mu2mpi.sweep(settings, output=tmp_path, callbacks=[recorder], progress=False)
     assert capsys.readouterr() == ("", "")
     found = [(run.experiment.machines, run.experiment.seed) for run in runs]
     assert found == [(5, 2), (5, 1), (2, 2), (2, 1)]
     assert recorder.names().count("on_finish") == 4
     config = tmp_path / "sweep.toml"
     config.write_text("\n".join(f"{name} = {value!r}".replace("'", '"') for name, value in settings.items()))
-    again = mu2mpi.sweep(str(config), output=tmp_path, observers=[recorder])
+    again = mu2mpi.sweep(str(config), output=tmp_path, callbacks=[recorder])
     assert [run.path for run in again] == [run.path for run in runs]
     assert recorder.names().count("on_finish") == 4
     assert "4 of 4 runs are finished" in capsys.readouterr().err

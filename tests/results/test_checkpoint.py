@@ -11,7 +11,7 @@ import pytest
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.checkpoint import (
     read_checkpoint,
-    read_last_whole_checkpoint,
+    read_latest_valid_checkpoint,
     remove_checkpoint,
     write_checkpoint,
 )
@@ -23,9 +23,9 @@ def checkpoint(build_result):
     result = build_result(seed=None)
     draw = np.random.default_rng(1)
     return Checkpoint(
-        experiment=result.experiment.having(rounds=9),
+        experiment=result.experiment.replace(rounds=9),
         rounds_done=5,
-        key=bytes(range(32)),
+        root_key=bytes(range(32)),
         iterates={name: draw.normal(size=(3, 5)) for name in ("w", "x", "previous")},
         q=draw.integers(-9, 9, (3, 5)),
         history=result.history,
@@ -34,8 +34,8 @@ def checkpoint(build_result):
         clipped=7,
         class_counts=draw.integers(0, 9, (2, 3)),
         privacy=result.privacy,
-        builds=("one", "two"),
-        data=bytes(range(32, 64)),
+        numeric_platforms=("one", "two"),
+        data_digest=bytes(range(32, 64)),
     )
 
 
@@ -45,7 +45,7 @@ def assert_equal(back, checkpoint):
             assert getattr(back, field.name) == getattr(checkpoint, field.name), field.name
     arrays = [(back.q, checkpoint.q), (back.class_counts, checkpoint.class_counts)]
     arrays += [(back.iterates[name], checkpoint.iterates[name]) for name in checkpoint.iterates]
-    arrays += [(getattr(back.history, n), getattr(checkpoint.history, n)) for n in History.columns()]
+    arrays += [(getattr(back.history, n), getattr(checkpoint.history, n)) for n in History.column_names()]
     for ours, theirs in arrays:
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
@@ -119,10 +119,10 @@ def test_one_that_cannot_be_read_gives_way_to_the_one_before(checkpoint, tmp_pat
     for done in (4, 4, 5):
         write_checkpoint(replace(checkpoint, rounds_done=done), path)
     assert previous_path(path).stat().st_mode & 0o777 == 0o600
-    assert read_last_whole_checkpoint(path).rounds_done == 5
+    assert read_latest_valid_checkpoint(path).rounds_done == 5
     assert capsys.readouterr().err == ""
     damage(path, how)
-    assert read_last_whole_checkpoint(path).rounds_done == 4
+    assert read_latest_valid_checkpoint(path).rounds_done == 4
     assert str(path) in capsys.readouterr().err
     # It is the last one now: what comes next is not written over the only one that is whole.
     assert read_checkpoint(path).rounds_done == 4
@@ -136,7 +136,7 @@ def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):
     for _ in range(2):
         write_checkpoint(checkpoint, path)
     path.unlink()
-    write_checkpoint(replace(checkpoint, key=bytes(32)), path, replace=False)
+    write_checkpoint(replace(checkpoint, root_key=bytes(32)), path, replace=False)
     assert not previous_path(path).exists()
     write_checkpoint(checkpoint, path)
     remove_checkpoint(path)
@@ -168,7 +168,7 @@ def test_what_a_killed_writer_left_is_removed(checkpoint, tmp_path, call, action
         write_checkpoint(checkpoint, path, replace=False)
         known.remove(previous_path(path))
     elif action == "resume":
-        read_last_whole_checkpoint(path)
+        read_latest_valid_checkpoint(path)
     else:
         remove_checkpoint(path)
         known = others
@@ -184,7 +184,7 @@ def test_a_live_writer_outlasts_another_job_that_removes_its_file(checkpoint, tm
         if not calls:
             calls.append(call)
             before = {*tmp_path.iterdir()}
-            assert read_last_whole_checkpoint(path).rounds_done == checkpoint.rounds_done
+            assert read_latest_valid_checkpoint(path).rounds_done == checkpoint.rounds_done
             assert len(before - {*tmp_path.iterdir()}) == 1
         return real(*arguments)
 

@@ -10,7 +10,7 @@ from helpers.patients import FEATURES, learn, table, write
 import mu2mpi
 from mu2mpi import Experiment, InputError, run
 from mu2mpi.methods.method import Method
-from mu2mpi.results.coefficients import noise_of_output
+from mu2mpi.results.coefficients import output_noise_std
 
 UNIT_BIAS = 0.1
 
@@ -111,9 +111,9 @@ def test_stored_features_without_a_schema(tmp_path):
     assert np.mean(result.predict(X) == y) == result.history.test_accuracy[-1]
     for bad, what in (
         (X[:, :3], "3 features"),
-        (X * 2.0, "beyond the 255"),
+        (X * 2.0, "exceeds the bound 255"),
         (np.full((1, 4), np.nan), "not finite"),
-        (X.astype(str), "no numbers"),
+        (X.astype(str), "not numbers"),
         (X[:0], "no rows"),
     ):
         with pytest.raises(InputError, match=what):
@@ -194,10 +194,10 @@ def test_errors_in_own_units_are_those_of_scaled_features(tmp_path):
     result = learn(tmp_path, "numbers")
     own, scaled = result.coefficients(), result.coefficients(scaled=True)
     np.testing.assert_array_equal(scaled.values, result.x)
-    assert len(set(scaled.errors)) == 1
-    one = 3000 * scaled.errors[0]
-    np.testing.assert_allclose(own.errors[:-1], one / np.array([36, 0.0005, 1, 1, 0.5, 1]))
-    assert own.errors[-1] == pytest.approx(one * math.sqrt(1 + (54 / 36) ** 2 + 1 + 1 + 1))
+    assert len(set(scaled.standard_errors)) == 1
+    one = 3000 * scaled.standard_errors[0]
+    np.testing.assert_allclose(own.standard_errors[:-1], one / np.array([36, 0.0005, 1, 1, 0.5, 1]))
+    assert own.standard_errors[-1] == pytest.approx(one * math.sqrt(1 + (54 / 36) ** 2 + 1 + 1 + 1))
 
 
 @pytest.mark.parametrize("settings", [{"normalize": "unit"}, {"norm_bound": 1.0}])
@@ -234,17 +234,17 @@ def test_standard_errors_are_those_of_runs_that_can_learn_nothing(tmp_path, sett
         result = run(Experiment(**base, **settings, seed=seed))
         weights.append(result.x[:, :-1])
     deviation = float(np.std(weights))
-    assert deviation == pytest.approx(noise_of_output(result.constants), rel=0.05)
+    assert deviation == pytest.approx(output_noise_std(result.constants), rel=0.05)
 
 
 def test_without_noise_there_is_no_standard_error(tmp_path):
-    assert np.all(learn(tmp_path, rho=math.inf).coefficients().errors == 0)
+    assert np.all(learn(tmp_path, rho=math.inf).coefficients().standard_errors == 0)
 
 
 def test_steps_of_the_method_itself_carry_the_noise(tmp_path, monkeypatch):
     """Half of every step is half of the noise, whatever a formula may say."""
     result = learn(tmp_path, diameter=1e9, eta_scale=1e-3)
-    whole = result.coefficients(scaled=True).errors[0]
+    whole = result.coefficients(scaled=True).standard_errors[0]
     size = Method.step_size
     monkeypatch.setattr(Method, "step_size", lambda *given: size(*given) / 2)
-    assert result.coefficients(scaled=True).errors[0] == pytest.approx(whole / 2)
+    assert result.coefficients(scaled=True).standard_errors[0] == pytest.approx(whole / 2)

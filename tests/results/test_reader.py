@@ -10,7 +10,7 @@ from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.hdf5 import attributes_of
+from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.results.reader import read_experiment, read_result, read_summary
 from mu2mpi.results.writer import write_result
 
@@ -41,7 +41,7 @@ def test_experiment_and_summary(result, path):
     assert (summary.path, summary.experiment) == (path, result.experiment)
     assert summary.test_loss == result.history.test_loss[-1]
     assert summary.test_accuracy == result.history.test_accuracy[-1]
-    row = summary.row
+    row = summary.table_row
     assert row["data"] == "mnist"
     assert row["epsilon_exact"] == result.privacy.epsilon_exact
     assert row["excess_loss"] == result.theory.excess_loss
@@ -54,7 +54,7 @@ def test_experiment_and_summary(result, path):
 def test_texts_of_variable_length_are_read_as_earlier_versions_wrote_them(result, path, same):
     def rewrite(file):
         for group in (file, file["privacy"], file["history/test_loss"]):
-            group.attrs.update({k: v for k, v in attributes_of(group).items() if isinstance(v, str)})
+            group.attrs.update({k: v for k, v in read_attributes(group).items() if isinstance(v, str)})
         names = file["model/label"].asstr()[()]
         del file["model/label"]
         file["model"].create_dataset("label", data=names.astype(object))
@@ -71,12 +71,12 @@ def test_file_that_was_annotated_by_hand_is_still_read(result, path, same):
     assert same(result, read_result(path))
     change(path, lambda file: file.pop("theory"))
     assert read_result(path).theory is None
-    assert "excess_loss" not in read_summary(path).figures
+    assert "excess_loss" not in read_summary(path).measurements
 
 
 def without_experiment_key(name):
     def action(file):
-        settings = Experiment(data="mnist", machines=2, rounds=4).having(**{name: None})
+        settings = Experiment(data="mnist", machines=2, rounds=4).replace(**{name: None})
         file.attrs["experiment"] = settings.to_toml()
 
     return action
@@ -130,7 +130,7 @@ def test_what_is_no_hdf5_file_is_refused(tmp_path):
 def test_flipped_bytes_of_a_result_are_errors_or_change_nothing(build_result, tmp_path, same, stride):
     path, result = tmp_path / "a.h5", build_result(2, 2, rows=2, ranks=1)
     write_result(result, path)
-    good, errors, summary = path.read_bytes(), 0, str(read_summary(path).row)
+    good, errors, summary = path.read_bytes(), 0, str(read_summary(path).table_row)
     for k in range(random.randrange(stride), len(good), stride):
         damaged = bytearray(good)
         damaged[k] ^= 1 << k % 8
@@ -140,7 +140,7 @@ def test_flipped_bytes_of_a_result_are_errors_or_change_nothing(build_result, tm
         except InputError:
             errors += 1
         try:
-            assert str(read_summary(path).row) == summary, k
+            assert str(read_summary(path).table_row) == summary, k
         except InputError:
             errors += 1
     assert errors > 9

@@ -17,9 +17,9 @@ def test_rows_are_named_by_what_they_speak_for(build_result):
 
 def test_every_column_of_a_history_has_a_name_and_a_unit(result):
     for labels in ("classes", "numbers"):
-        described = History.described(labels, "nat")
-        assert set(described) <= set(History.columns())
-        assert all(facts["long_name"] for facts in described.values())
+        column_metadata = History.column_attributes(labels, "nat")
+        assert set(column_metadata) <= set(History.column_names())
+        assert all(facts["long_name"] for facts in column_metadata.values())
     assert len(result.history) == len(result.history.round)
 
 

@@ -14,7 +14,7 @@ from helpers.requirements import missing
 
 from mu2mpi import _version
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.hdf5 import attributes_of
+from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import SCHEMA, History
 from mu2mpi.results.writer import check_output, write_result
@@ -24,7 +24,7 @@ def test_attributes_with_plain_h5py(result, tmp_path):
     del result.environment["mu2mpi_version"]
     write_result(result, tmp_path / "a.h5")
     with h5py.File(tmp_path / "a.h5") as file:
-        found, privacy = attributes_of(file), attributes_of(file["privacy"])
+        found, privacy = read_attributes(file), read_attributes(file["privacy"])
         assert {
             "schema": SCHEMA,
             "status": "complete",
@@ -39,7 +39,7 @@ def test_attributes_with_plain_h5py(result, tmp_path):
             "adjacency": "replace-one",
             "noise_recomputable": 1,
         }.items() <= privacy.items()
-        assert "guarantee" in attributes_of(file["diagnostics"])["note"]
+        assert "guarantee" in read_attributes(file["diagnostics"])["note"]
 
 
 def test_every_array_has_named_dimensions_and_units(result, tmp_path):
@@ -49,7 +49,7 @@ def test_every_array_has_named_dimensions_and_units(result, tmp_path):
         assert file["model/x"].shape == (3, 5)
         assert file["model/x"].dtype == np.float64
         np.testing.assert_array_equal(file["model/feature"][()], range(5))
-        assert [name for name in file["history"]] == [n for n in History.columns() if n != "test_r2"]
+        assert [name for name in file["history"]] == [n for n in History.column_names() if n != "test_r2"]
         for group, scales in expected.items():
             for name, dataset in file[group].items():
                 assert dataset.attrs["units"], name
@@ -62,7 +62,7 @@ def test_every_array_has_named_dimensions_and_units(result, tmp_path):
                     assert [dimension[0].name for dimension in dataset.dims] == [
                         f"/{group}/{s}" for s in scales[: dataset.ndim]
                     ]
-        assert attributes_of(file["timing/noise"])["units"] == "s"
+        assert read_attributes(file["timing/noise"])["units"] == "s"
 
 
 def test_h5dump_finds_names_and_units(result, tmp_path):
@@ -82,7 +82,7 @@ def test_xarray_finds_names_coordinates_and_units(result, tmp_path):
     }
     history = opened["history"]
     assert list(history.coords) == ["round"]
-    assert set(history.data_vars) == set(History.columns()) - {"round", "test_r2"}
+    assert set(history.data_vars) == set(History.column_names()) - {"round", "test_r2"}
     assert history.test_loss.attrs["units"] == "nat"
     assert history.test_loss.sel(round=4) == result.history.test_loss[3]
     assert opened["model"].x.dims == ("row", "feature")
@@ -177,7 +177,7 @@ def test_file_that_appears_meanwhile_is_kept(result, tmp_path, monkeypatch, link
 
 
 @pytest.mark.parametrize("old", [None, "old"])
-@pytest.mark.parametrize("step", ["results.writer.result_image", "core.files._move"])
+@pytest.mark.parametrize("step", ["results.writer.result_bytes", "core.files._rename"])
 def test_failure_leaves_all_as_it_was(result, tmp_path, monkeypatch, step, old):
     path = tmp_path / "a.h5"
     if old:

@@ -1,4 +1,4 @@
-"""A project folder as a user has it, with spaces in its path, and a SLURM to submit to."""
+"""Project folder with spaces in its path, and a SLURM cluster."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ def works() -> bool:
 
 
 class Cluster:
-    """Commands of SLURM as tests need them."""
+    """SLURM commands in the project folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,20 +50,19 @@ class Cluster:
             time.sleep(0.2)
 
     def finish(self, job: str, requeues: int = 0) -> None:
-        """Wait until a job is over for good.
+        """Wait until a job has ended, after the given number of requeues.
 
-        Between its end and its return to the queue a job looks as if it had failed, for as long as the
-        machine is busy. One that is to be requeued must therefore be seen back before its end counts.
+        Before a requeue takes effect, the state of the job is that of a failure. A requeue must therefore be
+        observed before the end counts.
         """
         if requeues > 0:
             self.wait(lambda: self._is_back(job, requeues), f"requeue {requeues} of job {job}")
         self.wait(lambda: self.show(job)["JobState"] in ENDS, f"the end of job {job}")
 
     def _is_back(self, job: str, requeues: int) -> bool:
-        """Whether a job runs again.
+        """Whether a requeued job is running.
 
-        SLURM lets it wait until its old credential has expired, and so do we: started before, it would be
-        turned away as one whose credential was revoked.
+        SLURM delays the restart until the old credential has expired, since it would reject a revoked one.
         """
         facts = self.show(job)
         return facts["JobState"] == "RUNNING" and int(facts["Restarts"]) >= requeues

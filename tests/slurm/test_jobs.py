@@ -1,4 +1,4 @@
-"""The shipped job scripts, submitted to a real SLURM."""
+"""The shipped job scripts on a real SLURM cluster."""
 
 import os
 import re
@@ -17,7 +17,7 @@ LONG = 'data = "synthetic"\nsamples = 400_000\nserver = "trusted"\nmachines = 2\
 
 
 def start_long_job(cluster, *words: str, command: str = "mu2mpi launch") -> str:
-    """Submit a job of some seconds on two ranks, and return its number once its rounds have begun."""
+    """Submit a job of some seconds on two ranks, and return its id once the first checkpoint is written."""
     (cluster.folder / "long.toml").write_text(LONG)
     script = mu2mpi("job", "long.toml", "--checkpoint-every=1", "-o", "out put/long.h5", cwd=cluster.folder)
     assert script.returncode == 0, script.stderr
@@ -28,8 +28,8 @@ def start_long_job(cluster, *words: str, command: str = "mu2mpi launch") -> str:
     return number
 
 
-def assert_same_as_unbroken(cluster, job: str) -> None:
-    """Make sure that a job that was requeued once has a result with the bits of a run that was not broken."""
+def assert_same_as_uninterrupted(cluster, job: str) -> None:
+    """Check that a job that was requeued once has the same result bits as an uninterrupted run."""
     cluster.finish(job, requeues=1)
     assert cluster.show(job)["JobState"] == "COMPLETED", cluster.logs()
     assert cluster.show(job)["Restarts"] == "1"
@@ -37,7 +37,7 @@ def assert_same_as_unbroken(cluster, job: str) -> None:
     assert done.returncode == 0, done.stderr
     found, expected = (read_result(cluster.folder / name) for name in ("out put/long.h5", "unbroken.h5"))
     assert found.x.tobytes() == expected.x.tobytes()
-    for name in set(found.history.columns()) - {"elapsed_seconds"}:
+    for name in set(found.history.column_names()) - {"elapsed_seconds"}:
         assert getattr(found.history, name).tobytes() == getattr(expected.history, name).tobytes(), name
     assert [path.name for path in (cluster.folder / "out put").iterdir()] == ["long.h5"]
 
@@ -81,31 +81,31 @@ def test_signal_requeue_and_resume(cluster):
     checkpoint = checkpoint_path(cluster.folder / "out put" / "long.h5")
     cluster.wait(lambda: int(cluster.show(job)["Restarts"]) == 1, "the requeue")
     assert checkpoint.stat().st_mode & 0o777 == 0o600
-    assert_same_as_unbroken(cluster, job)
+    assert_same_as_uninterrupted(cluster, job)
 
 
 @pytest.mark.parametrize("partition", ["low", "lowcancel"])
 def test_preemption_by_a_signal_and_by_cancelling_without_grace(cluster, partition):
     job = start_long_job(cluster, f"--partition={partition}", "--exclusive")
     cluster.submit("--partition=high", "--exclusive", "--wrap=true")
-    assert_same_as_unbroken(cluster, job)
+    assert_same_as_uninterrupted(cluster, job)
 
 
-def test_a_job_whose_ranks_are_killed_goes_on(cluster):
+def test_a_job_whose_ranks_are_killed_resumes(cluster):
     job = start_long_job(cluster)
     for pid in processes_in(cluster.folder, "-m mu2mpi run"):
         os.kill(pid, signal.SIGKILL)
-    assert_same_as_unbroken(cluster, job)
+    assert_same_as_uninterrupted(cluster, job)
 
 
-def test_a_job_whose_launcher_is_killed_goes_on(cluster):
+def test_a_job_whose_launcher_is_killed_resumes(cluster):
     job = start_long_job(cluster)
     for pid in processes_in(cluster.folder, "/mpirun "):
         os.kill(pid, signal.SIGKILL)
-    assert_same_as_unbroken(cluster, job)
+    assert_same_as_uninterrupted(cluster, job)
 
 
-def test_a_job_with_room_for_several_ranks_says_how_many(cluster):
+def test_a_job_with_several_tasks_per_node_needs_a_number_of_ranks(cluster):
     (cluster.folder / "many.sbatch").write_text("#!/bin/bash\n.venv/bin/mu2mpi launch info\n")
     job = cluster.submit("--exclusive", "--output=many.log", "many.sbatch")
     cluster.finish(job)
@@ -185,8 +185,10 @@ def job(cluster, *words) -> str:
 
 
 def test_job_submit(cluster):
-    said = job(cluster, "jobs/experiment.toml", "--submit", "--time=00:05:00", "--sbatch", "comment=a 'b' #c")
-    number = said.split("Submitted batch job ")[1].split()[0]
+    output = job(
+        cluster, "jobs/experiment.toml", "--submit", "--time=00:05:00", "--sbatch", "comment=a 'b' #c"
+    )
+    number = output.split("Submitted batch job ")[1].split()[0]
     cluster.finish(number)
     assert cluster.show(number)["JobState"] == "COMPLETED", cluster.logs()
     assert "Comment=a 'b' #c" in cluster.command("scontrol", "show", "job", number)
@@ -196,21 +198,21 @@ PACKED = 'data = "synthetic"\nsamples = 130_000\nserver = ["untrusted", "trusted
 
 
 def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
-    """A tenth of ten seconds holds some of the six runs; of the tasks, one at a time, the second dies."""
+    """A tenth of ten seconds fits some of the six runs. The second task is cancelled."""
     (cluster.folder / "packed.toml").write_text(PACKED)
     asked = ["--sbatch=time=0:10", "--array-limit=1", "--checkpoint-every=1", "--after-table", "--submit"]
     sweep = ["packed.toml", "-o", "my runs"]
     number = job(cluster, *sweep, *asked).split()[-1]
     tasks = len(cluster.command("squeue", "-h", "-r", "-j", number).splitlines())
     assert 1 < tasks < 6
-    # A look takes about as long as a run, and the first task may have begun.
+    # The status command takes about as long as a run, and the first task may have started.
     status = job(cluster, *sweep, "--status")
     assert re.search(r" 0 done, (0 running, 6|[1-5] running, [1-5]) left, 0 failed", status)
     cluster.wait(lambda: "6 left" not in job(cluster, *sweep, "--status"), "the first run")
     cluster.command("scancel", f"{number}_1")
     table = cluster.folder / f"table-{number}.txt"
     cluster.wait(lambda: table.exists() and "Test loss" in table.read_text(), "the table")
-    # By then the second may have done some of its own runs, but not the last.
+    # The second task may have completed some of its runs before the cancellation, but not the last.
     of_second = range(1, 6, tasks)
     found = job(cluster, *sweep, "--status")
     counted = re.search(r"(\d) done, 0 running, 0 left, (\d) failed", found)

@@ -1,4 +1,4 @@
-"""The page on clusters, followed on two nodes of a real SLURM; what a block submits is over at the next."""
+"""Code blocks of the page on clusters, on two nodes of a real SLURM; jobs of a block end before the next."""
 
 import dataclasses
 import re
@@ -16,10 +16,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_page_does_what_it_shows(nodes, cluster):
     folder = nodes.configuration.parent
-    # The mpirun of the page is on one of the nodes, and what stands for ssh leads from there to the other.
+    # The mpirun of the page runs on one of the nodes, and reaches the other by a substitute for ssh.
     on_nodes = f"HYDRA_LAUNCHER_EXEC={folder}/ssh {folder}/on h1 mpirun -hosts h1,h2"
     printed = []
-    # Nothing is installed, and no site is here to have modules.
+    # Nothing is installed, and the command module does nothing.
     stand_ins = {**PIP, "BASH_FUNC_module%%": "() { :; }"}
     environment = {**SETTINGS, **stand_ins, "VIRTUAL_ENV": sys.prefix}
     with Session(cluster.folder, environment, timeout=120) as session:
@@ -27,13 +27,13 @@ def test_the_page_does_what_it_shows(nodes, cluster):
             text = cheaper(block.text).replace("mpirun -hosts node1,node2", on_nodes)
             printed.append(session.run(dataclasses.replace(block, text=text)))
             cluster.wait(lambda: not cluster.command("squeue", "-h").strip(), "an empty queue")
-    said = "\n".join(printed)
-    assert "1 done, 0 running, 0 left, 0 failed" in said
-    assert re.search(r"hosts +h1 \(1\), h2 \(1\)", said)
-    assert "4 done, 0 running, 0 left, 0 failed" in said
-    assert "Test loss and accuracy of the output" in said
-    assert "#SBATCH --account=physics" in said
-    assert "#PBS" in said
+    output = "\n".join(printed)
+    assert "1 done, 0 running, 0 left, 0 failed" in output
+    assert re.search(r"hosts +h1 \(1\), h2 \(1\)", output)
+    assert "4 done, 0 running, 0 left, 0 failed" in output
+    assert "Test loss and accuracy of the output" in output
+    assert "#SBATCH --account=physics" in output
+    assert "#PBS" in output
     assert "\nmodule load openmpi\n" in (cluster.folder / "my.sbatch").read_text()
     found = read_result(cluster.folder / "runs" / "hosts.h5")
     assert found.environment["hosts"] == "h1 (1), h2 (1)"

@@ -1,4 +1,4 @@
-"""Jobs on two nodes of a SLURM, which are hosts of their own."""
+"""Jobs on two SLURM nodes on separate (simulated) hosts."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ LONG = 'data = "synthetic"\nsamples = 12_000\nmachines = 4\nseed = 3\n'
 
 
 def use(cluster, python):
-    """Let jobs have the environment of this Python."""
+    """Use the virtual environment of this Python in jobs."""
     (cluster.folder / ".venv").unlink()
     (cluster.folder / ".venv").symlink_to(Path(python).parents[1])
 
@@ -39,8 +39,8 @@ def test_a_job_on_two_nodes(nodes, cluster, python):
     assert_same_as_alone(cluster, "small")
 
 
-def test_a_job_goes_on_after_the_loss_of_a_node(nodes, cluster, python):
-    """SLURM knows nothing of it yet when the ranks end, with Open MPI as if all were well."""
+def test_a_job_resumes_after_the_loss_of_a_node(nodes, cluster, python):
+    """SLURM has not noticed the loss when the ranks end; the mpirun of Open MPI returns 0."""
     use(cluster, python)
     (cluster.folder / "long.toml").write_text(LONG)
     script = mu2mpi(

@@ -1,4 +1,4 @@
-"""Groups of runs told apart by panel, colour and dashes; histories; losses with fitted exponents."""
+"""Encoding of groups of runs as panels, colours and dashes; mean histories; fitted exponents."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -9,176 +9,218 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures.figure import DASHES, Page, Sheet, colours, handle, log_ticks, look_of
-from mu2mpi.analysis.setting_labels import (
-    PRIVACY,
-    Group,
-    by_rows,
-    grouped,
-    in_nats,
-    refusal,
-    sort_key,
-    varying,
+from mu2mpi.analysis.figures.figure import (
+    DASHES,
+    FigureOptions,
+    Layout,
+    legend_entry,
+    line_style,
+    palette,
+    set_log_ticks,
 )
-from mu2mpi.results.reader import Summary
+from mu2mpi.analysis.setting_labels import (
+    PRIVACY_SETTINGS,
+    RunGroup,
+    group_by_columns,
+    group_runs,
+    losses_in_nats,
+    selection_error,
+    sort_key,
+    varying_settings,
+)
+from mu2mpi.results.reader import RunSummary
 
-LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # How many of each a figure tells apart
-MIN_POINTS = 3  # Points that make an exponent
-# Measurement, axis label and factor to its unit, by what is learned
-SCORES = {"classes": ("test_accuracy", "test accuracy (%)", 100.0), "numbers": ("test_r2", "test R²", 1.0)}
+MAX_LEVELS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # Largest number of each in a figure
+MIN_POINTS = 3  # Fewest points to fit an exponent to
+# Score, axis label and unit factor, by the kind of labels
+SCORE_AXES = {
+    "classes": ("test_accuracy", "test accuracy (%)", 100.0),
+    "numbers": ("test_r2", "test R²", 1.0),
+}
 Names = Sequence[str]
 
 
 class Encoding(NamedTuple):
-    """Groups of runs, each with the number of its panel and its look; panel titles; entries of a legend."""
+    """Groups of runs with panel index and line style each; panel titles; legend entries."""
 
-    groups: list[tuple[Group, int, dict[str, Any]]]
+    groups: list[tuple[RunGroup, int, dict[str, Any]]]
     titles: list[str]
     legend: list[Any]
 
 
 def encode(
-    runs: Sequence[Summary],
-    page: Page,
+    runs: Sequence[RunSummary],
+    options: FigureOptions,
     pooled: Names = (),
     panel: Names = ("server",),
-    colour: Names = (*PRIVACY, "machines"),
+    colour: Names = (*PRIVACY_SETTINGS, "machines"),
 ) -> Encoding:
-    """Tell apart groups of runs by the settings in which they differ, but for those in `pooled`.
+    """Encode groups of runs by the settings in which they differ, except those in `pooled`.
 
-    Settings in `panel` make panels, the first in `colour` makes colours, others dashes, if there is room.
+    Settings in `panel` are encoded as panels, the first in `colour` as colour and the others as dashes,
+    unless `MAX_LEVELS` requires another assignment. InputError if no assignment fits.
     """
-    names = [name for name in varying(runs) if name not in pooled]
+    names = [name for name in varying_settings(runs) if name not in pooled]
     hue = next((name for name in (*colour, *names) if name in names and name not in panel), None)
-    usual = ["panels" if name in panel else "colours" if name == hue else "dashes" for name in names]
-    groups = grouped(runs, names)
-    # Sorting keeps the order of those with equally many changes.
-    several = product(LIMITS, repeat=len(names)) if len(names) <= 8 else [tuple(usual)]
-    for places in sorted(several, key=lambda places: sum(map(str.__ne__, places, usual))):
-        parts = [[name for name, of in zip(names, places, strict=True) if of == place] for place in LIMITS]
-        # Each run has one of rho and epsilon, so that these are one thing.
-        is_split = sum(bool({*PRIVACY} & {*part}) for part in parts) > 1
-        if is_split or (names and not parts[1]):
+    preferred = ["panels" if name in panel else "colours" if name == hue else "dashes" for name in names]
+    groups = group_runs(runs, names)
+    # The sort is stable: of equally many changes, the first assignment wins.
+    assignments = product(MAX_LEVELS, repeat=len(names)) if len(names) <= 8 else [tuple(preferred)]
+    for assignment in sorted(assignments, key=lambda assignment: sum(map(str.__ne__, assignment, preferred))):
+        encoded = [
+            [n for n, used in zip(names, assignment, strict=True) if used == kind] for kind in MAX_LEVELS
+        ]
+        # Each run has either rho or epsilon, which belong to one encoding.
+        is_split = sum(bool({*PRIVACY_SETTINGS} & {*part}) for part in encoded) > 1
+        if is_split or (names and not encoded[1]):
             continue
-        numbers = [len({_key(group, part) for group in groups}) for part in parts]
-        if all(number <= most for number, most in zip(numbers, LIMITS.values(), strict=True)):
-            return encode_groups(groups, page, *parts)
-    most = max(names, key=lambda name: len({group.settings[name] for group in groups}))
-    raise refusal(f"these runs differ in too much for one figure ({', '.join(names)})", most)
+        levels = [len({_key(group, part) for group in groups}) for part in encoded]
+        if all(count <= limit for count, limit in zip(levels, MAX_LEVELS.values(), strict=True)):
+            return encode_groups(groups, options, *encoded)
+    widest = max(names, key=lambda name: len({group.settings[name] for group in groups}))
+    raise selection_error(
+        f"these runs differ in too many settings for one figure ({', '.join(names)})", widest
+    )
 
 
-def _key(group: Group, names: Names) -> tuple[Any, ...]:
+def _key(group: RunGroup, names: Names) -> tuple[Any, ...]:
     return tuple(group.settings[name] for name in names)
 
 
-def encode_groups(groups: Sequence[Group], page: Page, panel: Names, colour: Names, dash: Names) -> Encoding:
-    """Tell apart groups by settings that make panels, colours, and dashes with markers; any may be none."""
-    found = []
+def encode_groups(
+    groups: Sequence[RunGroup], options: FigureOptions, panel: Names, colour: Names, dash: Names
+) -> Encoding:
+    """Encode groups by settings for panels, colours, and dashes with markers; any may be empty."""
+    encoded = []
     for names in (panel, colour, dash):
         levels = sorted({_key(group, names) for group in groups}, key=sort_key)
-        words = [page.words.of(dict(zip(names, level, strict=True))) for level in levels]
-        found.append(([levels.index(_key(group, names)) for group in groups], words))
-    (panels, titles), (hues, hue_words), (styles, style_words) = found
-    palette = colours(len(hue_words))
-    # Without dashes, markers make up for the loss of colours in grey.
-    looks = [
-        look_of(palette[hue], style, style if dash else hue) | {"label": page.words.of(group.settings)}
-        for group, hue, style in zip(groups, hues, styles, strict=True)
+        labels = [options.words.settings(dict(zip(names, level, strict=True))) for level in levels]
+        encoded.append(([levels.index(_key(group, names)) for group in groups], labels))
+    (panels, titles), (hues, hue_labels), (dashes, dash_labels) = encoded
+    colours = palette(len(hue_labels))
+    # Without dashes, markers distinguish lines that are printed in grey.
+    styles = [
+        line_style(colours[hue], k, k if dash else hue) | {"label": options.words.settings(group.settings)}
+        for group, hue, k in zip(groups, hues, dashes, strict=True)
     ]
     legend = []
     if colour:
         plain = {"marker": ""} if dash else {}
-        legend = [handle(w, **{**look_of(palette[k], 0, k), **plain}) for k, w in enumerate(hue_words)]
+        legend = [
+            legend_entry(label, **{**line_style(colours[k], 0, k), **plain})
+            for k, label in enumerate(hue_labels)
+        ]
     if dash:
-        black = handle("").get_color()
-        legend += [handle(words, **look_of(black, k, k)) for k, words in enumerate(style_words)]
-    return Encoding(list(zip(groups, panels, looks, strict=True)), titles, legend)
+        black = legend_entry("").get_color()
+        legend += [legend_entry(label, **line_style(black, k, k)) for k, label in enumerate(dash_labels)]
+    return Encoding(list(zip(groups, panels, styles, strict=True)), titles, legend)
 
 
-def varying_on_data(runs: Sequence[Summary]) -> list[str]:
-    """Return settings in which runs on the same data differ: those of other sources tell nothing apart."""
-    by_data = by_rows(runs, ["data"], lambda run: run.row)
-    return [*dict.fromkeys(name for of_one in by_data.values() for name in varying(of_one))]
+def varying_within_data(runs: Sequence[RunSummary]) -> list[str]:
+    """Return settings in which runs on the same data differ; other sources have other settings."""
+    by_data = group_by_columns(runs, ["data"], lambda run: run.table_row)
+    return [*dict.fromkeys(name for same_data in by_data.values() for name in varying_settings(same_data))]
 
 
-def loss_label(runs: Iterable[Summary], words: str = "test loss") -> str:
-    """Return the axis label of losses, with their unit if they have one."""
-    return f"{words} (nats)" if in_nats(runs) else words
+def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
+    """Return the axis label of losses, with the unit if they have one."""
+    return f"{name} (nats)" if losses_in_nats(runs) else name
 
 
-def measures(runs: Sequence[Summary]) -> tuple[tuple[str, str, float], ...]:
-    """Return measurement, axis label and factor to its unit, of the loss and of the score."""
-    learned = {run.labels for run in runs}
+def measured_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
+    """Return column, axis label and unit factor of the loss and of the score."""
+    label_kinds = {run.labels for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
-    if len(learned) > 1 or (len(losses) > 1 and not in_nats(runs)):
-        words = f"the losses of these runs (loss = {', '.join(losses)}) have no unit or no score in common"
-        raise refusal(words, "loss")
-    return ("test_loss", loss_label(runs), 1.0), SCORES[learned.pop()]
+    if len(label_kinds) > 1 or (len(losses) > 1 and not losses_in_nats(runs)):
+        problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit or score"
+        raise selection_error(problem, "loss")
+    return ("test_loss", loss_label(runs), 1.0), SCORE_AXES[label_kinds.pop()]
 
 
-def mean_history(runs: Sequence[Summary], x: str, y: str) -> pandas.DataFrame:
-    """Return means of columns `x` and `y`, and the `deviation` of `y`, at the rounds that all measured."""
+def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame:
+    """Return the means over runs of the history columns `x` and `y`, and the standard deviation of `y`.
+
+    One row for each round at which all runs were evaluated; columns ``x``, ``y`` and ``std``.
+    """
     frames = []
     for run in runs:
-        # The last measurements belong together, also where they are of different rounds.
+        # The last evaluations are averaged even if the runs have different numbers of rounds.
         columns = {"x": getattr(run.history, x), "y": getattr(run.history, y)}
         frames.append(pandas.DataFrame({"at": [*run.history.round[:-1], math.inf], **columns}))
     rounds = pandas.concat(frames).groupby("at")
-    found = rounds.agg(x=("x", "mean"), y=("y", "mean"), deviation=("y", "std"), count=("y", "count"))
-    return found[found["count"] == len(runs)]
+    means = rounds.agg(x=("x", "mean"), y=("y", "mean"), std=("y", "std"), count=("y", "count"))
+    return means[means["count"] == len(runs)]
 
 
-def fitted_exponent(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Slope of y over x in logarithms by least squares; NaN of too few points, or where y is not positive."""
+def fit_exponent(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Least-squares slope of log y against log x; NaN for fewer than `MIN_POINTS` or non-positive values."""
     is_fitted = len(x) >= MIN_POINTS and min(y) > 0
     return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan
 
 
-def draw_exponents(
-    runs: Sequence[Summary],
-    page: Page,
-    row_of: Callable[[Summary], dict[str, Any]],
-    parts: tuple[Names, Names, Names],
-    x: Callable[[Summary], float],
+def draw_loss_with_exponents(
+    runs: Sequence[RunSummary],
+    options: FigureOptions,
+    row_of: Callable[[RunSummary], dict[str, Any]],
+    encoded: tuple[Names, Names, Names],
+    x: Callable[[RunSummary], float],
     xlabel: str,
     symbol: str,
-    line_name: Callable[[Summary], str],
-) -> Sheet:
-    """Draw excess losses with fitted exponents where they are known, and else test losses.
+    line_name: Callable[[RunSummary], str],
+) -> Layout:
+    """Draw excess losses with fitted exponents, or test losses where excess losses are unknown.
 
-    Of the settings that `row_of` returns, `parts` make panels, colours and dashes.
+    Parameters
+    ----------
+    runs : sequence of Summary
+    options : FigureOptions
+    row_of : callable
+        Settings of a run by name.
+    encoded : tuple of three sequences of str
+        Settings that are encoded as panels, colours and dashes.
+    x : callable
+        Value of a run on the horizontal axis.
+    xlabel, symbol : str
+        Label of that axis, and the symbol of the exponent's base in the legend.
+    line_name : callable
+        Legend text of a run's line.
     """
-    panels, colour, dash = [*dict.fromkeys(["data", *parts[0]])], *parts[1:]
+    panels, colour, dash = [*dict.fromkeys(["data", *encoded[0]])], *encoded[1:]
     names = [*dict.fromkeys([*panels, *colour, *dash])]
-    groups = [Group(dict(zip(names, k, strict=True)), of) for k, of in by_rows(runs, names, row_of).items()]
-    encoding = encode_groups(groups, page, panels, colour, dash)
+    groups = [
+        RunGroup(dict(zip(names, k, strict=True)), of)
+        for k, of in group_by_columns(runs, names, row_of).items()
+    ]
+    encoding = encode_groups(groups, options, panels, colour, dash)
     count = len(encoding.titles)
-    if count > LIMITS["panels"]:
+    if count > MAX_LEVELS["panels"]:
         titles = "; ".join(encoding.titles)
-        raise refusal(f"these runs make {count} panels ({titles}), too many for a figure", "rho")
-    sheet = Sheet(page, 1, count, 2.6, encoding.titles)
+        raise selection_error(f"these runs need {count} panels ({titles}), too many for one figure", "rho")
+    layout = Layout(options, 1, count, 2.6, encoding.titles)
     exponents: dict[str, list[str]] = {}
-    looks: dict[str, dict[str, Any]] = {}
-    for group, k, look in encoding.groups:
-        panel, line = sheet.panels[0, k], line_name(group.runs[0])
-        here = [run for other, at, _ in encoding.groups if at == k for run in other.runs]
-        is_known = all(math.isfinite(run.figures.get("excess_loss", math.nan)) for run in here)
+    styles: dict[str, dict[str, Any]] = {}
+    for group, k, style in encoding.groups:
+        panel, line = layout.panels[0, k], line_name(group.runs[0])
+        in_panel = [run for other, at, _ in encoding.groups if at == k for run in other.runs]
+        is_known = all(math.isfinite(run.measurements.get("excess_loss", math.nan)) for run in in_panel)
         name = "excess_loss" if is_known else "test_loss"
-        # Lines become narrower, so that one that lies on another covers it not.
-        looks.setdefault(line, look | {"linewidth": max(1.0, 2.6 - 0.3 * len(looks))})
-        look = look | {"linewidth": looks[line]["linewidth"]}
-        means = sheet.draw_means(panel, map(x, group.runs), [run.row[name] for run in group.runs], **look)
-        found = exponents.setdefault(line, ["–"] * count)
-        if is_known and not math.isnan(slope := fitted_exponent(means.index.to_numpy(), means.to_numpy())):
-            found[k] = f"{slope:z.2f}".replace("-", "−")
+        # Later lines are narrower, so that coinciding lines stay visible.
+        styles.setdefault(line, style | {"linewidth": max(1.0, 2.6 - 0.3 * len(styles))})
+        style = style | {"linewidth": styles[line]["linewidth"]}
+        means = layout.draw_means(
+            panel, map(x, group.runs), [run.table_row[name] for run in group.runs], **style
+        )
+        texts = exponents.setdefault(line, ["–"] * count)
+        if is_known and not math.isnan(slope := fit_exponent(means.index.to_numpy(), means.to_numpy())):
+            texts[k] = f"{slope:z.2f}".replace("-", "−")
             panel.set_yscale("log")
-        panel.set(xlabel=xlabel, ylabel=loss_label(here, name.replace("_", " ")))
-        log_ticks(panel.xaxis, map(x, here))
+        panel.set(xlabel=xlabel, ylabel=loss_label(in_panel, name.replace("_", " ")))
+        set_log_ticks(panel.xaxis, map(x, in_panel))
     has_exponents = any(text != "–" for texts in exponents.values() for text in texts)
-    for line, look in looks.items():
+    for line, style in styles.items():
         label = f"{line}: {' | '.join(exponents[line])}" if has_exponents else line
-        sheet.legend.append(handle(label, **look))
+        layout.legend.append(legend_entry(label, **style))
     if has_exponents:
-        where = ", panel by panel" * (count > 1)
-        sheet.legend.append(handle(f"numbers: fitted exponents of {symbol}{where}", linestyle=""))
-    return sheet
+        by_panel = ", panel by panel" * (count > 1)
+        layout.legend.append(legend_entry(f"numbers: fitted exponents of {symbol}{by_panel}", linestyle=""))
+    return layout

@@ -1,4 +1,4 @@
-"""Width, labels and style of a figure; without matplotlib until something is drawn."""
+"""Options and style of a figure; matplotlib is imported only when a figure is drawn."""
 
 import math
 from collections.abc import Iterator
@@ -9,64 +9,87 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.setting_labels import Labels, Words, read_labels
-from mu2mpi.core.errors import InputError, needed
+from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, read_labels
+from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import check_readable
 
-WIDTHS = {"column": 3.3, "page": 7.0}
-MIN_WIDTH, MAX_WIDTH = 2.0, 40.0  # Inches
-INK, PAPER = "#1a1a1a", "white"
-STYLE = Path(__file__).with_name("figures.mplstyle")
+NAMED_WIDTHS = {"column": 3.3, "page": 7.0}
+MIN_WIDTH = 2.0  # inches
+MAX_WIDTH = 40.0  # inches
+FOREGROUND = "#1a1a1a"
+BACKGROUND = "white"
+STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True)
-class Page:
-    """What the user wants of a figure: its width in inches, and whether no axis is logarithmic by default."""
+class FigureOptions:
+    """Options of a figure, as of ``mu2mpi plot``."""
 
-    width: float = WIDTHS["page"]
-    title: str | None = None
-    linear: bool = False
-    words: Words = field(default_factory=Words)
-    style: Path | None = None
-    axes: tuple[Any, ...] = ()  # the user's own, which are drawn into in their own style and size
-
-
-PAGE = Page()
+    width: float = NAMED_WIDTHS["page"]  # inches
+    title: str | None = None  # None: the figure's own
+    linear: bool = False  # whether logarithmic axes become linear
+    words: Labels = field(default_factory=Labels)
+    style: Path | None = None  # a matplotlib style sheet of the user's
+    axes: tuple[Any, ...] = ()  # matplotlib axes to draw on, in place of a new figure
 
 
-def page_of(
+DEFAULT_OPTIONS = FigureOptions()
+
+
+def figure_options(
     width: float | str = "page",
     title: str | None = None,
     linear: bool = False,
-    labels: Labels = (),
+    labels: LabelsArgument = (),
     style: Path | str | None = None,
     axes: Any = None,
-) -> Page:
-    """Return a page with a width in inches or one of `WIDTHS`, labels as of `read_labels`, and own axes."""
+) -> FigureOptions:
+    """Validate the options of a figure.
+
+    Parameters
+    ----------
+    width : float or str
+        Inches, or a key of `NAMED_WIDTHS`.
+    labels : str or sequence of str
+        Labels of settings, as for `read_labels`.
+    style : path, optional
+        matplotlib style sheet.
+    axes : matplotlib axes, optional
+        Axes to draw on.
+
+    Raises
+    ------
+    InputError
+        If the width is out of range, or a file cannot be used.
+    """
     try:
-        inches = WIDTHS.get(str(width)) or float(width)
+        inches = NAMED_WIDTHS.get(str(width)) or float(width)
     except ValueError:
         inches = math.nan
     if not MIN_WIDTH <= inches <= MAX_WIDTH:
-        raise InputError(f"--width is column, page or {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, not {width}")
+        raise InputError(
+            f"--width must be column, page or {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, got {width}"
+        )
     if style is not None:
         check_readable(style := Path(style))
         try:
-            needed("matplotlib").rc_params_from_file(style, fail_on_error=True, use_default_template=False)
+            import_extra("matplotlib").rc_params_from_file(
+                style, fail_on_error=True, use_default_template=False
+            )
         except (ValueError, UnicodeError) as error:
             message = " ".join(str(error).split())
-            raise InputError(f"{style} is no style sheet of matplotlib: {message}") from None
+            raise InputError(f"--style {style} is not a matplotlib style sheet: {message}") from None
     own = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
-    return Page(inches, title, linear, Words(read_labels(labels)), style, own)
+    return FigureOptions(inches, title, linear, Labels(read_labels(labels)), style, own)
 
 
 @contextmanager
-def styled(page: Page) -> Iterator[None]:
-    """Draw in this package's style inside the block, or in the user's on the user's own axes."""
-    if page.axes:
+def figure_style(options: FigureOptions) -> Iterator[None]:
+    """Context in which figures have the package's style; the user's own axes keep theirs."""
+    if options.axes:
         yield
         return
-    # A style that crops figures would change the width.
-    styles = [STYLE, *filter(None, [page.style]), {"savefig.bbox": None}]
-    with needed("matplotlib.style").context(styles, after_reset=True):
+    # Cropping would change the width.
+    styles = [STYLE_SHEET, *filter(None, [options.style]), {"savefig.bbox": None}]
+    with import_extra("matplotlib.style").context(styles, after_reset=True):
         yield

@@ -1,4 +1,4 @@
-"""Base class of figures; panels, their title and legend, and room for all text."""
+"""Base class of figures, and the layout of panels, title and legend."""
 
 import io
 import math
@@ -13,70 +13,74 @@ from matplotlib import colormaps, rcParams, ticker
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
-from mu2mpi.analysis.figures._theme import INK as INK, PAPER, Page as Page
+from mu2mpi.analysis.figures._theme import (
+    BACKGROUND,
+    FOREGROUND as FOREGROUND,
+    FigureOptions as FigureOptions,
+)
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import RunSummary
 
 DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
 MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
-# Figures narrower than so many inches have one column of panels, no higher than this share of the width
-STACKED_WIDTH, STACKED_RATIO = 5.0, 0.55
-# Longest line of a legend, and most letters of a name beside or below an axis
-LABEL_INCHES, NAME_LENGTH = 2.7, 24
-# Numbers without an exponent unless they are very large or small
-PLAIN = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
+MAX_STACKED_WIDTH = 5.0  # inches; narrower figures have their panels in one column
+MAX_STACKED_RATIO = 0.55  # largest height of a panel in one column, relative to the width of the figure
+MAX_LABEL_INCHES = 2.7  # largest width of a legend entry
+MAX_NAME_LENGTH = 24  # characters of a name at a tick
+# Tick labels without an exponent, except for very large or small numbers
+PLAIN_NUMBERS = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
 
 
-def colours(count: int) -> list[Any]:
-    """Return colours of viridis that stand out from white, in the order of their lightness."""
+def palette(count: int) -> list[Any]:
+    """Return colours of viridis in the order of their lightness, all of them visible on white."""
     return list(colormaps["viridis"](np.linspace(0, 0.82, max(2, count))[:count]))
 
 
-def look_of(colour: Any, style: int, marker: int) -> dict[str, Any]:
-    """Return a line's colour, with the dashes and the marker of these numbers."""
-    look = {"linestyle": DASHES[style % len(DASHES)], "marker": MARKERS[marker % len(MARKERS)]}
-    return {"color": colour, **look}
+def line_style(colour: Any, dash: int, marker: int) -> dict[str, Any]:
+    """Return matplotlib line properties: a colour, and dashes and marker by their indices."""
+    style = {"linestyle": DASHES[dash % len(DASHES)], "marker": MARKERS[marker % len(MARKERS)]}
+    return {"color": colour, **style}
 
 
-def handle(label: str, /, **style: Any) -> Line2D:
-    """Return an entry of a legend."""
-    return Line2D([], [], **{"color": INK, **style, "label": label})
+def legend_entry(label: str, /, **style: Any) -> Line2D:
+    """Return a legend entry with matplotlib line properties."""
+    return Line2D([], [], **{"color": FOREGROUND, **style, "label": label})
 
 
-def bar_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Colours and hatches of bars by name, distinguishable in greyscale."""
+def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return matplotlib properties of bars by name, distinguishable in greyscale."""
     names = [*names]
     return {
-        name: {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.6}
-        for name, colour, hatch in zip(names, colours(len(names)), HATCHES, strict=False)
+        name: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
+        for name, colour, hatch in zip(names, palette(len(names)), HATCHES, strict=False)
     }
 
 
-def short(name: str) -> str:
-    """Return a name without its middle, if it is long."""
-    half = NAME_LENGTH // 2
-    return name if len(name) <= NAME_LENGTH else f"{name[: half - 1]}…{name[-half:]}"
+def shorten_name(name: str) -> str:
+    """Replace the middle of a long name by an ellipsis."""
+    half = MAX_NAME_LENGTH // 2
+    return name if len(name) <= MAX_NAME_LENGTH else f"{name[: half - 1]}…{name[-half:]}"
 
 
-def wrapped(text: str, inches: float) -> str:
-    """Return a text in lines of about so many inches; formulas and settings with their values stay whole."""
-    joined = re.sub(r" = |\$[^$]*\$", lambda found: found[0].replace(" ", "\0"), text)
-    letters = max(8, int(inches * 72 / (0.57 * rcParams["font.size"])))
-    return "\n".join(textwrap.fill(line, letters) for line in joined.split("\n")).replace("\0", " ")
+def wrap_text(text: str, inches: float) -> str:
+    """Wrap text to a width in inches, without breaking formulas or ``name = value``."""
+    joined = re.sub(r" = |\$[^$]*\$", lambda match: match[0].replace(" ", "\0"), text)
+    characters = max(8, int(inches * 72 / (0.57 * rcParams["font.size"])))
+    return "\n".join(textwrap.fill(line, characters) for line in joined.split("\n")).replace("\0", " ")
 
 
-def log_ticks(axis: Any, values: Iterable[float]) -> None:
-    """Make a logarithmic axis with ticks at these values, written as plain numbers."""
+def set_log_ticks(axis: Any, values: Iterable[float]) -> None:
+    """Make an axis logarithmic, with plain tick labels at the given values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(ticker.FixedLocator(sorted({*values})))
-    axis.set_major_formatter(PLAIN)
+    axis.set_major_formatter(PLAIN_NUMBERS)
     axis.set_minor_locator(ticker.NullLocator())
 
 
 class NotebookFigure(Canvas):
-    """A figure that a notebook shows without pyplot."""
+    """Figure that a notebook displays without pyplot."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -84,16 +88,28 @@ class NotebookFigure(Canvas):
         return buffer.getvalue()
 
 
-class Sheet:
-    """Panels, shape (rows, columns), a title above them and a legend below.
+class Layout:
+    """Layout of a figure: a grid of panels, a title above and a legend below.
 
-    A narrow page has all panels in one column, if it `stacks`. The user's axes take the place of all panels
-    or of the first row. `height` is in inches, of all panels or of each row; `titles` are of columns.
+    Parameters
+    ----------
+    options : FigureOptions
+        Its `axes` replace all panels, or those of the first row.
+    rows, columns : int
+        Shape of the array `panels`.
+    height : float or sequence of float
+        Inches of every panel, or of the panels of each row.
+    titles : sequence of str
+        Titles of the columns.
+    sharex, sharey : bool or str
+        As for `matplotlib.pyplot.subplots`.
+    stacks : bool
+        Whether a narrow figure has its panels in one column.
     """
 
     def __init__(
         self,
-        page: Page,
+        options: FigureOptions,
         rows: int,
         columns: int,
         height: float | Sequence[float],
@@ -103,14 +119,14 @@ class Sheet:
         sharey: Any = False,
         stacks: bool = True,
     ) -> None:
-        self.page, self.title, self.has_bars = page, "", False
+        self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
         self._shares = sharex, sharey
         self._heights = np.broadcast_to(np.asarray(height, float), rows)
-        self.is_stacked = stacks and columns > 1 and page.width < STACKED_WIDTH and not page.axes
+        self.is_stacked = stacks and columns > 1 and options.width < MAX_STACKED_WIDTH and not options.axes
         if self.is_stacked:
-            self._heights = np.tile(np.minimum(self._heights, STACKED_RATIO * page.width), columns)
-        size = (page.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
+            self._heights = np.tile(np.minimum(self._heights, MAX_STACKED_RATIO * options.width), columns)
+        size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
         self._grid = self.figure.subplots(
             len(self._heights),
@@ -124,59 +140,59 @@ class Sheet:
         for first, *others in self.panels if self.is_stacked and sharey else ():
             for panel in others:
                 panel.sharey(first)
-        fewer = columns if rows > 1 else 1
-        if page.axes and len(page.axes) not in {self.panels.size, fewer}:
-            raise InputError(f"ax= takes {self.panels.size} or {fewer} axes, not {len(page.axes)}")
-        self.panels.flat[: len(page.axes)] = page.axes
+        first_row = columns if rows > 1 else 1
+        if options.axes and len(options.axes) not in {self.panels.size, first_row}:
+            raise InputError(f"ax= takes {self.panels.size} or {first_row} axes, not {len(options.axes)}")
+        self.panels.flat[: len(options.axes)] = options.axes
         for panel, title in zip(self.panels[0], titles, strict=False):
             panel.set_title(title)
 
-    def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **look: Any) -> Any:
-        """Draw the mean of `y` at each `x`, with bars of one sample standard deviation; return the means."""
-        found = pandas.Series([*y], dtype=float).groupby([*map(float, x)]).agg(["mean", "std"])
-        self.draw_bars(panel, found.index, found["mean"], found["std"], **look)
-        return found["mean"]
+    def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **style: Any) -> Any:
+        """Draw the mean of `y` at each `x`, with error bars of one standard deviation; return the means."""
+        points = pandas.Series([*y], dtype=float).groupby([*map(float, x)]).agg(["mean", "std"])
+        self.draw_error_bars(panel, points.index, points["mean"], points["std"], **style)
+        return points["mean"]
 
-    def draw_bars(self, panel: Any, x: Any, y: Any, deviations: Any, **look: Any) -> None:
-        """Draw a line with bars of one standard deviation, if any is known and not 0."""
-        is_barred = bool((deviations > 0).any())
-        self.has_bars |= is_barred
-        bars = {"yerr": deviations if is_barred else None, "capsize": 2.5, "elinewidth": 0.9}
-        drawn = panel.errorbar(x, y, **bars, **look)
-        drawn.lines[0].set_label(drawn.get_label())
+    def draw_error_bars(self, panel: Any, x: Any, y: Any, std: Any, **style: Any) -> None:
+        """Draw a line, with error bars of one standard deviation if any is positive."""
+        has_error_bars = bool((std > 0).any())
+        self.has_error_bars |= has_error_bars
+        bars = {"yerr": std if has_error_bars else None, "capsize": 2.5, "elinewidth": 0.9}
+        container = panel.errorbar(x, y, **bars, **style)
+        container.lines[0].set_label(container.get_label())
 
-    def add_colorbar(self, picture: Any, label: str) -> None:
-        """Add a colour bar beside all panels."""
-        axes = [*(self.page.axes or self.panels.flat)]
-        axes[0].figure.colorbar(picture, ax=axes, label=label, aspect=30)
+    def add_colorbar(self, image: Any, label: str) -> None:
+        """Add a colour bar of an image beside all panels."""
+        axes = [*(self.options.axes or self.panels.flat)]
+        axes[0].figure.colorbar(image, ax=axes, label=label, aspect=30)
 
     def finish(self) -> Canvas:
-        """Add title and legend, and give all text its room."""
-        page = self.page
-        for panel in page.axes or self.panels.flat:
+        """Add title and legend, fit all text, and return the figure."""
+        options = self.options
+        for panel in options.axes or self.panels.flat:
             for axis in (panel.xaxis, panel.yaxis):
-                if page.linear and axis.get_scale() == "log":
+                if options.linear and axis.get_scale() == "log":
                     panel.set(**{f"{axis.axis_name}scale": "linear"})
-                _number_logarithms(axis)
-        if self.has_bars:
-            bar = handle("bars: ± 1 standard deviation", linestyle="", marker="|", markersize=9)
+                _format_log_axis(axis)
+        if self.has_error_bars:
+            bar = legend_entry("bars: ± 1 standard deviation", linestyle="", marker="|", markersize=9)
             self.legend.append(bar)
-        title = self.title if page.title is None else page.title
-        if page.axes:
+        title = self.title if options.title is None else options.title
+        if options.axes:
             if title:
-                page.axes[0].set_title(title)
+                options.axes[0].set_title(title)
             if self.legend:
-                page.axes[-1].legend(handles=self.legend, fontsize="small")
+                options.axes[-1].legend(handles=self.legend, fontsize="small")
             return self.figure
         if title:
-            self.figure.suptitle(wrapped(title, page.width))
+            self.figure.suptitle(wrap_text(title, options.width))
         self._add_legend()
-        self._fit()
+        self._fit_text()
         return self.figure
 
     def _add_legend(self) -> None:
-        room = min(LABEL_INCHES, self.page.width - 0.6)
-        labels = [wrapped(entry.get_label(), room) for entry in self.legend]
+        width = min(MAX_LABEL_INCHES, self.options.width - 0.6)
+        labels = [wrap_text(entry.get_label(), width) for entry in self.legend]
         count = len(labels)
         for columns in dict.fromkeys(-(-count // rows) for rows in range(1, count + 1)):
             legend = self.figure.legend(self.legend, labels, loc="outside lower center", ncols=columns)
@@ -184,71 +200,75 @@ class Sheet:
                 return
             legend.remove()
 
-    def _fit(self) -> None:
-        """Wrap labels, leave out those of ticks that cover others, and give panels their heights."""
+    def _fit_text(self) -> None:
+        """Wrap labels, thin out overlapping tick labels, and restore the heights of the panels."""
         (rows, columns), (sharex, sharey) = self._grid.shape, self._shares
         for (i, j), panel in np.ndenumerate(self._grid):
-            # The layout counts the middle of a title, which is far outside for one that is not wrapped.
-            width = self.page.width / columns - 0.6
-            panel.set_title(wrapped(panel.get_title("left"), width), loc="left")
+            # Constrained layout would reserve space for the centred part of a long title.
+            width = self.options.width / columns - 0.6
+            panel.set_title(wrap_text(panel.get_title("left"), width), loc="left")
             is_inner = sharex and i + 1 < rows and self._grid[i + 1, j].axison
-            panel.set_xlabel("" if is_inner else wrapped(panel.get_xlabel(), width))
-            panel.set_ylabel("" if sharey and j else wrapped(panel.get_ylabel(), float(self._heights[i])))
+            panel.set_xlabel("" if is_inner else wrap_text(panel.get_xlabel(), width))
+            panel.set_ylabel("" if sharey and j else wrap_text(panel.get_ylabel(), float(self._heights[i])))
         if self.is_stacked:
             self._heights = np.where([row[0].axison for row in self._grid], self._heights, 1e-3)
             self._grid[0, 0].get_gridspec().set_height_ratios(self._heights)
         for step in range(3):
             self.figure.draw_without_rendering()
-            whole = self.figure.get_figheight()
-            drawn = sum(row[0].get_position(original=True).height for row in self._grid) * whole
+            height = self.figure.get_figheight()
+            panel_height = sum(row[0].get_position(original=True).height for row in self._grid) * height
             for panel in self._grid.flat if step else ():
-                _thin(panel.xaxis)
-                _thin(panel.yaxis)
-            self.figure.set_figheight(whole + self._heights.sum() - drawn)
+                _thin_tick_labels(panel.xaxis)
+                _thin_tick_labels(panel.yaxis)
+            self.figure.set_figheight(height + self._heights.sum() - panel_height)
 
 
 class Figure:
-    """Figure of result files; the first line of a subclass's docstring is its summary.
+    """Base class of figures; the first line of a subclass's docstring is its summary in the help.
 
-    A subclass of a user's is registered with `mu2mpi.register`, in a file that ``--import`` names.
+    Extensions register a subclass with `mu2mpi.register`, in a file for ``--import``.
     """
 
     kind = "figures"
-    name: str  # What users call it: ``mu2mpi plot NAME``.
-    needs = ""  # A column of a run's row without which it cannot be drawn; empty for none.
-    axes: tuple[str, ...] = ()  # Choices for its horizontal axis; empty if there is no choice.
-    repeats_differ_in: tuple[str, ...] = ()  # Columns that tell runs of one experiment apart.
+    name: str  # of ``mu2mpi plot NAME``
+    required_column = ""  # column of `RunSummary.table_row` that every run must have; empty for none
+    axes: tuple[str, ...] = ()  # values of ``--against``; empty for a fixed horizontal axis
+    repeat_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
 
-    def is_reported(self, runs: Sequence[Summary]) -> bool:
-        """Return whether a report of these runs has this figure."""
+    def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
+        """Return whether a report of these runs contains the figure."""
         return True
 
-    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Return the figure of at least one run; `against` is one of `axes`, or None for the default.
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+        """Draw at least one run; InputError if the figure cannot show these runs.
 
-        Raises InputError if the runs do not suit it.
+        `against` is one of `axes`, or None for the default.
         """
         raise NotImplementedError
 
 
-def _number_logarithms(axis: Any) -> None:
-    """Label a logarithmic axis at round numbers, unless its ticks were chosen."""
+def _format_log_axis(axis: Any) -> None:
+    """Place the ticks of a logarithmic axis at round numbers, unless its ticks were set explicitly."""
     if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), ticker.LogLocator):
         return
     low, high = sorted(axis.get_view_interval())
-    digits = (1, 2, 3, 5) if high < 12 * low else (1, 3) if high < 150 * low else (1,)
+    leading_digits = (1, 2, 3, 5) if high < 12 * low else (1, 3) if high < 150 * low else (1,)
     is_short = high < 3 * low
     axis.set_minor_locator(ticker.NullLocator())
-    axis.set_major_locator(ticker.MaxNLocator(5) if is_short else ticker.LogLocator(subs=digits, numticks=9))
-    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN)
+    axis.set_major_locator(
+        ticker.MaxNLocator(5) if is_short else ticker.LogLocator(subs=leading_digits, numticks=9)
+    )
+    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN_NUMBERS)
 
 
-def _thin(axis: Any) -> None:
-    """Leave out the numbers that would cover the one before; names are written upright instead."""
+def _thin_tick_labels(axis: Any) -> None:
+    """Remove numeric tick labels that overlap the previous one; rotate overlapping names instead."""
     low, high = sorted(axis.get_view_interval())
-    near, is_x = 1e-9 * (high - low), axis.axis_name == "x"
+    tolerance, is_x = 1e-9 * (high - low), axis.axis_name == "x"
     labels = dict(zip(axis.get_majorticklocs().tolist(), axis.get_majorticklabels(), strict=False))
-    labels = {x: text for x, text in labels.items() if low - near <= x <= high + near and text.get_text()}
+    labels = {
+        x: text for x, text in labels.items() if low - tolerance <= x <= high + tolerance and text.get_text()
+    }
     kept, end = [], -math.inf
     for place in sorted(labels, reverse=bool(axis.get_inverted())):
         box = labels[place].get_window_extent()
@@ -257,8 +277,8 @@ def _thin(axis: Any) -> None:
             kept.append(place)
             end = stop
     formatter = axis.get_major_formatter()
-    if labels and (formatter is PLAIN or isinstance(formatter, ticker.ScalarFormatter)):
-        # Fixed also where nothing is left out: another style would choose others.
+    if labels and (formatter is PLAIN_NUMBERS or isinstance(formatter, ticker.ScalarFormatter)):
+        # Fixed even if all are kept: another style would place ticks elsewhere.
         axis.set_major_locator(ticker.FixedLocator(kept))
     elif len(kept) < len(labels) and is_x:
-        axis.set_ticks([*labels], [short(text.get_text()) for text in labels.values()], rotation=90)
+        axis.set_ticks([*labels], [shorten_name(text.get_text()) for text in labels.values()], rotation=90)

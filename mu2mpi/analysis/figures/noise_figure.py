@@ -1,7 +1,7 @@
-"""Norms of signal and noise in what is released.
+"""Norms of signal and noise in the released averages.
 
-The signal is what q_t is on average: t times the gradient of the loss at x_t (once, where plain gradients are
-sent), interpolated between its norms at x_1 and x_T. The released sum is drawn as measured.
+The signal is the mean of q_t: t times the gradient of the loss at x_t (or the gradient itself for methods
+that send plain gradients), interpolated between its norms at x_1 and x_T. The released sum is as measured.
 """
 
 import math
@@ -12,35 +12,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._encoding import encode, mean_history
-from mu2mpi.analysis.figures.figure import Figure, Page, Sheet, handle
+from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.reader import RunSummary, read_result
 
-NOISE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
+NOISE_STYLE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 
-def noise_norm(run: Summary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return sqrt(d) s_t, the root mean square norm of the noise in round t; NaN where machines differ."""
-    if run.experiment.machines_differ:
+def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return sqrt(d) s_t, the root-mean-square norm of the noise in round t; NaN for unequal machines."""
+    if run.experiment.has_unequal_machines:
         return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
     trust = run.experiment.trust
-    draws = trust.variances(machines, trust.parts(run.experiment.server_options, machines))
+    variance = trust.noise_variance(machines, trust.noise_shares(run.experiment.server_options, machines))
     estimator: Estimator = run.experiment.chosen_method.estimator
-    # Messages are averaged over the samples of a round.
-    per_sample = estimator.gradients * (run.experiment.rounds or 1)
-    samples: float = run.figures["gradient_evaluations"] / per_sample
-    norm = math.sqrt(run.figures["parameters"] * draws) / samples
+    # A message is the average over the samples of a round.
+    per_sample = estimator.gradients_per_sample * (run.experiment.rounds or 1)
+    samples: float = run.measurements["gradient_evaluations"] / per_sample
+    norm = math.sqrt(run.measurements["parameters"] * variance) / samples
     mechanism = read_result(run.path).privacy.mechanism
     if mechanism.correlation is None:
-        return norm * np.array([mechanism.sigma_of(t) for t in rounds.tolist()])
-    return norm * mechanism.sigma * mechanism.correlation.deviations()[rounds - 1]
+        return norm * np.array([mechanism.round_sigma(t) for t in rounds.tolist()])
+    return norm * mechanism.sigma * mechanism.correlation.noise_stds()[rounds - 1]
 
 
-def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the norm of the mean message, with the gradient's norm interpolated along log t."""
-    first, last = (run.figures.get(name, math.nan) for name in ("first_slope", "last_slope"))
+def signal_norm(run: RunSummary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the norm of the mean message; the gradient norm is interpolated linearly in log t."""
+    first, last = (run.measurements.get(name, math.nan) for name in ("first_slope", "last_slope"))
     weights = [run.experiment.chosen_method.estimator.weight(t) for t in rounds]
     slopes = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
     return np.array(weights) * slopes
@@ -50,27 +50,27 @@ def signal_norm(run: Summary, rounds: NDArray[np.float64]) -> NDArray[np.float64
 class NoiseFigure(Figure):
     name = "noise"
 
-    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw the norms of noise, signal and their sum as it was released."""
-        encoding = encode(runs, page)
-        sheet = Sheet(page, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+        """Draw the norms of noise, signal and released sum."""
+        encoding = encode(runs, options)
+        layout = Layout(options, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
         is_noisy = is_measured = False
-        for group, column, look in encoding.groups:
-            panel, run = sheet.panels[0, column], group.runs[0]
+        for group, column, style in encoding.groups:
+            panel, run = layout.panels[0, column], group.runs[0]
             t = np.geomspace(1, max(2, run.experiment.rounds or 1), 50)
             signal = np.mean([signal_norm(run, t) for run in group.runs], axis=0)
-            panel.plot(t, signal, **{**look, "marker": ""})
+            panel.plot(t, signal, **{**style, "marker": ""})
             rounds = np.unique(t.astype(np.int64))
             if np.any((noise := noise_norm(run, rounds)) > 0):
                 is_noisy = True
-                panel.plot(rounds, noise, color=look["color"], **NOISE)
+                panel.plot(rounds, noise, color=style["color"], **NOISE_STYLE)
             released = mean_history(group.runs, "round", "message_norm")
             is_measured |= len(released) > 0
-            panel.plot(released.x, released.y, **{**look, "linestyle": ""})
-        for panel in sheet.panels.flat:
+            panel.plot(released.x, released.y, **{**style, "linestyle": ""})
+        for panel in layout.panels.flat:
             label = "norm, average over machines (no unit)"
             panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
-        sheet.legend = [*encoding.legend, handle("signal k$_t$ ‖∇f(x$_t$)‖")]
-        sheet.legend += [handle("noise Y$_t$, expected", **NOISE)] * is_noisy
-        sheet.legend += [handle("released q̃$_t$, measured", linestyle="", marker="o")] * is_measured
-        return sheet
+        layout.legend = [*encoding.legend, legend_entry("signal k$_t$ ‖∇f(x$_t$)‖")]
+        layout.legend += [legend_entry("noise Y$_t$, expected", **NOISE_STYLE)] * is_noisy
+        layout.legend += [legend_entry("released q̃$_t$, measured", linestyle="", marker="o")] * is_measured
+        return layout

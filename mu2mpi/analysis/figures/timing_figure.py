@@ -1,14 +1,14 @@
-"""Where the time goes, by phase and rank."""
+"""Time of a run by phase, for each rank or each group of runs."""
 
 from collections.abc import Sequence
 
 import pandas
 
-from mu2mpi.analysis.figures.figure import Figure, Page, Sheet, bar_looks, wrapped
-from mu2mpi.analysis.setting_labels import grouped, varying
+from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, bar_styles, wrap_text
+from mu2mpi.analysis.setting_labels import group_runs, varying_settings
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.results.reader import RunSummary, read_result
 
 MAX_BARS = 40
 
@@ -16,31 +16,31 @@ MAX_BARS = 40
 @register
 class TimingFigure(Figure):
     name = "timing"
-    needs = "elapsed_seconds"
-    repeats_differ_in = ("ranks", "elapsed_seconds")
+    required_column = "elapsed_seconds"
+    repeat_columns = ("ranks", "elapsed_seconds")
 
-    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
         """Draw stacked bars: one a rank for runs that differ in the seed alone, one a group otherwise."""
-        ranks_differ = len({run.figures["ranks"] for run in runs}) > 1
-        groups = grouped(runs, varying(runs) + ["ranks"] * ranks_differ)
+        ranks_differ = len({run.measurements["ranks"] for run in runs}) > 1
+        groups = group_runs(runs, varying_settings(runs) + ["ranks"] * ranks_differ)
         if len(groups) == 1:
             bars = _by_rank(groups[0].runs)
         else:
-            frames = (pandas.DataFrame([run.phases for run in group.runs]) for group in groups)
-            names = [page.words.of(group.settings) for group in groups]
+            frames = (pandas.DataFrame([run.phase_seconds for run in group.runs]) for group in groups)
+            names = [options.words.settings(group.settings) for group in groups]
             bars = pandas.DataFrame([frame.fillna(0.0).mean() for frame in frames], index=names)
         if bars.empty:
-            raise InputError("these results hold no times")
+            raise InputError("these results contain no timings")
         if len(bars) > MAX_BARS:
-            raise InputError(f"{len(bars)} bars are too many for a figure; choose some runs with --where")
-        names = [wrapped(name, 0.36 * page.width) for name in bars.index]
+            raise InputError(f"{len(bars)} bars are too many for one figure. Select runs with --where")
+        names = [wrap_text(name, 0.36 * options.width) for name in bars.index]
         lines = max(name.count("\n") for name in names) + 1
-        sheet = Sheet(page, 1, 1, 0.3 + max(0.24, 0.13 * lines + 0.04) * len(bars))
-        panel, left = sheet.panels[0, 0], 0.0 * bars.iloc[:, 0].to_numpy()
-        # Files of earlier versions have other phases.
-        for phase, look in bar_looks(bars).items():
+        layout = Layout(options, 1, 1, 0.3 + max(0.24, 0.13 * lines + 0.04) * len(bars))
+        panel, left = layout.panels[0, 0], 0.0 * bars.iloc[:, 0].to_numpy()
+        # Older files have other phases.
+        for phase, style in bar_styles(bars).items():
             widths = bars[phase].fillna(0.0).to_numpy()
-            sheet.legend.append(panel.barh(range(len(bars)), widths, 0.72, left, label=phase, **look))
+            layout.legend.append(panel.barh(range(len(bars)), widths, 0.72, left, label=phase, **style))
             left = left + widths
         panel.set_yticks(range(len(bars)), names)
         panel.invert_yaxis()
@@ -48,11 +48,11 @@ class TimingFigure(Figure):
         repeats = max(len(group.runs) for group in groups)
         over = ["ranks"] * (len(groups) > 1) + [f"{repeats} runs"] * (repeats > 1)
         panel.set_xlabel(f"time (s){': mean over ' if over else ''}{' and '.join(over)}")
-        return sheet
+        return layout
 
 
-def _by_rank(runs: Sequence[Summary]) -> pandas.DataFrame:
-    """Return the seconds of each rank by phase, as means over runs; of blocks of ranks if there are many."""
+def _by_rank(runs: Sequence[RunSummary]) -> pandas.DataFrame:
+    """Return seconds by rank and phase, averaged over runs, and over blocks of ranks if there are many."""
     timings = pandas.concat([pandas.DataFrame(read_result(run.path).timing) for run in runs])
     ranks = timings.fillna(0.0).groupby(level=0).mean()
     size = -(-len(ranks) // MAX_BARS) or 1

@@ -1,114 +1,132 @@
-"""Loss and accuracy (or R^2) against privacy or any setting, a line for each of the others."""
+"""Loss and accuracy (or R^2) against privacy or another setting, one line per combination of the rest."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.aggregation import Layout, build_sections
-from mu2mpi.analysis.figures._encoding import encode, measures
-from mu2mpi.analysis.figures.figure import Figure, Page, Sheet, handle, log_ticks
-from mu2mpi.analysis.setting_labels import PRIVACY, by_settings, is_settled, privacy_of, sort_key, varying
+from mu2mpi.analysis.aggregation import TableLayout, build_sections
+from mu2mpi.analysis.figures._encoding import encode, measured_axes
+from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
+from mu2mpi.analysis.setting_labels import (
+    PRIVACY_SETTINGS,
+    group_by_settings,
+    is_determined_by,
+    privacy_settings,
+    sort_key,
+    varying_settings,
+)
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.results.reader import Summary
+from mu2mpi.results.reader import RunSummary
 
-CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
-# Level of runs without noise, which have no place on an axis of privacy
-NOISELESS: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
-SPREAD = 0.4  # Part of the place of a name that lines share
-PAPER = Layout(rows=("server", "rho"), columns=("machines",), values=("test_loss", "test_accuracy"))
+PAPER_STYLE: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
+# Horizontal line of runs without noise, whose rho is infinite
+NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
+CATEGORY_WIDTH = 0.4  # share of a category's width over which points are spread
+PAPER_LAYOUT = TableLayout(
+    rows=("server", "rho"), columns=("machines",), values=("test_loss", "test_accuracy")
+)
 
 
 @register
 class TradeoffFigure(Figure):
     name = "tradeoff"
-    needs = "test_loss"
+    required_column = "test_loss"
     axes = tuple(option_fields())
 
-    def is_reported(self, runs: Sequence[Summary]) -> bool:
+    def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         return len({run.experiment.rho for run in runs}) > 1
 
-    def draw(self, runs: Sequence[Summary], page: Page, against: str | None = None) -> Sheet:
-        """Draw loss and score against privacy, or the first number that varies, beside the paper's values."""
-        against = against or _usual(runs)
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+        """Draw loss and score against privacy, or the first numeric setting that varies."""
+        against = against or _default_axis(runs)
         values = _values(runs, against)
         if not values:
-            raise InputError("all runs are without noise (rho = inf): no privacy to set against loss")
-        is_named = not _are_numbers(values)
-        colour = ("machines",) if against in PRIVACY else (*PRIVACY, "machines")
-        encoding = encode(runs, page, _pooled(runs, against), panel=(), colour=colour)
+            raise InputError("all runs have rho = inf. Use runs with noise, or --against another setting")
+        is_categorical = not _are_numbers(values)
+        colour = ("machines",) if against in PRIVACY_SETTINGS else (*PRIVACY_SETTINGS, "machines")
+        encoding = encode(runs, options, _pooled(runs, against), panel=(), colour=colour)
         if len(encoding.titles) == 1:
-            sheet = Sheet(page, 1, 2, 2.2, sharex=True)
-            panels = sheet.panels.T
+            layout = Layout(options, 1, 2, 2.2, sharex=True)
+            panels = layout.panels.T
         else:
-            sheet = Sheet(page, 2, len(encoding.titles), 1.6, encoding.titles, sharex=True, sharey="row")
-            panels = sheet.panels
-        sheet.legend, levels = encoding.legend, []
-        for entry in encoding.legend if is_named else []:
+            layout = Layout(options, 2, len(encoding.titles), 1.6, encoding.titles, sharex=True, sharey="row")
+            panels = layout.panels
+        layout.legend, levels = encoding.legend, []
+        for entry in encoding.legend if is_categorical else []:
             entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
-        for k, (group, column, look) in enumerate(encoding.groups):
-            places = [_value(run, against) for run in group.runs]
-            if is_named:
-                # No line joins names.
-                beside, look = SPREAD * ((k + 0.5) / len(encoding.groups) - 0.5), look | {"linestyle": ""}
-                places = [values.index(place) + beside for place in places]
-            for panel, (name, _, factor) in zip(panels[:, column], measures(runs), strict=True):
-                points = [(x, factor * run.row[name]) for x, run in zip(places, group.runs, strict=True)]
+        for k, (group, column, style) in enumerate(encoding.groups):
+            positions = [_value(run, against) for run in group.runs]
+            if is_categorical:
+                # No line connects categories.
+                shift, style = (
+                    CATEGORY_WIDTH * ((k + 0.5) / len(encoding.groups) - 0.5),
+                    style | {"linestyle": ""},
+                )
+                positions = [values.index(position) + shift for position in positions]
+            for panel, (name, _, factor) in zip(panels[:, column], measured_axes(runs), strict=True):
+                points = [
+                    (x, factor * run.table_row[name]) for x, run in zip(positions, group.runs, strict=True)
+                ]
                 if noisy := [point for point in points if math.isfinite(point[0])]:
-                    sheet.draw_means(panel, *zip(*noisy, strict=True), **look)
+                    layout.draw_means(panel, *zip(*noisy, strict=True), **style)
                 if level := [y for x, y in points if math.isinf(x)]:
-                    levels.append(panel.axhline(sum(level) / len(level), color=look["color"], **NOISELESS))
-        for row, (_, label, _) in zip(panels, measures(runs), strict=True):
+                    levels.append(
+                        panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
+                    )
+        for row, (_, label, _) in zip(panels, measured_axes(runs), strict=True):
             for panel in row:
-                panel.set(xlabel=_label(runs, against, page), ylabel=label)
-                if is_named:
-                    names = [page.words.in_table(against, value) for value in values]
+                panel.set(xlabel=_label(runs, against, options), ylabel=label)
+                if is_categorical:
+                    names = [options.words.table_value(against, value) for value in values]
                     panel.set_xticks(range(len(values)), names)
                     panel.set_xlim(-0.5, len(values) - 0.5)
-                elif not page.linear and values[0] > 0:
-                    log_ticks(panel.xaxis, values)
-        if panels.shape[1] == 1 and against in (*PAPER.places, "epsilon") and not is_named:
-            sheet.legend += [handle("the paper's values", **CROSS)] * _draw_paper(panels[:, 0], runs, against)
-        sheet.legend += [handle("without noise", **NOISELESS)] * bool(levels)
-        return sheet
+                elif not options.linear and values[0] > 0:
+                    set_log_ticks(panel.xaxis, values)
+        if panels.shape[1] == 1 and against in (*PAPER_LAYOUT.axes, "epsilon") and not is_categorical:
+            layout.legend += [legend_entry("the paper's values", **PAPER_STYLE)] * _draw_paper(
+                panels[:, 0], runs, against
+            )
+        layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * bool(levels)
+        return layout
 
 
-def _usual(runs: Sequence[Summary]) -> str:
-    vary, (privacy, *_) = varying(runs), privacy_of(runs)
+def _default_axis(runs: Sequence[RunSummary]) -> str:
+    vary, (privacy, *_) = varying_settings(runs), privacy_settings(runs)
     numbers = (name for name in vary if _are_numbers(_values(runs, name)))
-    return privacy if {*PRIVACY} & {*vary} else next(numbers, privacy)
+    return privacy if {*PRIVACY_SETTINGS} & {*vary} else next(numbers, privacy)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
     return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
-def _value(run: Summary, name: str) -> Any:
+def _value(run: RunSummary, name: str) -> Any:
     value = run.settings[name]
-    return run.figures["epsilon_exact"] if name == "epsilon" and value is None else value
+    return run.measurements["epsilon_exact"] if name == "epsilon" and value is None else value
 
 
-def _values(runs: Sequence[Summary], name: str) -> list[Any]:
-    """Return all values of a setting in the order of tables; of privacy without that of no noise."""
+def _values(runs: Sequence[RunSummary], name: str) -> list[Any]:
+    """Return the values of a setting in the order of tables, without an infinite rho or epsilon."""
     values = sorted({_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
-    return [value for value in values if name not in PRIVACY or math.isfinite(value)]
+    return [value for value in values if name not in PRIVACY_SETTINGS or math.isfinite(value)]
 
 
-def _pooled(runs: Sequence[Summary], against: str) -> list[str]:
-    """Return the settings that part no lines: what is across, and sizes that follow from it."""
-    if against in PRIVACY:
-        return [*PRIVACY, "delta"]
+def _pooled(runs: Sequence[RunSummary], against: str) -> list[str]:
+    """Return settings that do not separate lines: the horizontal axis and sizes that follow from it."""
+    if against in PRIVACY_SETTINGS:
+        return [*PRIVACY_SETTINGS, "delta"]
     rows, pooled = [run.settings for run in runs], [against]
     for size in ("rounds", "machines", "samples", "batch"):
-        others = [name for name in varying(runs) if name not in (size, *pooled)]
-        if size != against and is_settled(size, [against, *others], rows):
+        others = [name for name in varying_settings(runs) if name not in (size, *pooled)]
+        if size != against and is_determined_by(size, [against, *others], rows):
             pooled.append(size)
     return pooled
 
 
-def _label(runs: Sequence[Summary], against: str, page: Page) -> str:
-    name = page.words.name(against)
+def _label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> str:
+    name = options.words.name(against)
     if against == "rho":
         return f"privacy {name}  (less private →)"
     if against == "epsilon":
@@ -118,13 +136,15 @@ def _label(runs: Sequence[Summary], against: str, page: Page) -> str:
     return f"{against.replace('_', ' ')} {name}" if len(name) == 1 else name
 
 
-def _draw_paper(panels: Any, runs: Sequence[Summary], against: str) -> bool:
-    """Draw the paper's values of those cells that have runs, and return whether there are any."""
-    members, is_drawn = by_settings(runs, PAPER.places), False
-    for section in build_sections(runs, PAPER)[0] if {run.labels for run in runs} == {"classes"} else []:
-        for (row, (machines, *_)), cell in section.cells.items():
+def _draw_paper(panels: Any, runs: Sequence[RunSummary], against: str) -> bool:
+    """Draw the paper's values where there are runs, and return whether any was drawn."""
+    members, is_drawn = group_by_settings(runs, PAPER_LAYOUT.axes), False
+    for section in (
+        build_sections(runs, PAPER_LAYOUT)[0] if {run.labels for run in runs} == {"classes"} else []
+    ):
+        for (row, (machines, *_)), cell in section.aggregates.items():
             if cell.seeds and cell.paper:
                 is_drawn, place = True, _value(members[(*row, machines)][0], against)
-                for panel, name, factor in zip(panels, PAPER.values, (1.0, 100.0), strict=True):
-                    panel.plot(place, factor * cell.paper[name], color="black", zorder=4, **CROSS)
+                for panel, name, factor in zip(panels, PAPER_LAYOUT.values, (1.0, 100.0), strict=True):
+                    panel.plot(place, factor * cell.paper[name], color="black", zorder=4, **PAPER_STYLE)
     return is_drawn

@@ -1,4 +1,4 @@
-"""One self-contained page of everything that a folder of results says: HTML with its style sheet."""
+"""Self-contained HTML report of results: settings, tables, figures, privacy and theory."""
 
 import base64
 import html
@@ -13,155 +13,158 @@ from typing import Any
 import tomli_w
 
 from mu2mpi._version import __version__
-from mu2mpi.analysis.aggregation import Layout
-from mu2mpi.analysis.description import TEST_SHARE, in_numbers, trusted
-from mu2mpi.analysis.figures import draw, find_figure, image
-from mu2mpi.analysis.pivot import aligned, grids
-from mu2mpi.analysis.privacy_reports import together
+from mu2mpi.analysis.aggregation import TableLayout
+from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, claim_columns, trust_statement
+from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
+from mu2mpi.analysis.pivot import align_column, pivot_tables
+from mu2mpi.analysis.privacy_reports import describe_composition
 from mu2mpi.analysis.setting_labels import (
     MISSING,
-    Words,
-    by_rows,
-    by_settings,
-    grouped,
+    Labels,
+    drop_repeats,
+    group_by_columns,
+    group_by_settings,
+    group_runs,
     sort_key,
-    without_repeats,
 )
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
-from mu2mpi.core.errors import InputError, needed
-from mu2mpi.core.registry import find, names, summary
-from mu2mpi.results.reader import Summary, read_result
+from mu2mpi.core.errors import InputError, import_extra
+from mu2mpi.core.registry import known_names, lookup, summary_line
+from mu2mpi.results.reader import RunSummary, read_result
 from mu2mpi.results.result import Result
 
-# Facts that a file holds of where it was made, and their words
+# Environment attributes of a file, and their headers
 ENVIRONMENT = {
     "mu2mpi_version": "mu2mpi", "python_version": "Python", "numpy_version": "numpy", "hosts": "hosts",
     "processor": "processor", "mpi_library": "MPI library",
 }  # fmt: skip
-THEORY = ("minimum_loss", "excess_loss", "excess_loss_bound")
+THEORY_VALUES = ("minimum_loss", "excess_loss", "excess_loss_bound")
 
 Rows = list[list[str]]
 
 
-def build_report(runs: Sequence[Summary], skipped: Sequence[str] = ()) -> str:
-    """Return a page of HTML that needs no network, no other file and no script, and names what is skipped."""
-    jinja2 = needed("jinja2")
-    kept, notes = without_repeats(runs, "ranks", "elapsed_seconds")
-    once, _ = without_repeats(kept)
+def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str:
+    """Return an HTML page without scripts or external files; `skipped` lists files that could not be read."""
+    jinja2 = import_extra("jinja2")
+    kept, notes = drop_repeats(runs, "ranks", "elapsed_seconds")
+    once, _ = drop_repeats(kept)
     noisy = [run for run in once if math.isfinite(run.experiment.rho)]
     table, results = build_table(once), {run.path: read_result(run.path) for run in runs}
-    known = [run for run in once if "excess_loss" in run.figures]
-    theory = grids(build_table(known, Layout(values=THEORY)).sections, Words()) if known else []
-    servers = dict.fromkeys(trusted(run.experiment.server) for run in noisy)
-    on_share = any(run.experiment.tests_on_a_share and not math.isnan(run.test_loss) for run in noisy)
+    known = [run for run in once if "excess_loss" in run.measurements]
+    layout = TableLayout(values=THEORY_VALUES)
+    theory = pivot_tables(build_table(known, layout).sections, Labels()) if known else []
+    servers = dict.fromkeys(trust_statement(run.experiment.server) for run in noisy)
+    on_share = any(run.experiment.has_unprotected_test_set and not math.isnan(run.test_loss) for run in noisy)
     several = [
-        f"Several runs: {re.sub('(rho|epsilon|delta)(?= = )', lambda name: Words().name(name[0]), sentence)}"
-        for sentence in together(results.values())
+        f"Several runs: {re.sub('(rho|epsilon|delta)(?= = )', lambda name: Labels().name(name[0]), sentence)}"
+        for sentence in describe_composition(results.values())
     ]
     page, style = (files(__name__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "css"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(page)
     text: str = template.render(
         version=__version__,
-        style=needed("markupsafe").Markup(style),
+        style=import_extra("markupsafe").Markup(style),
         files=kept,
         runs=once,
         noisy=noisy,
-        settings=settings_of_all(kept),
+        settings=settings_table(kept),
         environments=_environments([results[run.path] for run in kept]),
         skipped=[*skipped, *notes],
-        grids=grids(table.sections, Words()),
+        tables=pivot_tables(table.sections, Labels()),
         theory=theory,
-        aligned=lambda column: aligned(column, _blank),
-        remarks=table.notes,
+        align_column=lambda column: align_column(column, _blank),
+        notes=table.notes,
         figures=_figures(kept),
-        seen=_who_sees(noisy),
-        claims=claims(noisy),
-        not_covered=[*several, *filter(None, servers), *[TEST_SHARE] * on_share],
-        config=as_config(once),
+        adversaries=_adversaries(noisy),
+        claims=claims_table(noisy),
+        not_covered=[*several, *filter(None, servers), *[PRIVATE_TEST_WARNING] * on_share],
+        config=repeat_config(once),
     )
     return text.lstrip()
 
 
 def _blank(text: str) -> str:
-    """Return spaces as wide as the digits and points of a page."""
+    """Return spaces as wide as the digits and points of a text in HTML."""
     return "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text)
 
 
-def settings_of_all(runs: Sequence[Summary]) -> Rows:
-    """Return each setting that any run has, with all its values and what it means."""
-    rows, words = [], Words()
+def settings_table(runs: Sequence[RunSummary]) -> Rows:
+    """Return name, values and description of each setting that any run has."""
+    rows, labels = [], Labels()
     for name, field in option_fields().items():
-        # A setting that is given in some runs is told of those, too, in which it follows from others.
-        if [group.settings[name] for group in grouped(runs, [name])] != [None]:
-            values = ", ".join(words.in_table(name, value) for (value,) in by_settings(runs, [name]))
-            # Without the choices and the default, with which the help goes on.
+        # Includes computed values if any run gives the setting.
+        if [group.settings[name] for group in group_runs(runs, [name])] != [None]:
+            values = (labels.table_value(name, value) for (value,) in group_by_settings(runs, [name]))
+            # Without choices and default.
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
-            rows.append([name, values, meaning])
+            rows.append([name, ", ".join(values), meaning])
     return rows
 
 
 def _environments(results: Sequence[Result]) -> Rows:
+    """Return the number of files of each environment: a header, and rows by decreasing number."""
     facts = [result.environment for result in results]
     columns = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
-    made = Counter(tuple(str(of_run.get(name, MISSING)) for name in columns) for of_run in facts)
-    rows = [[f"{count:,}", *values] for values, count in made.most_common()]
+    counts = Counter(tuple(str(of_run.get(name, MISSING)) for name in columns) for of_run in facts)
+    rows = [[f"{count:,}", *values] for values, count in counts.most_common()]
     return [["files", *map(ENVIRONMENT.__getitem__, columns)], *rows]
 
 
-def _figures(runs: Sequence[Summary]) -> list[tuple[str, str, Any]]:
-    """Return picture, words and caption of all figures that these runs allow and that may be shown."""
-    drawn = []
-    for name in names("figures"):
-        if not find_figure(name).is_reported(runs):
+def _figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
+    """Return SVG data, alternative text and caption of each figure that suits these runs."""
+    figures = []
+    for name in known_names("figures"):
+        if not get_figure(name).is_in_report(runs):
             continue
-        meaning = summary("figures", name)
+        meaning = summary_line("figures", name)
         try:
-            picture = base64.b64encode(image(draw(name, runs), "svg")).decode()
+            picture = base64.b64encode(render_figure(draw_figure(name, runs), "svg")).decode()
         except InputError:
-            # The runs do not suit this figure.
             continue
-        # Words for a terminal have formulas such as R^2 and x_T in plain letters.
+        # Formulas such as R^2 and x_T as HTML.
         caption = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", html.escape(f"{meaning}."))
         caption = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", caption)
-        drawn.append((picture, f"{meaning}.", needed("markupsafe").Markup(caption)))
-    return drawn
+        figures.append((picture, f"{meaning}.", import_extra("markupsafe").Markup(caption)))
+    return figures
 
 
-def _who_sees(runs: Sequence[Summary]) -> list[str]:
-    seen: dict[str, str] = {}
+def _adversaries(runs: Sequence[RunSummary]) -> list[str]:
+    """Return who sees the released values, by trust mode or method."""
+    titles: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
-        server, mechanism = run.experiment.server, find("mechanisms", run.experiment.chosen_mechanism)
-        alone = "" if mechanism.shows_messages else run.experiment.chosen_method.title
-        seen.setdefault(mechanism.who_sees(server), alone or f"{server.capitalize()} server")
-    return [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in seen.items()]
+        server, mechanism = run.experiment.server, lookup("mechanisms", run.experiment.chosen_mechanism)
+        method = "" if mechanism.shows_messages else run.experiment.chosen_method.title
+        titles.setdefault(mechanism.adversary(server), method or f"{server.capitalize()} server")
+    return [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in titles.items()]
 
 
-def claims(runs: Sequence[Summary]) -> Rows:
-    """Return what one run reveals at most: a header, and a row for each claim."""
+def claims_table(runs: Sequence[RunSummary]) -> Rows:
+    """Return the privacy claims of single runs: a header, and a row for each distinct claim."""
 
-    def row_of(run: Summary) -> dict[str, Any]:
-        asked, mechanism = run.experiment, find("mechanisms", run.experiment.chosen_mechanism)
-        spent = asked.rho if mechanism.spends == "rho" else None
+    def get_row(run: RunSummary) -> dict[str, Any]:
+        asked, mechanism = run.experiment, lookup("mechanisms", run.experiment.chosen_mechanism)
+        spent = asked.rho if mechanism.budget_parameter == "rho" else None
         own = {"method": asked.chosen_method.title, "epsilon": asked.target_epsilon, "rho": spent}
-        return {**run.row, **own, "account": mechanism.name}
+        return {**run.table_row, **own, "mechanism": mechanism.name}
 
-    found = by_rows(runs, ["server", "method", "epsilon", "rho", "delta", "account"], row_of)
-    shows_methods = len({method for _, method, *_ in found}) > 1
+    names = ["server", "method", "epsilon", "rho", "delta", "mechanism"]
+    groups = group_by_columns(runs, names, get_row)
+    shows_methods = len({method for _, method, *_ in groups}) > 1
     rows = [["server", *["method"] * shows_methods, "ρ", "δ", "ε by the paper's lemma", "ε exactly"]]
-    for (server, method, _, spent, delta, account), members in found.items():
-        # What the sampler adds differs a little between runs of one claim: the most of all is true of each.
-        most, by_lemma = (
-            max(run.figures[name] for run in members) for name in ("epsilon_exact", "epsilon_paper")
+    for (server, method, _, spent, delta, mechanism), members in groups.items():
+        # Sampler errors differ slightly between runs of the same claim; the largest holds for each.
+        exact, lemma = (
+            max(run.measurements[n] for run in members) for n in ("epsilon_exact", "epsilon_paper")
         )
-        rho, exactly, lemma = in_numbers(spent, most, by_lemma, account)
-        row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma, exactly]
+        rho, exact_text, lemma_text = claim_columns(spent, exact, lemma, mechanism)
+        row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma_text, exact_text]
         rows += [row] if row not in rows else []
     return rows
 
 
-def as_config(runs: Sequence[Summary]) -> str:
-    """Return the TOML of an experiment or a sweep that repeats runs: in parts, what does not multiply."""
+def repeat_config(runs: Sequence[RunSummary]) -> str:
+    """Return the TOML of an experiment or sweep that repeats runs; parts for settings that are no product."""
     experiments = dict.fromkeys(run.experiment for run in runs)
     rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
     settings: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""Attacks of an audit, found by listing this folder: modules with `applies(constants)` and `run(view)`."""
+"""Attacks of an audit, found by listing this folder: modules with `applies(constants)` and `run(context)`."""

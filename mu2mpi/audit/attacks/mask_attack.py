@@ -1,7 +1,7 @@
-"""Masks of real messages: uniform and fresh to those who know some of them, and without effect on the sum.
+"""Attack on the masks of secure aggregation: they must be uniform, fresh, and cancel in the sum.
 
-Less the masks that colluders know, those of fewer than all others are uniform modulo 2^64, in each round and
-in differences between rounds.
+Without the masks that colluders know, the masks of a proper subset of the other machines must be uniform
+modulo 2^64, in each round and in differences between rounds.
 """
 
 import math
@@ -12,26 +12,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.adversary_view import Finding, View, hides_parts
-from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, one_machine, real_schedule
+from mu2mpi.audit.adversary_view import AttackContext, Finding, hides_single_messages
+from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, realistic_constants, single_machine
 from mu2mpi.audit.evidence import byte_evidence
-from mu2mpi.audit.recorded_ranks import RecordedRank, on_ranks
-from mu2mpi.federation.batching import Fresh
+from mu2mpi.audit.recorded_ranks import RecordedRank, run_on_ranks
+from mu2mpi.federation.batching import FreshSamples
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.timer import Stopwatch
+from mu2mpi.federation.timer import Timer
 from mu2mpi.privacy.noise import masks
-from mu2mpi.privacy.noise.noise_stream import CHUNK, MAX_NUMBER, derive_key, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import CHUNK, MAX_STREAM_INDEX, derive_key, padded_zeros
 
-FARTHEST = 12  # differences are taken between rounds that are less far apart
+MAX_LAG = 12  # rounds between which differences are tested
 ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
-# So many machines have long messages in all rounds; more have short ones, of three chunks, in a few.
-FEW_MACHINES, FEW_PIXELS = 3, 75
-MAX_GROUPS = 128  # are drawn if there are more than twice as many
-CIRCLE, COLLUDERS = 300, 30  # machines of runs of which the neighbours are compared
+FEW_MACHINES = 3  # machines of the runs with long messages in all of `ROUNDS`
+FEW_PIXELS = 75  # features of the short messages, of three chunks, of runs with more machines
+MAX_GROUPS = 128  # random groups, where there are more than twice as many
+RING_MACHINES = 300  # machines of the runs whose neighbours are compared
+RING_COLLUDERS = 30  # colluders of these runs
 
 
 class Group(NamedTuple):
-    """Machines whose masks are added up, and those that know some of them."""
+    """Machines whose masks are summed, and the colluders that know some of them."""
 
     machines: tuple[int, ...]
     known: tuple[int, ...]
@@ -43,26 +44,26 @@ class Group(NamedTuple):
 
 def applies(constants: RunConstants) -> bool:
     """Whether masks hide messages."""
-    return hides_parts(constants) and constants.task.trust.shows_messages
+    return hides_single_messages(constants) and constants.task.trust.shows_messages
 
 
-def run(view: View) -> Finding:
-    """Attack few machines in many rounds, and all that are audited in few."""
-    machines, colluders = view.constants.task.machines, view.constants.task.colluders
+def run(context: AttackContext) -> Finding:
+    """Attack few machines in many rounds, and all audited machines in few rounds."""
+    machines, colluders = context.constants.task.machines, context.constants.task.colluders
     sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, ROUNDS)}
-    sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:FARTHEST]))
-    refutations, key, groups, highest = [], derive_key(view.root, "noise", "masks"), 0, 0.0
+    sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:MAX_LAG]))
+    refutations, key, groups, highest = [], derive_key(context.root, "noise", "masks"), 0, 0.0
     for (count, known), (pixels, rounds) in sizes.items():
-        constants = _constants(view, count, known, pixels)
-        chosen = list(groups_of(count, known, view.root))
-        # Each half of a byte is tested in each chunk, and in differences.
-        tests = 16 * max(1, len(chosen)) * (constants.task.d // CHUNK + FARTHEST)
-        threshold = math.log(tests * (len(sizes) + 1) / view.risk)
-        faults, evidence = _mask_faults(constants, key, rounds, chosen, threshold)
+        constants = _constants(context, count, known, pixels)
+        selected = list(groups_of(count, known, context.root))
+        # Each half-byte is tested in each chunk and in differences.
+        tests = 16 * max(1, len(selected)) * (constants.task.d // CHUNK + MAX_LAG)
+        threshold = math.log(tests * (len(sizes) + 1) / context.risk)
+        faults, evidence = _mask_faults(constants, key, rounds, selected, threshold)
         refutations += faults
-        groups, highest = groups + len(chosen), max(highest, evidence)
-    if _common_neighbours(view.root) > math.log((len(sizes) + 1) / view.risk):
-        refutations.append("neighbours are not random: they follow each other, or are the same in two runs")
+        groups, highest = groups + len(selected), max(highest, evidence)
+    if _common_neighbours(context.root) > math.log((len(sizes) + 1) / context.risk):
+        refutations.append("mask neighbours are not random: they are consecutive, or the same in two runs")
     summary = (
         f"Masks of real messages in {len(ROUNDS)} rounds below 2^32: {groups} groups of machines; log "
         f"evidence of bytes that are not uniform {highest:.3g}, where more than {threshold:.3g} refutes."
@@ -70,24 +71,24 @@ def run(view: View) -> Finding:
     return Finding(summary, tuple(refutations))
 
 
-def _constants(view: View, machines: int, colluders: int, pixels: int) -> RunConstants:
-    task, own = view.constants.task, {"machines": machines, "colluders": colluders}
-    constants = real_schedule(pixels, server=task.server, masks=task.server_options.masks, **own)
-    return replace(constants, sampling=Fresh(MAX_NUMBER, MAX_NUMBER))
+def _constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
+    task, own = context.constants.task, {"machines": machines, "colluders": colluders}
+    constants = realistic_constants(pixels, server=task.server, masks=task.server_options.masks, **own)
+    return replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
 
 
 def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
-    """Yield groups of at most half of the machines, each with so many colluders: all there are, or some."""
+    """Yield groups of at most half of the machines with a set of colluders each: all, or random ones."""
     if math.comb(machines, colluders) * 2 ** (machines - colluders) <= 2 * MAX_GROUPS:
         for known in combinations(range(machines), colluders):
             others = [machine for machine in range(machines) if machine not in known]
             for size in range(1, len(others) // 2 + 1):
-                yield from (Group(of, known) for of in combinations(others, size))
+                yield from (Group(group, known) for group in combinations(others, size))
         return
-    rng, most = np.random.default_rng(list(seed)), (machines - colluders) // 2
-    for n in range(MAX_GROUPS if most else 0):
-        # Machines by themselves, in pairs, and any number of them.
-        size = min(n % 3 or int(rng.integers(1, most + 1)), most)
+    rng, max_size = np.random.default_rng(list(seed)), (machines - colluders) // 2
+    for n in range(MAX_GROUPS if max_size else 0):
+        # Single machines, pairs, and groups of random size.
+        size = min(n % 3 or int(rng.integers(1, max_size + 1)), max_size)
         order = rng.permutation(machines).tolist()
         yield Group(tuple(sorted(order[-size:])), tuple(sorted(order[:colluders])))
 
@@ -95,59 +96,61 @@ def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
 def _mask_faults(
     constants: RunConstants, key: bytes, rounds: list[int], groups: list[Group], threshold: float
 ) -> tuple[list[str], float]:
-    """Say what is wrong with masks in some rounds, and what is the largest evidence against uniform bytes."""
+    """Faults of the masks in some rounds, and the largest evidence against uniform bytes."""
     d = constants.task.d
 
     def act(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
-        machines, server = one_machine(constants, rank.rank, rank, key)
+        machines, server = single_machine(constants, rank.rank, rank, key)
         added = np.empty((len(rounds), d), np.int64)
-        for of_round, t in zip(added, rounds, strict=True):
-            rank.forget()
-            server.round(t, machines, Stopwatch())
-            of_round[...] = (rank.sent[0] - server.unmasked).ravel()
+        for row, t in zip(added, rounds, strict=True):
+            rank.clear_record()
+            server.run_round(t, machines, Timer())
+            row[...] = (rank.sent[0] - server.unmasked).ravel()
         return added, server.masks
 
-    of_ranks, found, highest = on_ranks(constants.task.machines, act), [], 0.0
-    if np.any(left := np.add.reduce([added for added, _ in of_ranks]).any(axis=1)):
-        found.append(f"masks of real messages do not cancel in round {rounds[left.argmax()]:,}")
+    of_ranks, faults, highest = run_on_ranks(constants.task.machines, act), [], 0.0
+    if np.any(residual := np.add.reduce([added for added, _ in of_ranks]).any(axis=1)):
+        faults.append(f"masks of real messages do not cancel in round {rounds[residual.argmax()]:,}")
     for group in groups:
         total: Integers = np.sum([of_ranks[machine][0] for machine in group.machines], axis=0)
         for machine, other in product(group.machines, group.known):
             own = of_ranks[machine][1]
-            if own is not None and other in own.others:
-                total -= _masks_shared(own.shared_with(other), constants, rounds)
-        first = total[:FARTHEST]
+            if own is not None and other in own.peers:
+                total -= _shared_masks(own.shared_with(other), constants, rounds)
+        first = total[:MAX_LAG]
         tests = [(f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, d, CHUNK)]
         tests += [(f"{lag} rounds apart", first[lag:] - first[:-lag]) for lag in range(1, len(first))]
-        evidence, where = max((float(byte_evidence(words).max()), where) for where, words in tests)
+        evidence, where = max((float(byte_evidence(values).max()), where) for where, values in tests)
         highest = max(highest, evidence)
         if evidence > threshold:
-            found.append(f"{group} are not uniform modulo 2^64 {where} of real messages")
-        # Among n uniform words any come twice, with either sign, with a probability below n^2 / 2^63.
-        words = np.sort(np.minimum(total.view(np.uint64), (-total).view(np.uint64)), axis=None)
-        if repeated := int(np.count_nonzero(words[1:] == words[:-1])):
-            found.append(f"{group}: {repeated:,} words of real messages were used before")
-    return found, highest
+            faults.append(f"{group} are not uniform modulo 2^64 {where} of real messages")
+        # Among n uniform values, any two coincide up to sign with a probability below n^2 / 2^63.
+        values = np.sort(np.minimum(total.view(np.uint64), (-total).view(np.uint64)), axis=None)
+        if repeated := int(np.count_nonzero(values[1:] == values[:-1])):
+            faults.append(f"{group}: {repeated:,} masks of real messages were used before")
+    return faults, highest
 
 
-def _masks_shared(of_edge: masks.Masks, constants: RunConstants, rounds: list[int]) -> Integers:
-    found = []
+def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list[int]) -> Integers:
+    rows = []
     for t in rounds:
         flat, mask = padded_zeros((constants.task.rows, constants.task.features))
-        of_edge.add(flat, t)
-        found.append(mask.ravel())
-    return np.array(found)
+        pair_masks.add(flat, t)
+        rows.append(mask.ravel())
+    return np.array(rows)
 
 
 def _common_neighbours(root: bytes) -> float:
-    """Evidence, by Chernoff's bound, of more common pairs of neighbours than random circles have."""
-    of_run = [masks.edges(CIRCLE, COLLUDERS, derive_key(root, "noise", f"circle {n}")) for n in range(2)]
-    steps = range(1, masks.half_neighbours(CIRCLE, COLLUDERS) + 1)
-    in_order = np.sort([(i, (i + step) % CIRCLE) for i in range(CIRCLE) for step in steps])
+    """Evidence, by Chernoff's bound, that neighbours coincide more often than in random rings."""
+    of_run = [
+        masks.edges(RING_MACHINES, RING_COLLUDERS, derive_key(root, "noise", f"circle {n}")) for n in range(2)
+    ]
+    steps = range(1, masks.neighbours_per_side(RING_MACHINES, RING_COLLUDERS) + 1)
+    in_order = np.sort([(i, (i + step) % RING_MACHINES) for i in range(RING_MACHINES) for step in steps])
     graphs = [set(map(tuple, pairs.tolist())) for pairs in (in_order, *of_run)]
-    evidence, pairs = 0.0, math.comb(CIRCLE, 2)
-    for one, other in combinations(graphs, 2):
-        common, expected = len(one & other), len(one) * len(other) / pairs
+    evidence, pairs = 0.0, math.comb(RING_MACHINES, 2)
+    for first, second in combinations(graphs, 2):
+        common, expected = len(first & second), len(first) * len(second) / pairs
         if common > expected:
             evidence = max(evidence, common * math.log(common / expected) - common + expected - math.log(3))
     return evidence

@@ -1,17 +1,20 @@
-"""The commands. Each module of this folder is one; `mu2mpi.register` adds others, of the kind ``commands``.
+"""Commands, one module each; `mu2mpi.register` adds others, of the kind ``commands``.
 
-A command has a docstring, which is its help, ``add_arguments(parser)``, which adds its options, and
-``execute(arguments)``, which may return an exit code. ``outputs(arguments, ranks)`` names the results that it
-writes: a signal then waits for a checkpoint. What is slow to import is imported in functions.
+A command has a docstring, which is its help, ``add_arguments(parser)``, and ``execute(arguments)``, which
+may return an exit code. Optional are ``outputs(arguments, ranks)``, the result files of a run, which a signal
+then stops with a checkpoint, and ``COMMON_OPTIONS`` and ``EXAMPLES``, the first screen of a help with topics.
+Slow imports are in functions.
 """
 
-from mu2mpi.core.registry import names
+from mu2mpi.core.registry import known_names
 
-# The order of the list of commands; others follow in that of their names
-ORDER = "run sweep table plot report compare show predict privacy publish audit job launch data examples info"
+# Order of built-in commands in the help; others follow alphabetically
+COMMAND_ORDER = (
+    "run sweep table plot report compare show predict privacy publish audit job launch data examples info"
+)
 
 
 def command_names() -> list[str]:
-    """Return the names of all commands in their order."""
-    order, known = ORDER.split(), names("commands")
+    """Return the names of all commands in the order of the help."""
+    order, known = COMMAND_ORDER.split(), known_names("commands")
     return order + sorted({*known} - {*order})

@@ -1,61 +1,79 @@
-"""Attack the code's own messages and compare what they give away with what is claimed.
+"""Audit the privacy of the code by attacks on its messages.
 
-The algorithm is run many times on data of which each sample is one of two by a coin, as near to the worst
-case as data come. The adversary, who knows all samples but one, has to tell this one from all that it sees.
-That can refute a claim, never prove it. If a claim is refuted, or less is reached than faithful code gives
-away, the code is 1. Of a method that protects its output alone, only that is attacked. Under mpirun the ranks
-share the runs.
+Runs the algorithm many times on nearly worst-case data, in which a random bit chooses each canary sample. The
+adversary knows all other samples, and guesses the bit from everything it sees. An audit can refute a claimed
+epsilon, not prove it. The exit code is 1 if a claim is refuted, or if an attack is weaker than faithful code
+allows. Under mpirun, the ranks share the runs.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-# Settings that mean something else to an audit, or that it offers less of
-SETTINGS: dict[str, dict[str, Any]] = {
-    "server": {"help": "[default: untrusted and trusted, as far as the method allows them]"},
+COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
+EXAMPLES = """\
+  mu2mpi audit --rho 1 --trials 2000
+  mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
+  mu2mpi audit --server shuffled --machines 5 --seed 1"""
+# Settings whose default or values in an audit differ from those of an experiment
+AUDIT_OVERRIDES: dict[str, dict[str, Any]] = {
+    "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
     "participation_seed": {},
-    "budgets": {"help": "file with the rho or epsilon of some machines, which are called 0, 1, ..."},
-    "normalize": {"help": "[default: none]", "choices": ("none", "unit")},
-    "rho": {"help": "the claim that is audited [default: 1]"},
-    "epsilon": {"help": "the same as an epsilon, at this delta"},
-    "delta": {"help": "the delta at which epsilon is stated [default: 1e-05]"},
-    "seed": {"help": "makes the audit reproducible [default: a secret key]"},
+    "budgets": {"help": "file with a rho or epsilon per machine, named 0, 1, ..."},
+    "normalize": {"help": "scaling of samples [default: none]", "choices": ("none", "unit")},
+    "rho": {"help": "claimed rho to audit [default: 1]"},
+    "epsilon": {"help": "claimed epsilon to audit, at --delta"},
+    "delta": {"help": "delta at which epsilon is stated [default: 1e-05]"},
+    "seed": {"help": "public seed of the audit [default: a secret key]"},
 }
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_field
-    from mu2mpi.config.experiment_options import OF_MACHINES, method_options, option_fields, own_options
+    from mu2mpi.config.experiment_options import (
+        PER_MACHINE_OPTIONS,
+        method_option_names,
+        option_fields,
+        own_options,
+    )
 
-    fields, of_method, of_server = option_fields(), method_options(), own_options("server")
-    names = "loss", "method", *of_method, "mechanism", "server", *of_server, *OF_MACHINES, *SETTINGS
+    fields, method_options, server_options = option_fields(), method_option_names(), own_options("server")
+    names = (
+        "loss",
+        "method",
+        *method_options,
+        "mechanism",
+        "server",
+        *server_options,
+        *PER_MACHINE_OPTIONS,
+        *AUDIT_OVERRIDES,
+    )
     for name in dict.fromkeys(names):
-        add_field(parser, name, fields[name], **SETTINGS.get(name, {}))
-    runs = "runs with each sample of a kind [default: 2000]"
+        add_field(parser, name, fields[name], **AUDIT_OVERRIDES.get(name, {}))
+    runs = "number of runs per canary value [default: 2000]"
     parser.add_argument("--trials", type=int, default=2000, metavar="N", help=runs)
     parser.set_defaults(machines=3, rounds=10, delta=1e-5)
 
 
 def execute(arguments: Namespace) -> int:
-    from mu2mpi.audit.trials import OF_PAPER, audit_servers
-    from mu2mpi.cli.experiment_arguments import given_settings
+    from mu2mpi.audit.trials import PAPER_SERVERS, audit_servers
+    from mu2mpi.cli.experiment_arguments import explicit_settings
     from mu2mpi.core.parallel import world
-    from mu2mpi.core.registry import names
+    from mu2mpi.core.registry import known_names
     from mu2mpi.execution.warmup import start_compiler_without_scipy
 
-    communicator, given = world(), given_settings(arguments)
+    communicator, given = world(), explicit_settings(arguments)
     start_compiler_without_scipy()
-    complaints = []
+    problems = []
     for finding in audit_servers(given, arguments.trials, communicator):
-        complaints += finding.complaints
+        problems += finding.problems
         if communicator.rank == 0:
             print(f"{finding.describe()}\n", flush=True)
     if "server" not in given and communicator.rank == 0:
-        others = ", ".join(name for name in names("servers") if name not in OF_PAPER)
-        print(f"Without --server only the paper's are audited; others are {others}.", flush=True)
-    if complaints and communicator.rank == 0:
-        print(f"mu2mpi: error: {'; '.join(complaints)}", file=sys.stderr)
-    return 1 if complaints else 0
+        others = ", ".join(name for name in known_names("servers") if name not in PAPER_SERVERS)
+        print(f"Without --server, only the paper's trust modes are audited. Others are {others}.", flush=True)
+    if problems and communicator.rank == 0:
+        print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
+    return 1 if problems else 0

@@ -1,7 +1,7 @@
-"""Say in what two results, or two folders of them, differ.
+"""Print the differences of two results, or two folders of results.
 
-Settings, versions and machines, and results: runs of folders are matched by their settings, and where both
-have several seeds a test says whether results differ by more than seeds do.
+Compares settings, versions, hosts and results. Runs of two folders are matched by their settings. A
+statistical test compares groups of several seeds.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -12,7 +12,7 @@ from mu2mpi.cli.common_arguments import add_shared, read_runs
 
 def add_arguments(parser: ArgumentParser) -> None:
     for name in ("a", "b"):
-        parser.add_argument(name, type=Path, metavar=name.upper(), help="a result file, or a folder of them")
+        parser.add_argument(name, type=Path, metavar=name.upper(), help="result file or folder")
     add_shared(parser, "--values", "--strict")
 
 

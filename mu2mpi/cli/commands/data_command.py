@@ -1,6 +1,6 @@
-"""Get a data set ready and say what it holds.
+"""Prepare a data set and print what it contains.
 
-A missing MNIST is downloaded, which no other command does.
+Only this command downloads MNIST if it is missing.
 """
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -9,17 +9,17 @@ from mu2mpi.cli.common_arguments import add_flag, add_shared
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("data", metavar="NAME", help="data set, or a file of your own, as for run")
+    parser.add_argument("data", metavar="NAME", help="data set name or file, as for run")
     for option in ("--features", "--labels", "--missing-labels", "--label-range", "--schema", "--test"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     for option in ("--strict", "--data-is-public"):
         parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
-    add_flag(parser, "--schema-template", "print a schema of a file's columns, with blanks to fill, and end")
+    add_flag(parser, "--schema-template", "schema of a file's columns with blanks to fill, instead")
     add_shared(parser, "--data-dir")
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.cli.experiment_arguments import given_settings
+    from mu2mpi.cli.experiment_arguments import explicit_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.source import DataRequest
     from mu2mpi.data.source_description import describe_source, schema_template
@@ -27,6 +27,6 @@ def execute(arguments: Namespace) -> None:
     if arguments.schema_template:
         print(schema_template(arguments.data), end="")
         return
-    experiment = Experiment.make(given_settings(arguments))
+    experiment = Experiment.from_settings(explicit_settings(arguments))
     settings = experiment.data, experiment.source_options, experiment.scaling
     print(describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify=False)))

@@ -1,6 +1,6 @@
 """Print versions, the MPI library, ranks, hosts and folders.
 
-Under mpirun it tells whether the ranks find each other. Put its output into a bug report.
+Under mpirun, it shows whether the ranks find each other. Add its output to bug reports.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -11,7 +11,7 @@ from mu2mpi.cli.common_arguments import add_flag
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_flag(parser, "--cite", "print instead how to cite the paper and this version of mu2mpi, as BibTeX")
+    add_flag(parser, "--cite", "citation of the paper and of this version in BibTeX, instead")
 
 
 def execute(arguments: Namespace) -> None:

@@ -1,8 +1,7 @@
 """Print a script for an experiment or a sweep on a cluster, or submit it.
 
-A task has as many runs of a sweep as fit a tenth of the time limit. A sweep that does not fit one task
-becomes an array job. Defaults for all options of a job are in the TOML file that MU2MPI_SITE names, or in
-mu2mpi/site.toml among the user's configuration.
+A task gets as many runs of a sweep as fit a tenth of the time limit; more tasks make an array job. Defaults
+of job options are in the TOML file MU2MPI_SITE, or mu2mpi/site.toml in the user's configuration folder.
 """
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -10,17 +9,23 @@ from pathlib import Path
 
 from mu2mpi.cli.common_arguments import add_flag, add_output
 
+COMMON_OPTIONS = "config output submit status scheduler nodes ntasks time partition account data_dir setup"
+EXAMPLES = """\
+  mu2mpi job experiment.toml --ntasks 10 --time 02:00:00
+  mu2mpi job tables.toml --output runs/ --submit
+  mu2mpi job tables.toml --output runs/ --status"""
+
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cluster.job_script import Request
+    from mu2mpi.cluster.job_script import JobOptions
 
-    parser.add_argument("config", type=Path, metavar="TOML", help="an experiment, or a sweep")
+    parser.add_argument("config", type=Path, metavar="TOML", help="file of an experiment or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
     which = parser.add_mutually_exclusive_group()
-    add_flag(which, "--submit", "hand the script to sbatch instead")
-    add_flag(which, "--status", "say how many runs are done, running, left and failed, and nothing else")
+    add_flag(which, "--submit", "submission of the script by sbatch, instead of printing it")
+    add_flag(which, "--status", "numbers of finished, running, missing and failed runs")
     group = parser.add_argument_group("the job (also the keys of a site file)")
-    for field in Request.model_fields.values():
+    for field in JobOptions.model_fields.values():
         kind, default = field.annotation, field.default
         how = {"action": "store_true"} if kind is bool else {"metavar": field.title or None}
         how |= {"action": "append"} if default == () else {}
@@ -28,19 +33,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.cluster.job_script import Request, names
+    from mu2mpi.cluster.job_script import JobOptions, option_names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.core.toml import read_toml
 
     config = arguments.config
-    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in names()}
-    request = Request.make({name: value for name, value in given.items() if value is not None})
+    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in option_names()}
+    request = JobOptions.with_site_defaults(
+        {name: value for name, value in given.items() if value is not None}
+    )
     sweep = Sweep(read_toml(config), str(config))
     suffix = "" if sweep.swept else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
     if request.scheduler != "slurm" and (arguments.submit or arguments.status):
-        arguments.parser.error("--submit and --status are for SLURM; print the script, and hand it to qsub")
+        arguments.parser.error("--submit and --status need SLURM. Print the script and submit it with qsub")
     job = SweepJob(config, sweep, output, request)
     if arguments.status:
         print(job.status())

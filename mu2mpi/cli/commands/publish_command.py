@@ -1,7 +1,7 @@
-"""Write results anew without what the guarantee does not cover.
+"""Write copies of results without values that the privacy guarantee does not cover.
 
-Left out are diagnostics, times, the machine, the folders of data files, and loss and accuracy on a share of
-the data file. A result whose claims do not hold, or that protects nobody, is refused.
+Removes diagnostics, times, host names, folders of data files, and loss and accuracy on a share of the data
+file. Refuses results whose claims do not hold, or that protect nobody.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -9,15 +9,15 @@ from argparse import ArgumentParser, Namespace
 from mu2mpi.cli.common_arguments import add_flag, add_output, add_paths
 
 FLAGS = {
-    "overwrite": "replace files that exist",
-    "even_if_unprotected": "publish also runs whose noise follows from their seed, or that added none",
-    "with_test_results": "keep loss and accuracy on a share of the data file, which no noise protects",
+    "overwrite": "replacement of existing files",
+    "even_if_unprotected": "publication of runs without noise, or whose noise follows from a seed, too",
+    "with_test_results": "loss and accuracy on a share of the data file, which no noise protects",
 }
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser)
-    add_output(parser, "file for one file, or folder for several", "PATH", required=True)
+    add_output(parser, "file for one result, or folder for several", "PATH", required=True)
     for name, what in FLAGS.items():
         add_flag(parser, f"--{name.replace('_', '-')}", what)
 

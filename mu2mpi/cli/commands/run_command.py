@@ -1,6 +1,6 @@
-"""Run one experiment and write its result.
+"""Run one experiment and write its result file.
 
-Under mpirun, on all ranks.
+Under mpirun, all ranks share the run.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -8,41 +8,54 @@ from pathlib import Path
 
 from mu2mpi.cli.common_arguments import add_output
 
+COMMON_OPTIONS = "data method preset server machines rounds epsilon delta loss seed output config"
+EXAMPLES = """\
+  mu2mpi run --machines 10 --epsilon 2 --seed 1
+  mpirun -n 4 mu2mpi run --data mnist --server trusted --output a.h5
+  mu2mpi run --config experiment.toml --rounds 500"""
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_running_options
 
-    parser.add_argument("--config", type=Path, metavar="TOML", help="settings; options override them")
-    add_output(parser, "result file [default: runs/ and a name made of the settings]")
+    parser.add_argument(
+        "--config", type=Path, metavar="TOML", help="file with settings, which options override"
+    )
+    add_output(parser, "result file [default: runs/ and the settings]")
     add_running_options(parser)
 
 
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:
-    from mu2mpi.cli.experiment_arguments import experiment_of, output_of
+    from mu2mpi.cli.experiment_arguments import build_experiment, output_path
 
-    return [output_of(arguments, experiment_of(arguments), ranks)]
+    return [output_path(arguments, build_experiment(arguments), ranks)]
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.cli.experiment_arguments import experiment_of, how_to_run, output_of, warn_of_tests
+    from mu2mpi.cli.experiment_arguments import (
+        build_experiment,
+        output_path,
+        prepare_run,
+        warn_about_test_sets,
+    )
     from mu2mpi.core.parallel import world
 
     communicator = world()
-    with communicator.together():
-        experiment = experiment_of(arguments)
-    from mu2mpi.analysis.description import KEY_GONE, in_brief
+    with communicator.shared_errors():
+        experiment = build_experiment(arguments)
+    from mu2mpi.analysis.description import KEY_DISCARDED, privacy_summary
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import advice_on_ranks
 
-    output = output_of(arguments, experiment, communicator.size)
-    told = how_to_run(arguments, communicator, [output])
-    result = run(experiment, output=output, progress=True, **told)
+    output = output_path(arguments, experiment, communicator.size)
+    keywords = prepare_run(arguments, communicator, [output])
+    result = run(experiment, output=output, progress=True, **keywords)
     if communicator.rank == 0:
         loss, score = result.history.test_loss[-1], result.final_score
         print(f"{output}: test loss {loss:.4f}, {score}; next: mu2mpi show {output}")
-        print(in_brief(result.privacy, result.accounts))
-        if result.privacy.has_lost_key:
-            print(KEY_GONE)
-        warn_of_tests([result.experiment])
+        print(privacy_summary(result.privacy, result.accounts))
+        if result.privacy.is_key_discarded:
+            print(KEY_DISCARDED)
+        warn_about_test_sets([result.experiment])
         if (advice := advice_on_ranks(result)) is not None:
             print(advice)

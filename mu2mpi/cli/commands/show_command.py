@@ -1,4 +1,4 @@
-"""Print what a result file or a checkpoint holds."""
+"""Print a summary of a result file or a checkpoint."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -8,10 +8,10 @@ from mu2mpi.cli.common_arguments import add_flag
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="FILE", help="a result file, which may not be finished")
-    uncovered = "print also what is computed from private data and not covered by the guarantee"
+    parser.add_argument("path", type=Path, metavar="FILE", help="result file or checkpoint")
+    uncovered = "diagnostics too: computed from private data, not covered by the guarantee"
     add_flag(parser, "--diagnostics", uncovered)
-    model = "print instead the model in the columns' own units, and what of it may be noise"
+    model = "model coefficients instead, in the units of the columns, with noise intervals"
     add_flag(parser, "--coefficients", model)
 
 
@@ -19,12 +19,16 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.description import describe, describe_checkpoint, describe_coefficients
     from mu2mpi.results.checkpoint import read_checkpoint
     from mu2mpi.results.reader import read_result
-    from mu2mpi.results.records import SUFFIX, checkpoint_path
+    from mu2mpi.results.records import CHECKPOINT_SUFFIX, checkpoint_path
 
     path = arguments.path
-    if path.suffix != SUFFIX and not os.path.exists(path) and os.path.exists(checkpoint_path(path)):
+    if (
+        path.suffix != CHECKPOINT_SUFFIX
+        and not os.path.exists(path)
+        and os.path.exists(checkpoint_path(path))
+    ):
         path = checkpoint_path(path)
-    if path.suffix == SUFFIX:
+    if path.suffix == CHECKPOINT_SUFFIX:
         print(describe_checkpoint(read_checkpoint(path), path))
     elif arguments.coefficients:
         print(describe_coefficients(read_result(path), path))

@@ -1,4 +1,4 @@
-"""HDF5 files, of which only those rows are read that are asked for."""
+"""HDF5 files; only the needed rows are read."""
 
 from __future__ import annotations
 
@@ -10,62 +10,62 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import identity
+from mu2mpi.core.files import file_identity
 from mu2mpi.core.lazy import NDArray, h5py, np
-from mu2mpi.core.memory import check_room
+from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.format import OWNERS, USUAL, File, Kind
-from mu2mpi.data.redaction import check_unchanged, reading, shown
+from mu2mpi.data.formats.format import DEFAULT_NAMES, OWNER_COLUMN, DataFile, ValueKind
+from mu2mpi.data.redaction import check_unchanged, printable, read_errors
 
-BLOCK_BYTES = 4 << 20  # about how much is read at once where HDF5 has to find, unpack or convert it
+BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must locate, decompress or convert
 
 
 @register
-class Hdf5(File):
-    """Datasets of one group, or of the group that each owner has in ``machine``; the file stays open."""
+class Hdf5(DataFile):
+    """Datasets of one group, or of one group per owner inside the group ``machine``; the file stays open."""
 
     name, suffixes = "hdf5", (".h5", ".hdf5")
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
-        from mu2mpi.core.hdf5 import open_to_read
+        from mu2mpi.core.hdf5 import open_for_reading
 
         super().__init__(path)
-        with reading(path):
-            file: Any = open_to_read(path)
-            # HDF5 would open whatever such a link names, be it a pipe.
+        with read_errors(path):
+            file: Any = open_for_reading(path)
+            # HDF5 would open the target of an external link, even a pipe.
             if file.id.links.visit(lambda _, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
-                raise InputError(f"{path} has links to other files: copy what they name into it")
-            owners: Any = file.get(OWNERS)
+                raise InputError(f"{path} has links to other files; copy their targets into it")
+            owners: Any = file.get(OWNER_COLUMN)
             self._owners = sorted(owners) if isinstance(owners, h5py.Group) else None
             if self._owners is None:
-                self._groups = [_innermost(file)]
+                self._groups = [_find_table_group(file)]
                 self.names = [name for name in self._groups[0] if not name.startswith("_i_")]
                 return
             self._groups = [owners[name] for name in self._owners]
         if not self._groups or not all(isinstance(group, h5py.Group) for group in self._groups):
-            raise InputError(f"{path}: its group {OWNERS} should have a group for each owner")
-        self.names = [*self._groups[0], OWNERS]
+            raise InputError(f"{path}: its group {OWNER_COLUMN} must have a group for each owner")
+        self.names = [*self._groups[0], OWNER_COLUMN]
 
-    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
+    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
         owners = self._owners
-        names = [name for name in wanted if owners is None or name != OWNERS]
-        with reading(self.path):
-            parts = {name: [Rows(self.path, name, group[name]) for group in self._groups] for name in names}
+        names = [name for name in wanted if owners is None or name != OWNER_COLUMN]
+        with read_errors(self.path):
+            datasets = {n: [DatasetRows(self.path, n, group[n]) for group in self._groups] for n in names}
         if owners is None:
-            return {name: of[0] for name, of in parts.items()}
-        lengths = {tuple(part.shape[0] for part in of) for of in parts.values()}
+            return {name: parts[0] for name, parts in datasets.items()}
+        lengths = {tuple(part.shape[0] for part in parts) for parts in datasets.values()}
         if len(lengths) > 1:
             raise InputError(f"{self.path}: an owner has more or fewer labels than rows of features")
-        found: dict[str, list[Any]] = {**parts}
-        if OWNERS in wanted:
+        columns: dict[str, list[Any]] = {**datasets}
+        if OWNER_COLUMN in wanted:
             counts = zip(owners, lengths.pop(), strict=True)
-            found[OWNERS] = [np.broadcast_to(np.array([[name]]), (count, 1)) for name, count in counts]
-        return {name: Joined(self.path, of) for name, of in found.items()}
+            columns[OWNER_COLUMN] = [np.broadcast_to(np.array([[n]]), (count, 1)) for n, count in counts]
+        return {name: ConcatenatedRows(self.path, parts) for name, parts in columns.items()}
 
 
-def _innermost(group: Any) -> Any:
-    """Return the group of a table, perhaps in others, as PyTables and pandas write it."""
-    while not any(name in group for name in USUAL["features"]):
+def _find_table_group(group: Any) -> Any:
+    """Descend to the group of the table, which PyTables and pandas nest in others."""
+    while not any(name in group for name in DEFAULT_NAMES["features"]):
         inner = [group[name] for name in group if not name.startswith("_i_")]
         if len(inner) != 1 or not isinstance(inner[0], h5py.Group):
             break
@@ -73,14 +73,14 @@ def _innermost(group: Any) -> Any:
     return group
 
 
-class Joined:
-    """A column in parts, one after the other, of which some rows, ascending, can be read as one array."""
+class ConcatenatedRows:
+    """Rows of several datasets, one after another, read as one array by ascending row numbers."""
 
     def __init__(self, path: Path, parts: list[Any]) -> None:
         self._parts, self.dtype = parts, np.result_type(*{part.dtype for part in parts})
         self._bounds = np.cumsum([0, *(part.shape[0] for part in parts)])
         if len({math.prod(part.shape[1:]) for part in parts}) > 1:
-            raise InputError(f"{path}: the owners in its group {OWNERS} differ in their number of features")
+            raise InputError(f"{path}: the owners in its group {OWNER_COLUMN} differ in number of features")
         self.shape = int(self._bounds[-1]), *parts[0].shape[1:]
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -91,65 +91,65 @@ class Joined:
         return np.concatenate(blocks, dtype=self.dtype)
 
 
-class Rows:
-    """The rows of a dataset of numbers or text, the latter as objects: ``rows[ascending numbers]``.
+class DatasetRows:
+    """Rows of a dataset of numbers, or of text as objects, read by ascending row numbers.
 
-    Rows that lie in the file as they do in memory are read one by one where they lie, which is quick even if
-    they are few and far between. Others are read in blocks.
+    If the bytes in the file equal those in memory, rows are read directly from their offsets, which is fast
+    for scattered rows. Otherwise HDF5 reads blocks of rows.
     """
 
     def __init__(self, path: Path, name: str, dataset: Any) -> None:
         if not isinstance(dataset, h5py.Dataset):
-            raise InputError(f"{path}: {shown(name)} is not a dataset")
+            raise InputError(f"{path}: {printable(name)} is not a dataset")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
         if not dataset.shape or not (is_text or dataset.dtype.names or dataset.dtype.kind in "biuf"):
-            what = f"the type {dataset.dtype} and the shape {dataset.shape}"
-            raise InputError(f"{path}: {shown(name)} has {what}; it should have rows of numbers or text")
+            layout = f"the type {dataset.dtype} and the shape {dataset.shape}"
+            raise InputError(f"{path}: {printable(name)} must have rows of numbers or text, got {layout}")
         if dataset.is_virtual or dataset.external:
-            raise InputError(f"{path}: the values of {shown(name)} lie elsewhere; copy them into a dataset")
-        there, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
+            raise InputError(f"{path}: {printable(name)} has its values elsewhere; copy them into a dataset")
+        stored, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
         if dataset.chunks:
             grid = (-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True))
-            there, needed = dataset.id.get_num_chunks(), math.prod(grid)
-        # HDF5 gives zeros for what was never written.
-        if there < needed:
-            raise InputError(f"{path}: of {shown(name)}, only {there / needed:.0%} were ever written")
-        self._path, self._state, self.shape = path, identity(path), dataset.shape
+            stored, needed = dataset.id.get_num_chunks(), math.prod(grid)
+        # HDF5 returns zeros where nothing was written.
+        if stored < needed:
+            raise InputError(f"{path}: only {stored / needed:.0%} of {printable(name)} was ever written")
+        self._path, self._identity, self.shape = path, file_identity(path), dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
         self._width = math.prod(dataset.shape[1:])
         self._row_bytes = max(1, self._width * dataset.dtype.itemsize)
-        # What HDF5 stores need not look like the type of numpy to which it is converted.
-        plain = self.dtype.isnative and self.dtype.kind in "iuf" and not dataset.file.userblock_size
-        same = plain and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
-        self._offset: int | None = dataset.id.get_offset() if same and not dataset.chunks else None
+        # The type in the file may differ from the NumPy type to which h5py converts it.
+        is_native = self.dtype.isnative and self.dtype.kind in "iuf" and not dataset.file.userblock_size
+        is_same = is_native and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
+        self._offset: int | None = dataset.id.get_offset() if is_same and not dataset.chunks else None
         chunk = dataset.chunks[0] if dataset.chunks else 1
-        self._at_once = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
-        check_room(path, min(self._at_once, max(1, self.shape[0])) * self._row_bytes)
+        self._block_rows = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
+        check_fits_in_memory(path, min(self._block_rows, max(1, self.shape[0])) * self._row_bytes)
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        found = np.empty((len(rows), self._width), self.dtype)
-        with reading(self._path):
-            check_unchanged(self._path, self._state)
+        out = np.empty((len(rows), self._width), self.dtype)
+        with read_errors(self._path):
+            check_unchanged(self._path, self._identity)
             if self._offset is None:
-                self._read_blocks(rows, found)
+                self._read_blocks(rows, out)
             else:
-                self._read_places(rows, found, self._offset)
-            check_unchanged(self._path, self._state)
-        return found
+                self._read_directly(rows, out, self._offset)
+            check_unchanged(self._path, self._identity)
+        return out
 
-    def _read_places(self, rows: NDArray[np.int64], into: NDArray[Any], origin: int) -> None:
+    def _read_directly(self, rows: NDArray[np.int64], out: NDArray[Any], offset: int) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-        memory, width = into.reshape(-1).view(np.uint8).data, self._row_bytes
+        memory, width = out.reshape(-1).view(np.uint8).data, self._row_bytes
         with open(self._path, "rb", buffering=0) as file:
             for start, stop in pairwise([*starts, len(rows)]):
                 piece = memory[start * width : stop * width]
-                if os.preadv(file.fileno(), [piece], origin + int(rows[start]) * width) != len(piece):
+                if os.preadv(file.fileno(), [piece], offset + int(rows[start]) * width) != len(piece):
                     raise InputError(f"{self._path} is truncated")
 
-    def _read_blocks(self, rows: NDArray[np.int64], into: NDArray[Any]) -> None:
-        starts = np.flatnonzero(np.diff(rows // self._at_once, prepend=-1))
+    def _read_blocks(self, rows: NDArray[np.int64], out: NDArray[Any]) -> None:
+        starts = np.flatnonzero(np.diff(rows // self._block_rows, prepend=-1))
         for start, stop in pairwise([*starts, len(rows)]):
             first, last = int(rows[start]), int(rows[stop - 1])
             block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
-            into[start:stop] = block[rows[start:stop] - first]
+            out[start:stop] = block[rows[start:stop] - first]

@@ -1,4 +1,4 @@
-"""Archives of numpy's."""
+"""NumPy archives."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.memory import check_room
+from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.format import File, Kind
-from mu2mpi.data.redaction import reading
+from mu2mpi.data.formats.format import DataFile, ValueKind
+from mu2mpi.data.redaction import read_errors
 
 
 @register
-class Npz(File):
-    """An archive, of which each array is read at its first use."""
+class Npz(DataFile):
+    """An archive of numpy.savez; each array is read into memory at its first use."""
 
     name, suffixes = "npz", (".npz",)
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
-        self._read: dict[str, NDArray[Any]] = {}
-        with reading(path), open(path, "rb") as file:
+        self._loaded: dict[str, NDArray[Any]] = {}
+        with read_errors(path), open(path, "rb") as file:
             self.names = list(np.load(file).files)
 
-    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-        new = [name for name in wanted if name not in self._read]
-        with reading(self.path), open(self.path, "rb") as file:
+    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, NDArray[Any]]:
+        new = [name for name in wanted if name not in self._loaded]
+        with read_errors(self.path), open(self.path, "rb") as file:
             archive: Any = np.load(file)
-            check_room(self.path, sum(archive.zip.getinfo(f"{name}.npy").file_size for name in new))
-            self._read |= {name: archive[name] for name in new}
-        return {name: self._read[name] for name in wanted}
+            check_fits_in_memory(self.path, sum(archive.zip.getinfo(f"{name}.npy").file_size for name in new))
+            self._loaded |= {name: archive[name] for name in new}
+        return {name: self._loaded[name] for name in wanted}

@@ -1,4 +1,4 @@
-"""Columns of Parquet files, of which those columns and groups of rows are read that are needed."""
+"""Parquet files; only the needed columns and row groups are read."""
 
 from __future__ import annotations
 
@@ -7,71 +7,71 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import identity
+from mu2mpi.core.files import file_identity
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.memory import check_room
+from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.format import Columns, File, Kind, Table
-from mu2mpi.data.redaction import check_unchanged, reading, shown
+from mu2mpi.data.formats.format import ColumnReader, DataFile, Table, ValueKind
+from mu2mpi.data.redaction import check_unchanged, printable, read_errors
 
 
 @register
-class Parquet(File):
-    """A Parquet file, whose columns a schema declares."""
+class Parquet(DataFile):
+    """A Parquet file whose columns a schema declares."""
 
     name, suffixes = "parquet", (".parquet",)
     is_table = True
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
-        with reading(path), _opened(path) as file:
+        with read_errors(path), _open_parquet(path) as file:
             self.names = list(file.schema_arrow.names)
 
-    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
-        columns = self.columns(wanted)
-        return columns.read(list(wanted), np.arange(columns.samples))
+    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
+        reader = self.column_reader(wanted)
+        return reader.read(list(wanted), np.arange(reader.samples))
 
     def table(self, features: str | None, labels: str | None) -> Table:
         raise InputError(f"{self.path} needs a --schema; mu2mpi data --schema-template prints one to fill in")
 
-    def columns(self, wanted: Mapping[str, Kind]) -> Columns:
-        with reading(self.path), _opened(self.path) as file:
+    def column_reader(self, wanted: Mapping[str, ValueKind]) -> ColumnReader:
+        with read_errors(self.path), _open_parquet(self.path) as file:
             from pyarrow import types
 
-            facts, schema = file.metadata, file.schema_arrow
-            sizes = [facts.row_group(k).num_rows for k in range(facts.num_row_groups)]
-            numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
+            metadata, schema = file.metadata, file.schema_arrow
+            sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+            numeric = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
             for name in wanted:
                 kind = schema.field(name).type
                 value = kind.value_type if types.is_dictionary(kind) else kind
-                if not any(fits(value) for fits in (*numbers, types.is_string, types.is_large_string)):
+                if not any(fits(value) for fits in (*numeric, types.is_string, types.is_large_string)):
                     raise InputError(
-                        f"{self.path}: column {shown(name)} has the type {kind}; declare it as ignored"
+                        f"{self.path}: column {printable(name)} has the type {kind}; declare it as ignored"
                     )
-        starts, state = np.cumsum([0, *sizes]), identity(self.path)
+        starts, expected = np.cumsum([0, *sizes]), file_identity(self.path)
         row_bytes = sum(8 if kind == "numbers" else 64 for kind in wanted.values())
-        check_room(self.path, max(sizes, default=0) * row_bytes)
-        held: dict[int, dict[str, NDArray[Any]]] = {}
+        check_fits_in_memory(self.path, max(sizes, default=0) * row_bytes)
+        cached: dict[int, dict[str, NDArray[Any]]] = {}
 
         def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-            """Return some rows, ascending, of columns, from one group after the other."""
+            """Return values of columns in some rows (ascending); caches the last row group."""
             bounds = np.searchsorted(rows, starts)
-            parts = []
+            blocks = []
             for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
-                check_unchanged(self.path, state)
-                if group not in held:
-                    held.clear()
-                    with reading(self.path), _opened(self.path) as file:
+                check_unchanged(self.path, expected)
+                if group not in cached:
+                    cached.clear()
+                    with read_errors(self.path), _open_parquet(self.path) as file:
                         table = file.read_row_group(group, columns=list(wanted), use_threads=False)
-                        held[group] = {name: _array(table.column(name)) for name in wanted}
-                places = rows[bounds[group] : bounds[group + 1]] - starts[group]
-                parts.append({name: held[group][name][places] for name in names})
-            return {name: np.concatenate([part[name] for part in parts]) for name in names}
+                        cached[group] = {name: _to_array(table.column(name)) for name in wanted}
+                offsets = rows[bounds[group] : bounds[group + 1]] - starts[group]
+                blocks.append({name: cached[group][name][offsets] for name in names})
+            return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 
-        return Columns(self.path, int(starts[-1]), read)
+        return ColumnReader(self.path, int(starts[-1]), read)
 
 
-def _opened(path: Path) -> Any:
+def _open_parquet(path: Path) -> Any:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError:
@@ -79,8 +79,8 @@ def _opened(path: Path) -> Any:
     return ParquetFile(path, memory_map=False)
 
 
-def _array(column: Any) -> NDArray[Any]:
-    """Return a column as numbers, NaN where there is none, or as objects: texts, or None."""
+def _to_array(column: Any) -> NDArray[Any]:
+    """Convert an Arrow column to numbers, with NaN for null, or to objects (text or None)."""
     import pyarrow as pa
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

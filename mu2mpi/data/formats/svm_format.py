@@ -1,4 +1,4 @@
-"""LIBSVM's sparse format, read whole."""
+"""LIBSVM's sparse format, read into memory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.format import MOST_FEATURES, Kind, TextFile
+from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueKind
 
 
 @register
 class Svm(TextFile):
-    """Lines such as ``1 3:0.5 7:1``, with as many features as occur, or as `dimension` if these are more."""
+    """Lines such as ``1 3:0.5 7:1``: a label and feature:value pairs; at least `dimension` features."""
 
     name, suffixes = "svm", (".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
     names = ["features", "labels"]  # noqa: RUF012
-    first = 1
+    first_feature = 1
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
@@ -26,13 +26,13 @@ class Svm(TextFile):
             raise InputError(f'{path} needs scikit-learn: pip install "mu2mpi[digits]"') from None
         with self.text() as lines:
             features, labels = load_svmlight_file(lines.buffer)
-        if features.shape[1] > MOST_FEATURES or (features.nnz and features.indices.min() < 0):
-            raise InputError(f"{path} numbers features beyond 1 .. {MOST_FEATURES}")
+        if features.shape[1] > MAX_FEATURES or (features.nnz and features.indices.min() < 0):
+            raise InputError(f"{path}: features must be numbered 1 to {MAX_FEATURES}")
         if features.shape[1] < dimension:
             features.resize((features.shape[0], dimension))
         if dimension == 0 and features.nnz == 0:
             raise InputError(f"{path} has no features")
         self._arrays = {"features": features, "labels": np.asarray(labels)}
 
-    def arrays(self, wanted: Mapping[str, Kind]) -> dict[str, Any]:
+    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
         return {name: self._arrays[name] for name in wanted}

@@ -1,1 +1,1 @@
-"""The partitions that are built in, one a module: which machine gets which samples."""
+"""Built-in partitions of the training samples, one per module."""

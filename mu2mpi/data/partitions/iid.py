@@ -1,16 +1,16 @@
-"""Samples dealt at random."""
+"""Samples assigned uniformly at random, so that machines are i.i.d."""
 
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, Partition, machine_rows
+from mu2mpi.data.partition import Integers, Partition, iid_rows
 from mu2mpi.data.source import Source
 
 
 @register
 class Iid(Partition):
-    """The same number of random samples for each machine."""
+    """Equally many random samples per machine."""
 
     name, summary = "iid", "random samples"
     is_default = True
 
-    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
-        return machine_rows(source.training_samples, machines, rounds, key, hosted)
+    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
+        return iid_rows(source.training_samples, machines, samples, key, hosted)

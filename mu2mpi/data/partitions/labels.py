@@ -1,4 +1,4 @@
-"""A few classes for each machine."""
+"""Label skew: shards of single classes, a few per machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from bisect import bisect_right
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, LabelPartition
+from mu2mpi.data.partition import Integers, LabelPartition, Random
 from mu2mpi.data.source import Source
 
 
 @register
 class Labels(LabelPartition):
-    """Shards of one class each, N of them for each machine."""
+    """N shards per machine, each of samples of one class."""
 
     name, form, summary = "labels", "labels:N", "N classes each"
 
@@ -23,31 +23,30 @@ class Labels(LabelPartition):
             raise InputError("should be labels:N with a number of classes such as labels:2")
         self.labels = int(value or 0)
 
-    def most_rounds(self, source: Source, machines: int) -> int:
+    def min_samples_per_machine(self, source: Source, machines: int) -> int:
         labels = self.labels
         if labels > source.classes:
-            raise InputError(f"partition = labels:{labels}, and there are only {source.classes} classes")
+            raise InputError(f"labels:{labels} needs {labels} classes, and there are only {source.classes}")
         each = labels * shard_size(source.class_sizes, machines * labels)
         if each == 0:
-            raise InputError(f"{source.name} has too few samples for labels:{labels}; give fewer --machines")
+            raise InputError(f"{source.name} has too few samples for labels:{labels}. Give fewer --machines.")
         return each
 
-    def shares(self, sizes: Integers, machines: int, each: int, random: np.random.RandomState) -> Integers:
-        """Return the sizes of shards that are dealt out at random.
+    def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
+        """Assign equal shards to machines at random; the remainder of a class is not used.
 
-        Shards are as large as they can be; what is left of a class is not used. See McMahan et al.,
-        "Communication-efficient learning of deep networks from decentralized data", 2017.
+        See McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
         """
-        size = shard_size(sizes, machines * self.labels)
-        class_of_shard = random.permutation(np.repeat(np.arange(len(sizes)), sizes // size))
-        shares = np.zeros((machines, len(sizes)), np.int64)
-        takers = np.repeat(np.arange(machines), self.labels)
-        np.add.at(shares, (takers, class_of_shard[: len(takers)]), size)
-        return shares
+        size = shard_size(class_sizes, machines * self.labels)
+        class_of_shard = random.permutation(np.repeat(np.arange(len(class_sizes)), class_sizes // size))
+        counts = np.zeros((machines, len(class_sizes)), np.int64)
+        machine_of_shard = np.repeat(np.arange(machines), self.labels)
+        np.add.at(counts, (machine_of_shard, class_of_shard[: len(machine_of_shard)]), size)
+        return counts
 
 
-def shard_size(sizes: Integers, shards: int) -> int:
-    """Return the largest size of which so many shards, each of one class, can be cut; 0 if there is none."""
-    # The larger they are, the fewer can be cut.
-    tried = range(1, int(sizes.sum()) // shards + 1)
-    return bisect_right(tried, -shards, key=lambda size: -(sizes // size).sum())
+def shard_size(class_sizes: Integers, shards: int) -> int:
+    """Largest s with sum_k floor(n_k / s) >= shards, n_k being the size of class k; 0 if there is none."""
+    sizes = range(1, int(class_sizes.sum()) // shards + 1)
+    # The sum decreases in s.
+    return bisect_right(sizes, -shards, key=lambda size: -(class_sizes // size).sum())

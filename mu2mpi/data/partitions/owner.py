@@ -1,27 +1,25 @@
-"""Samples of the owners that the data name."""
+"""One machine per owner that the data name."""
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, Partition, pooled_rows
+from mu2mpi.data.partition import Integers, Partition, stratified_rows
 from mu2mpi.data.source import Source
 
 
 @register
 class Owner(Partition):
-    """All samples of one owner for each machine, in random order."""
+    """All samples of one owner per machine, used in random order."""
 
     name, summary = "owner", "the samples of one owner each"
     is_by_owner = True
 
-    def most_rounds(self, source: Source, machines: int) -> int:
+    def min_samples_per_machine(self, source: Source, machines: int) -> int:
         sizes = source.owner_sizes
         if (owners := len(sizes)) != machines:
-            raise InputError(
-                f"{source.name} has {owners} owners, so --machines must be {owners}; or take --partition iid"
-            )
+            raise InputError(f"--machines must be {owners} (owners), got {machines}; or use --partition iid")
         return int(sizes.min())
 
-    def rows(self, source: Source, machines: int, rounds: int, key: bytes, hosted: range) -> Integers:
-        sizes = source.owner_sizes
+    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
+        owners, sizes = source.training_owners(), source.owner_sizes
         starts = sizes.cumsum() - sizes
-        return pooled_rows(source.training_owners(), starts[:, None], sizes[:, None], rounds, key, hosted)
+        return stratified_rows(owners, starts[:, None], sizes[:, None], samples, key, hosted)

@@ -1,4 +1,4 @@
-"""MNIST: 28 x 28 images of handwritten digits, from a folder, the user's cache, or on demand a mirror."""
+"""MNIST: 28 x 28 images of handwritten digits, read from a folder and downloaded on demand."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Self
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import cache_folder, check_readable, write_whole
+from mu2mpi.core.files import cache_folder, check_readable, write_atomically
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import DataRequest, Samples, Source, Which
+from mu2mpi.data.source import DataRequest, Samples, Source, SplitName
 
-PACKED = b"\x1f\x8b"  # first bytes of what gzip has compressed
+GZIP_MAGIC = b"\x1f\x8b"  # first bytes of a gzip file
 
 
 @dataclass(frozen=True)
 class IdxFile:
-    """A file of unsigned bytes in the IDX format; name and checksum are those of the decompressed file."""
+    """Expected name, shape and checksum of a decompressed file of unsigned bytes in the IDX format."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class IdxFile:
 
     @property
     def header(self) -> bytes:
-        """The bytes before the array: type 8, number of axes, and the length of each."""
+        """IDX header: type 8 (unsigned byte), number of axes, and the length of each."""
         return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
 
     @property
@@ -43,18 +43,18 @@ class IdxFile:
         return len(self.header) + math.prod(self.shape)
 
     def check(self, content: Any, verify: bool, label: object) -> None:
-        """Raise InputError, which names `label`, if a content is another; with `verify`, by its checksum."""
+        """Raise InputError, naming `label`, unless header, size and (with `verify`) checksum match."""
         header = self.header
         if bytes(content[: len(header)]) != header or len(content) != self.size:
             raise InputError(
-                f"{label} is not the file that it should be: it has {len(content)} bytes or more that begin "
+                f"{label} is another file than expected: it has {len(content)} bytes or more that begin "
                 f"with 0x{bytes(content[:16]).hex()}, expected {self.size} bytes and 0x{header.hex()}"
             )
-        if verify and (found := hashlib.sha256(content).hexdigest()) != self.sha256:
-            raise InputError(f"{label} has the wrong checksum: SHA-256 of its content is {found}")
+        if verify and (sha256 := hashlib.sha256(content).hexdigest()) != self.sha256:
+            raise InputError(f"{label} has the wrong checksum: SHA-256 of its content is {sha256}")
 
-    def unpacked(self, archive: bytes, verify: bool, label: object) -> bytes:
-        """Return what is compressed in some bytes."""
+    def decompress(self, archive: bytes, verify: bool, label: object) -> bytes:
+        """Decompress a gzip archive and check its content."""
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(self.size + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -63,7 +63,7 @@ class IdxFile:
         return content
 
 
-# Mirrors recompress the files now and then, so the checksums are those of the decompressed content.
+# Checksums are of the decompressed content, since mirrors recompress the files now and then.
 CONTENTS = (
     ("train-images", (60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     ("train-labels", (60_000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
@@ -75,24 +75,24 @@ MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-TIMEOUT = (5.0, 15.0)  # seconds to wait for a connection, and for the next piece of an answer
+TIMEOUT = (5.0, 15.0)  # seconds to connect, and between pieces of a response
 
 
 @register
 class Mnist(Source):
-    """The 60,000 training and 10,000 test images, kept as bytes and mapped into memory.
+    """The 60,000 training and 10,000 test images as uint8, memory-mapped.
 
-    With `verify`, checksums of the content are compared; format, shape and size always are.
+    Format, shape and size of the files are always checked; with `verify`, also their checksums.
     """
 
     name, summary = "mnist", "70,000 images of 28 x 28 pixels, downloaded by `mu2mpi data mnist`"
     classes, scale = 10, 1 / 255
 
     def __init__(self, data_dir: Path | None = None, verify: bool = True) -> None:
-        folder, is_ours = _folder(data_dir)
-        arrays, problems = _load(folder, verify)
+        folder, is_cache = _locate_folder(data_dir)
+        arrays, problems = _open_arrays(folder, verify)
         if problems:
-            raise InputError(_advice(folder, is_ours, [*problems.values()]))
+            raise InputError(_unusable_message(folder, is_cache, [*problems.values()]))
         self.files = tuple(arrays)
         images, labels, test_images, test_labels = arrays.values()
         self.training_samples, self.test_samples = len(labels), len(test_labels)
@@ -105,42 +105,42 @@ class Mnist(Source):
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
-        """Download what is missing, but replace no damaged file of the user's."""
-        folder, is_ours = _folder(data_dir)
+        """Download missing files; damaged ones are replaced only in the cache, not in the user's folder."""
+        folder, is_cache = _locate_folder(data_dir)
         failures = []
-        arrays, problems = _load(folder, verify=True)
-        if problems and (is_ours or not any(_find(folder, file) for file in problems)):
+        arrays, problems = _open_arrays(folder, verify=True)
+        if problems and (is_cache or not any(_find_file(folder, file) for file in problems)):
             failures = _download([*problems], folder)
-            arrays, problems = _load(folder, verify=True)
+            arrays, problems = _open_arrays(folder, verify=True)
         if problems:
             reasons = [*problems.values(), *(f"not downloaded from {failure}" for failure in failures)]
-            raise InputError(_advice(folder, is_ours, reasons))
+            raise InputError(_unusable_message(folder, is_cache, reasons))
         return [*arrays]
 
-    def read(self, which: Which, rows: NDArray[np.int64]) -> Samples:
-        images, labels = self._training if which == "training" else self._test
+    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+        images, labels = self._training if split == "training" else self._test
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 
 
-def _folder(data_dir: Path | None) -> tuple[Path, bool]:
-    """Return the folder of the four files, and whether it is our own cache and none that the user names."""
+def _locate_folder(data_dir: Path | None) -> tuple[Path, bool]:
+    """Folder of the four files, and whether it is the cache (not a folder that the user named)."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
     return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
 
 
-def _find(folder: Path, file: IdxFile) -> Path | None:
+def _find_file(folder: Path, file: IdxFile) -> Path | None:
     candidates = (folder / file.name, folder / f"{file.name}.gz")
-    # os.path.exists, unlike Path.exists, answers also for a folder that may not be searched.
+    # Unlike Path.exists, os.path.exists returns False for a folder without search permission.
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _load(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], dict[IdxFile, str]]:
-    """Open the four arrays; return those that can be used, and what is wrong with the files of others."""
+def _open_arrays(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], dict[IdxFile, str]]:
+    """Open the four arrays; return the valid ones by path, and a message for each other file."""
     arrays, problems = {}, {}
     for file in FILES:
         try:
-            if (path := _find(folder, file)) is None:
-                raise InputError(f"{folder / file.name}[.gz] is missing, or its folder cannot be read")
+            if (path := _find_file(folder, file)) is None:
+                raise InputError(f"{folder / file.name}[.gz] is missing, or its folder is not readable")
             arrays[path] = open_idx(path, file, verify)
         except InputError as error:
             problems[file] = str(error)
@@ -148,41 +148,41 @@ def _load(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], di
 
 
 def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    """Open the array in a file, read-only and mapped into memory; with `verify`, compare its checksum.
+    """Open the array in an IDX file, read-only and memory-mapped; with `verify`, compare its checksum.
 
-    What is compressed, by its content and not its name, is unpacked once into the user's cache folder, or
-    into memory if that cannot be written.
+    A gzip file (recognised by its content) is decompressed once into the cache folder, or into memory if the
+    cache is not writable.
     """
     check_readable(path)
     try:
         with open(path, "rb") as file:
-            if file.read(len(PACKED)) != PACKED:
-                return _mapped(path, expected, verify)
-            # Of a file that is far too large, the beginning is refused as truncated.
-            archive = PACKED + file.read(min(os.path.getsize(path), 2 * expected.size))
+            if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+                return _open_mapped(path, expected, verify)
+            # The beginning of a file that is far too large is rejected as truncated.
+            archive = GZIP_MAGIC + file.read(min(os.path.getsize(path), 2 * expected.size))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    # Named after the archive's checksum, so that a good copy in the cache never hides a damaged archive.
+    # Named by the archive's checksum, so that a good cached copy never hides a damaged archive.
     copy = cache_folder() / "unpacked" / f"{expected.name}-{hashlib.sha256(archive).hexdigest()}"
     with suppress(OSError, InputError):
-        return _mapped(copy, expected, verify)
-    content = expected.unpacked(archive, verify, path)
+        return _open_mapped(copy, expected, verify)
+    content = expected.decompress(archive, verify, path)
     with suppress(OSError):
-        write_whole(copy, [content])
-        return _mapped(copy, expected, verify=False)
+        write_atomically(copy, [content])
+        return _open_mapped(copy, expected, verify=False)
     return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
 
 
-def _mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    # What is empty cannot be mapped.
+def _open_mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+    # An empty file cannot be mapped.
     content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
     expected.check(content, verify, path)
-    # A plain array over the mapping: rows taken from it are then plain arrays too.
+    # A plain ndarray, so that its rows are plain too, and not memmap objects.
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
 
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
-    """Download files from the first mirrors that have good ones; return what went wrong on the way."""
+    """Download files, each from the first mirror with a valid copy; return the failures on the way."""
     import requests
 
     failures, wanted = [], list(files)
@@ -192,13 +192,15 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
             while wanted:
                 name = f"{wanted[0].name}.gz"
                 print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
-                answer = requests.get(f"{mirror}{name}", timeout=TIMEOUT)
-                answer.raise_for_status()
-                write_whole(folder / wanted[0].name, [wanted[0].unpacked(answer.content, True, name)])
+                response = requests.get(f"{mirror}{name}", timeout=TIMEOUT)
+                response.raise_for_status()
+                write_atomically(
+                    folder / wanted[0].name, [wanted[0].decompress(response.content, True, name)]
+                )
                 del wanted[0]
         except (requests.Timeout, requests.ConnectionError):
-            # The library's own words on connections fill several lines.
-            failures.append(f"{mirror}: no connection, or no answer in time")
+            # The exception's own text fills several lines.
+            failures.append(f"{mirror}: no connection, or no response in time")
         except (requests.RequestException, InputError) as error:
             failures.append(f"{mirror}: {error}")
         except OSError as error:
@@ -206,18 +208,18 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
     return failures
 
 
-def _advice(folder: Path, is_ours: bool, reasons: list[str]) -> str:
-    """Message that says what is wrong with the files and how to get good ones."""
-    command, first = "mu2mpi data mnist", ""
-    if not is_ours:
-        command, first = f"{command} --data-dir {folder.parent}", "Remove what is damaged. "
+def _unusable_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
+    """Error message: what is wrong with the files, and how to get valid ones."""
+    command, removal = "mu2mpi data mnist", ""
+    if not is_cache:
+        command, removal = f"{command} --data-dir {folder.parent}", "Remove damaged files. "
     return "\n".join(
         [
             "MNIST cannot be used:",
             *(f"  {reason}" for reason in reasons),
-            f"{first}Where there is a network, `{command}` downloads what is missing; a run never does.",
-            f"By hand: put these four files, with or without .gz, into {folder}, or into the folder mnist/ "
-            "of one that --data-dir or MU2MPI_DATA_DIR names:",
+            f"{removal}With a network, `{command}` downloads missing files; a run never does.",
+            f"Or put these four files, with or without .gz, into {folder}, or into the subfolder mnist/ of "
+            "the folder that --data-dir or MU2MPI_DATA_DIR names:",
             *(f"  {file.name}.gz" for file in FILES),
             f"Sources: {' '.join(MIRRORS)}",
         ]

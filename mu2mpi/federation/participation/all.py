@@ -2,11 +2,11 @@
 
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Mask, Participation
+from mu2mpi.federation.participation.schedule import Mask, ParticipationSchedule
 
 
 @register
-class All(Participation):
+class FullParticipation(ParticipationSchedule):
     """Every machine in every round."""
 
     name = "all"
@@ -15,9 +15,9 @@ class All(Participation):
 
     @classmethod
     def expected_share(cls, value: str, machines: int) -> float:
-        """All of them."""
+        """Return 1."""
         return 1.0
 
-    def participates(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix of ones."""
         return np.ones((len(rounds), self.machines), bool)

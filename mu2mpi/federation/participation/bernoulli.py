@@ -3,13 +3,13 @@
 import re
 
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Federation, Mask, Participation
+from mu2mpi.federation.participation.schedule import Federation, Mask, ParticipationSchedule
 
 MIN_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
 
 
 @register
-class Bernoulli(Participation):
+class BernoulliParticipation(ParticipationSchedule):
     """Every machine in every round with probability p, independently of all others."""
 
     name, form = "bernoulli", "bernoulli:p"
@@ -32,7 +32,7 @@ class Bernoulli(Participation):
         """Return p."""
         return float(value)
 
-    def participates(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix: where a uniform random number is less than p."""
         from mu2mpi.data.seed_stream import unit_uniforms
 

@@ -2,11 +2,11 @@
 
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Mask, Participation
+from mu2mpi.federation.participation.schedule import Mask, ParticipationSchedule
 
 
 @register
-class BySize(Participation):
+class ProportionalParticipation(ParticipationSchedule):
     """Every machine once per sample, evenly spread over the rounds.
 
     Machine i takes part in N_i rounds, its number of samples; in fewer if the largest machine has more
@@ -18,7 +18,7 @@ class BySize(Participation):
     default_objective = "samples"
     needs_fresh_samples = True
 
-    def participates(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Machines whose quota floor((t N_i + shift_i) / T) increases in round t."""
         T, sizes = total_rounds, self.federation.sizes
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))

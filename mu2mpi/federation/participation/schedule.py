@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.registry import OptionValue, default, find, names
+from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 
 Integers: TypeAlias = "NDArray[np.int64]"
@@ -27,19 +27,19 @@ class Federation(NamedTuple):
     recorded: "Mask | None" = None  # participation matrix of a result file, in place of input files
 
 
-class Participation(OptionValue, ABC):
+class ParticipationSchedule(OptionValue, ABC):
     """Participation schedule of M machines.
 
     The option ``--participation`` is the name of a schedule, followed by a colon and a value if it has one.
-    A schedule must depend on public facts alone, since it is not covered by the privacy guarantee. It is made
-    of its value and the federation; InputError if they do not fit, or a file cannot be used.
+    A schedule must depend on public facts alone, since the privacy guarantee does not cover it. Its
+    constructor raises InputError if the value does not fit the federation, or a file cannot be used.
     """
 
     kind: ClassVar[str] = "participation"
     summary: ClassVar[str] = ""  # for the help
     is_default: ClassVar[bool] = False
-    default_objective: ClassVar[str] = "machines"  # whose mean is minimised unless --objective says
-    needs_fresh_samples: ClassVar[bool] = False  # whether methods that take no fresh samples refuse it
+    default_objective: ClassVar[str] = "machines"  # default of --objective
+    needs_fresh_samples: ClassVar[bool] = False  # whether it is for methods with fresh samples only
 
     def __init__(self, value: str, federation: Federation) -> None:
         self.value, self.federation = value, federation
@@ -66,13 +66,13 @@ class Participation(OptionValue, ABC):
         return None
 
     @abstractmethod
-    def participates(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix of some rounds, counted from 1, of a run of `total_rounds`.
 
         Returns
         -------
         ndarray of bool, shape (len(rounds), machines)
-            The same for a round whichever others are asked for with it.
+            A row depends on its round alone, not on the other rounds of the call.
         """
 
     def random_words(self, rounds: range) -> "NDArray[np.uint64]":
@@ -94,18 +94,18 @@ class Participation(OptionValue, ABC):
         return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
 
 
-def schedule_of(text: str | None) -> tuple[type[Participation], str]:
+def parse_schedule(text: str | None) -> tuple[type[ParticipationSchedule], str]:
     """Participation schedule and value of an option such as ``uniform:20``; the default one of None."""
-    name, _, value = (text or default("participation")).partition(":")
-    return find("participation", name), value
+    name, _, value = (text or default_name("participation")).partition(":")
+    return lookup("participation", name), value
 
 
 def check_participation(text: str) -> str | None:
     """Return the option, or None for the default schedule; ValueError if it is invalid."""
     name, colon, value = text.partition(":")
-    if name not in names("participation") or (colon and not value):
-        forms = [find("participation", known).form for known in names("participation")]
+    if name not in known_names("participation") or (colon and not value):
+        forms = [lookup("participation", known).form for known in known_names("participation")]
         raise ValueError(f"should be {', '.join(forms)}{did_you_mean(text, forms)}")
-    schedule: type[Participation] = find("participation", name)
+    schedule: type[ParticipationSchedule] = lookup("participation", name)
     schedule.check_value(value)
     return None if schedule.is_default else text

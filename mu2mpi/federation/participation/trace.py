@@ -5,11 +5,11 @@ from pathlib import Path
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Federation, Mask, Participation
+from mu2mpi.federation.participation.schedule import Federation, Mask, ParticipationSchedule
 
 
 @register
-class Trace(Participation):
+class RecordedParticipation(ParticipationSchedule):
     """Participation matrix of a file, shape (rounds, machines)."""
 
     name, form = "trace", "trace:FILE"
@@ -35,11 +35,12 @@ class Trace(Participation):
         """Name of the file."""
         return (value,)
 
-    def participates(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Rows of the file's matrix; InputError for a run of more rounds than it has."""
         if total_rounds > self.max_rounds:
             raise InputError(
-                f"the trace has {self.max_rounds} rounds; give at most --rounds {self.max_rounds}"
+                f"--rounds must be at most {self.max_rounds:,} (rounds of the participation trace), got "
+                f"{total_rounds:,}. Use fewer rounds."
             )
         return self.matrix[rounds.start - 1 : rounds.stop - 1]
 

@@ -6,11 +6,11 @@ from fractions import Fraction
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Federation, Mask, Participation
+from mu2mpi.federation.participation.schedule import Federation, Mask, ParticipationSchedule
 
 
 @register
-class Uniform(Participation):
+class UniformParticipation(ParticipationSchedule):
     """A subset of m machines per round, drawn uniformly and independently of other rounds."""
 
     name, form = "uniform", "uniform:m"
@@ -21,8 +21,8 @@ class Uniform(Participation):
         self.number = int(value)
         if self.number > self.machines:
             raise InputError(
-                f"participation = uniform:{self.number} is more than the {self.machines} machines; give a "
-                "smaller number"
+                f"--participation uniform:m must have m at most {self.machines:,} (machines), got "
+                f"{self.number:,}. Use a smaller m."
             )
 
     @classmethod
@@ -36,7 +36,7 @@ class Uniform(Participation):
         """Return m / M."""
         return Fraction(int(value), machines)
 
-    def participates(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix with the m smallest random words of each round."""
         words = self.random_words(rounds)
         matrix = np.zeros(words.shape, bool)

@@ -1,1 +1,1 @@
-"""The trust modes: where noise enters, what crosses the wire, and who may see it; a module for each."""
+"""Trust modes, one module each: where noise enters, what crosses the wire, and who may see it."""

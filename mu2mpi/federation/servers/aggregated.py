@@ -1,4 +1,4 @@
-"""Secure aggregation: masks hide the messages of single machines, and the server learns their sum alone."""
+"""Secure aggregation: messages are masked, and the server learns their sum alone."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
 
 class MaskOptions(ColludersOptions):
-    """Which masks are computed."""
+    """Masks to compute."""
 
     masks: Literal["crossing", "all", "none"] = Field(
         "crossing",
-        description="which masks are computed: those that do not cancel within a rank (crossing), all, one "
-        "by one as machines would, or none, which hides no message; results have the same bits",
+        description="masks to compute: across ranks (crossing), all, or none; results have the same bits",
     )
 
 
@@ -27,45 +26,45 @@ class MaskOptions(ColludersOptions):
 class AggregatedServer(WithColluders, UntrustedServer):
     """Every machine adds N(0, sigma^2 / (M - c)), and masks that cancel in the sum modulo 2^64.
 
-    It protects samples against the server and up to c other machines, who learn the sum over the other M
-    - c, with noise of variance sigma^2 at least. It assumes that no more machines than c work together
-    with the server, that the others add their noise and keep the keys of their masks, and that all are
-    there in every round. Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.noise.masks`.
+    It protects samples against the server and up to c colluding machines, who learn the sum over the other
+    M - c machines, with noise of variance sigma^2 or more. It assumes that at most c machines collude, that
+    the others add their noise shares and keep the keys of their masks secret, and that all machines take
+    part in every round. Bonawitz et al., 2017; Bell et al., 2020: `mu2mpi.privacy.noise.masks`.
     """
 
     name = "aggregated"
     summary = "every machine a part before it sends, and masks"
     options = MaskOptions
-    unsent = ("masks",)
-    sees = (
+    simulation_options = ("masks",)
+    adversary = (
         "Whoever sees everything that leaves the machines, be it the server with {colluders} machines that "
         "work together with it,"
     )
-    trusts = (
+    trusted_parties = (
         "all machines but those that may work together with the server, to add their noise and to keep the "
         "keys of their masks"
     )
 
     @classmethod
-    def simulates(cls, options: Any) -> str:
-        """Return that messages are not masked, or the protocol."""
+    def simulation_fidelity(cls, options: Any) -> str:
+        """Return "unmasked" if no masks are computed, or "protocol"."""
         return "unmasked" if options.masks == "none" else "protocol"
 
-    def prepare(self) -> None:
-        """Make the arrays and the noise sources of this rank."""
+    def set_up_rank(self) -> None:
+        """Allocate the buffers and create the masks of the rank's machines."""
         from mu2mpi.privacy.noise.masks import Masks
         from mu2mpi.privacy.noise.noise_stream import derive_key, padded_zeros
 
-        super().prepare()
+        super().set_up_rank()
         self._flat_masked, self._masked = padded_zeros(self._shape)
         task, masks = self._constants.task, self._constants.task.server_options.masks
         if self._key is not None and masks != "none":
             root = derive_key(self._key.astype("<u4").tobytes(), "masks")
             self.masks = Masks(task.machines, task.colluders, root, self._hosted, masks == "all") or None
 
-    def _sent(self, t: int, machines: "Machines") -> Integers:
-        """Return the sum of the messages of the rank's machines, masked."""
-        self.unmasked = message = machines.noised(t)
+    def _message(self, t: int, machines: "Machines") -> Integers:
+        """Return the rank's masked message of round t in a buffer that the next call overwrites."""
+        self.unmasked = message = machines.noised_message(t)
         if not self.masks:
             return message
         self._masked[...] = message

@@ -1,4 +1,4 @@
-"""Base class of servers: how a round is taken in a trust mode, and which collectives carry what."""
+"""Base class of servers: a round in a trust mode, and the collectives that carry it."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -8,9 +8,9 @@ from mu2mpi.federation.trust_mode import TrustMode
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
-    from mu2mpi.federation.machine import Machines, Supply
+    from mu2mpi.federation.machine import Machines, SampleReader
     from mu2mpi.federation.run_constants import RunConstants
-    from mu2mpi.federation.timer import Stopwatch
+    from mu2mpi.federation.timer import Timer
     from mu2mpi.privacy.noise.masks import Masks
 
 Integers: TypeAlias = "NDArray[np.int64]"
@@ -18,10 +18,10 @@ Key: TypeAlias = "NDArray[np.uint32] | None"
 
 
 class Server(TrustMode):
-    """A trust mode that takes the rounds of a run on one rank."""
+    """Server side of a trust mode on one rank."""
 
-    masks: "Masks | None" = None  # those of the rank's machines, if masks hide messages
-    unmasked: "Integers | None" = None  # what these sent last, without masks
+    masks: "Masks | None" = None  # masks of the rank's machines, if messages are masked
+    unmasked: "Integers | None" = None  # last message of the rank, before masking
 
     def __init__(
         self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: Key
@@ -32,22 +32,22 @@ class Server(TrustMode):
         self._constants, self._rounds, self._hosted = constants, constants.rounds, hosted
         self._communicator, self._key = communicator, key
         self._shape = (constants.task.rows, constants.task.features)
-        self.prepare()
+        self.set_up_rank()
 
-    def prepare(self) -> None:
-        """Make the arrays and the noise sources of this rank."""
+    def set_up_rank(self) -> None:
+        """Allocate the buffers and create the noise source of this rank."""
 
     @abstractmethod
-    def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
-        """Take round t, from the query point x_t to x_{t+1}; the messages of the last round move nothing."""
+    def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
+        """Run round t, from query point x_t to x_{t+1}; the last round only collects messages."""
 
 
-def machines_and_server(
-    constants: "RunConstants", hosted: range, supply: "Supply", communicator: "Communicator", key: Key
+def create_machines_and_server(
+    constants: "RunConstants", hosted: range, reader: "SampleReader", communicator: "Communicator", key: Key
 ) -> "tuple[Machines, Server]":
-    """Return a rank's machines, which have no key if the server is central, and its server."""
+    """Return the machines of a rank, which get no noise key if the server is central, and its server."""
     from mu2mpi.federation.machine import Machines
 
     trust: Any = constants.task.trust
-    machines = Machines(constants, hosted, supply, None if trust.is_central else key)
+    machines = Machines(constants, hosted, reader, None if trust.is_central else key)
     return machines, trust(constants, hosted, communicator, key)

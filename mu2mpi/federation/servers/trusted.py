@@ -1,4 +1,4 @@
-"""Trusted server: it sees sums without noise, and adds noise before it sends query points back."""
+"""Trusted server: it sees sums without noise, and adds noise before it broadcasts query points."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from mu2mpi.federation.servers.server import Integers, Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.timer import Stopwatch
+    from mu2mpi.federation.timer import Timer
     from mu2mpi.privacy.noise.noise_source import NoiseSource
 
 
@@ -23,64 +23,65 @@ class TrustedServer(Server):
 
     name = "trusted"
     summary = "the server before it broadcasts"
-    sees = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
-    trusts = "the server, which sees sums over machines without noise, and the channels to it"
+    adversary = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
+    trusted_parties = "the server, which sees sums over machines without noise, and the channels to it"
     is_central = True
-    shows_sums = shows_messages = False
-    takes_absence = True
+    reveals_sums = shows_messages = False
+    supports_partial_participation = True
 
-    def prepare(self) -> None:
-        """Make the arrays and the noise sources of this rank."""
-        from mu2mpi.privacy.noise.noise_stream import SERVER, padded_zeros
+    def set_up_rank(self) -> None:
+        """Allocate the buffers and create the noise source of rank 0."""
+        from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, padded_zeros
 
-        self._draw: NoiseSource | None = None
+        self._noise_source: NoiseSource | None = None
         self._total: Integers | None = None
         if self._communicator.rank == 0:
             self._flat_total, self._total = padded_zeros(self._shape)
             self._flat_message, self._message = padded_zeros(self._shape)
             constants = self._constants
             if self._key is not None and constants.mechanism.is_noisy:
-                variances, size = constants.task.variances, self._flat_total.size
-                self._draw = constants.mechanism.noise_source(
-                    self._key, (SERVER, 0, 1), variances, size, constants.finest
+                variance, size = constants.task.noise_variance, self._flat_total.size
+                self._noise_source = constants.mechanism.noise_source(
+                    self._key, (SERVER_STREAM, 0, 1), variance, size, constants.dither_threshold
                 )
 
     @classmethod
-    def variances(cls, machines: int, parts: int) -> float:
-        """Return 1: the server draws once."""
+    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+        """Return 1: the server adds noise once."""
         return 1
 
-    def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
-        """Take round t: Reduce to rank 0, noise and the step there, Bcast of x_{t+1}."""
+    def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
+        """Run round t: increments, Reduce to rank 0, noise and the server step there, Bcast of x_{t+1}."""
         iterates = self.iterates
-        machines.observe(t, iterates.x, iterates.x_previous)
-        clock.lap("compute")
-        total = self._collected(t, machines)
-        clock.lap("moving")
+        machines.accumulate(t, iterates.x, iterates.x_previous)
+        timer.record("compute")
+        total = self._reduce(t, machines)
+        timer.record("communication")
         if t == self._rounds:
             return
         if total is not None:
-            message = self._hidden(t, total, machines) if self._constants.mechanism.is_noisy else total
-            clock.lap("noise")
+            message = self._noised_sum(t, total, machines) if self._constants.mechanism.is_noisy else total
+            timer.record("noise")
             iterates.step(t, message)
-            clock.lap("step")
+            timer.record("step")
             self._communicator.bcast(iterates.x)
         else:
             self._communicator.bcast(iterates.x_previous)
-            iterates.advance()
-        clock.lap("moving")
+            iterates.swap_query_points()
+        timer.record("communication")
 
-    def _collected(self, t: int, machines: "Machines") -> "Integers | None":
-        """Return the sum over all ranks on rank 0, and None elsewhere."""
+    def _reduce(self, t: int, machines: "Machines") -> "Integers | None":
+        """Return the sum over all machines on rank 0, and None elsewhere."""
         return self._communicator.reduce(machines.q, self._total)
 
-    def _hidden(self, t: int, total: Integers, machines: "Machines") -> Integers:
+    def _noised_sum(self, t: int, total: Integers, machines: "Machines") -> Integers:
         """Return the sum with noise."""
         # A lone rank gets its own array back.
-        return self._noised(t, self._flat_total if total is self._total else machines.flat_q)
+        return self._add_noise(t, self._flat_total if total is self._total else machines.flat_q)
 
-    def _noised(self, t: int, flat_total: Integers) -> Integers:
-        if self._draw is None:
+    def _add_noise(self, t: int, flat_total: Integers) -> Integers:
+        """Return a padded sum with noise; RuntimeError without a noise key."""
+        if self._noise_source is None:
             raise RuntimeError("the server holds no noise key")
-        self._draw(self._flat_message, flat_total, t)
+        self._noise_source(self._flat_message, flat_total, t)
         return self._message

@@ -7,47 +7,47 @@ from mu2mpi.federation.servers.server import Integers, Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
-    from mu2mpi.federation.timer import Stopwatch
+    from mu2mpi.federation.timer import Timer
 
 
 @register
 class UntrustedServer(Server):
     """Algorithm 1: every message of a machine has its own noise, so everyone may see it.
 
-    It protects samples against server and all other machines together. Every rank takes the same step.
+    It protects samples against the server and all other machines. Every rank takes the same server step.
     """
 
     name = "untrusted"
     summary = "every machine before it sends"
-    sees = "Whoever sees everything that leaves the machines, be it the server or another machine,"
-    hides_sums = False
-    takes_absence = True
+    adversary = "Whoever sees everything that leaves the machines, be it the server or another machine,"
+    protects_sum_only = False
+    supports_partial_participation = True
 
-    def prepare(self) -> None:
-        """Make the arrays and the noise sources of this rank."""
+    def set_up_rank(self) -> None:
+        """Allocate the buffer of the sum."""
         from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
         _, self._total = padded_zeros(self._shape)
 
     @classmethod
-    def variances(cls, machines: int, parts: int) -> float:
+    def noise_variance(cls, machines: int, noise_shares: int) -> float:
         """Return M: every machine adds sigma^2."""
         return machines
 
-    def round(self, t: int, machines: "Machines", clock: "Stopwatch") -> None:
-        """Take round t: noise, Allreduce, the step on every rank."""
+    def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
+        """Run round t: increments and noise of the machines, Allreduce, the server step on every rank."""
         iterates = self.iterates
-        machines.observe(t, iterates.x, iterates.x_previous)
-        clock.lap("compute")
-        message = self._sent(t, machines)
-        clock.lap("noise")
+        machines.accumulate(t, iterates.x, iterates.x_previous)
+        timer.record("compute")
+        message = self._message(t, machines)
+        timer.record("noise")
         total = self._communicator.allreduce(message, self._total)
-        clock.lap("moving")
+        timer.record("communication")
         if t < self._rounds:
             iterates.step(t, total)
-            clock.lap("step")
+            timer.record("step")
 
-    def _sent(self, t: int, machines: "Machines") -> Integers:
-        """Return what leaves the rank in round t, which the next call overwrites."""
-        self.unmasked = machines.noised(t)
+    def _message(self, t: int, machines: "Machines") -> Integers:
+        """Return the rank's message of round t in a buffer that the next call overwrites."""
+        self.unmasked = machines.noised_message(t)
         return self.unmasked

@@ -1,1 +1,1 @@
-"""Metrics of the output: one module each."""
+"""Metrics of predictions on the test set, one module each."""

@@ -1,4 +1,4 @@
-"""Accuracy."""
+"""Classification accuracy."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ class Accuracy(Metric):
     """Share of samples that are classified correctly."""
 
     name = long_name = "accuracy"
-    unit, labels = "%", "classes"
+    unit, label_kind = "%", "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        return float(np.sum(predictions.correct) / np.sum(predictions.class_weights))
+        return float(np.sum(predictions.correct_weights) / np.sum(predictions.class_weights))

@@ -11,9 +11,9 @@ class BalancedAccuracy(Metric):
     """Mean recall of the classes that occur."""
 
     name, long_name = "balanced-accuracy", "balanced accuracy"
-    unit, labels = "%", "classes"
+    unit, label_kind = "%", "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        weights, classes = predictions.class_weights, predictions.classes
-        correct = np.bincount(predictions.best, predictions.correct, len(weights))
+        weights, classes = predictions.class_weights, predictions.occurring_classes
+        correct = np.bincount(predictions.predicted, predictions.correct_weights, len(weights))
         return float(np.mean(correct[classes] / weights[classes]))

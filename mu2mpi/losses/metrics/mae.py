@@ -11,9 +11,9 @@ class Mae(Metric):
     """Mean absolute error, in the labels' own units."""
 
     name, long_name = "mae", "MAE"
-    unit, labels = "label", "numbers"
+    unit, label_kind = "label", "numbers"
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
         errors = np.abs(predictions.errors)
-        return predictions.half_range * float(np.sum(predictions.weights * errors)) / predictions.total
+        return predictions.half_range * float(np.sum(predictions.weights * errors)) / predictions.total_weight

@@ -1,4 +1,4 @@
-"""Base classes of metrics: what is measured of the output beside its loss."""
+"""Base class of metrics, and the predictions that metrics are computed from."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -8,68 +8,68 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.core.registry import find, names
+from mu2mpi.core.registry import known_names, lookup
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ClassPredictions:
-    """Predicted classes of n samples, with a weight for each of K labels: a probability, or 0 or 1."""
+    """Predicted classes of n samples, and the weight (0, 1 or a probability) of each of the K classes."""
 
-    best: NDArray[np.int64]  # predicted class, shape (n,)
+    predicted: NDArray[np.int64]  # predicted class, shape (n,)
     scores: Array  # score of each class, shape (n, K)
-    weights: Array  # shape (n, K)
+    weights: Array  # weight of each class as the true one, shape (n, K)
 
     @cached_property
     def class_weights(self) -> NDArray[Any]:
-        """Weight of each class, shape (K,)."""
+        """Weight of each class summed over samples, shape (K,)."""
         return np.asarray(self.weights.sum(axis=0))
 
     @cached_property
-    def correct(self) -> Array:
-        """Weight with which each prediction is correct, shape (n,)."""
-        return self.weights[np.arange(len(self.weights)), self.best]
+    def correct_weights(self) -> Array:
+        """Weight of the predicted class of each sample, shape (n,)."""
+        return self.weights[np.arange(len(self.weights)), self.predicted]
 
     @cached_property
-    def classes(self) -> NDArray[np.int64]:
-        """Classes that occur."""
+    def occurring_classes(self) -> NDArray[np.int64]:
+        """Classes of positive weight."""
         return np.flatnonzero(self.class_weights)
 
 
 @dataclass(frozen=True)
 class NumberPredictions:
-    """Predicted numbers of n samples, with a weight for each of K labels; numbers are scaled to [-1, 1]."""
+    """Predicted numbers of n samples, and K weighted labels per sample, all scaled to [-1, 1]."""
 
-    predicted: Array  # shape (n,)
+    predicted: Array  # predicted number, shape (n,)
     labels: Array  # shape (n, K), or (K,) if all samples have the same
-    weights: Array  # shape (n, K)
-    half_range: float  # size of 1 in the labels' own units
+    weights: Array  # weight (0, 1 or a probability) of each label, shape (n, K)
+    half_range: float  # half the declared label range: 1 in the labels' own units
 
     @cached_property
     def errors(self) -> Array:
-        """Prediction less label, shape (n, K)."""
+        """Predictions minus labels, shape (n, K)."""
         return self.predicted[:, np.newaxis] - self.labels
 
-    def mean(self, values: Array) -> float:
+    def weighted_mean(self, values: Array) -> float:
         """Return the weighted mean of values of shape (n, K)."""
-        return float(np.sum(self.weights * values)) / self.total
+        return float(np.sum(self.weights * values)) / self.total_weight
 
     @cached_property
-    def total(self) -> float:
+    def total_weight(self) -> float:
         """Sum of all weights."""
         return float(np.sum(self.weights))
 
 
 class Metric(ABC):
-    """A number that says how good predictions are; results call it by its name, with underscores."""
+    """Quality measure of predictions; its name in result files is `name` with underscores."""
 
     kind: ClassVar[str] = "metrics"
     name: ClassVar[str]
-    long_name: ClassVar[str]  # in `mu2mpi show`
-    title: ClassVar[str]  # in tables, by default the same
-    unit: ClassVar[Literal["1", "%", "label"]] = "1"  # %: a share, shown in per cent; label: unit of labels
-    labels: ClassVar[Literal["classes", "numbers"]]
+    long_name: ClassVar[str]  # name in `mu2mpi show`
+    title: ClassVar[str]  # name in tables; default: the long name
+    unit: ClassVar[Literal["1", "%", "label"]] = "1"  # "%": share shown in per cent; "label": labels' units
+    label_kind: ClassVar[Literal["classes", "numbers"]]
     higher_is_better: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
@@ -78,14 +78,14 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, predictions: Any) -> float:
-        """Return the metric of `ClassPredictions` or `NumberPredictions`; NaN where it is not defined."""
+        """Return the metric of `ClassPredictions` or `NumberPredictions`; NaN if it is undefined."""
 
 
 def metrics() -> dict[str, Metric]:
-    """Return all metrics by their names in result files."""
-    return {name.replace("-", "_"): find("metrics", name) for name in names("metrics")}
+    """Return all registered metrics by their names in result files."""
+    return {name.replace("-", "_"): lookup("metrics", name) for name in known_names("metrics")}
 
 
-def measured(labels: str, predictions: ClassPredictions | NumberPredictions) -> dict[str, float]:
-    """Return the values of all metrics for such labels, by name."""
-    return {name: metric.value(predictions) for name, metric in metrics().items() if metric.labels == labels}
+def compute_metrics(label_kind: str, predictions: ClassPredictions | NumberPredictions) -> dict[str, float]:
+    """Return the values of all metrics of a kind of labels ("classes" or "numbers"), by name."""
+    return {name: m.value(predictions) for name, m in metrics().items() if m.label_kind == label_kind}

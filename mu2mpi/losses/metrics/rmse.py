@@ -11,8 +11,8 @@ class Rmse(Metric):
     """Root mean squared error, in the labels' own units."""
 
     name, long_name = "rmse", "RMSE"
-    unit, labels = "label", "numbers"
+    unit, label_kind = "label", "numbers"
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
-        return predictions.half_range * math.sqrt(predictions.mean(predictions.errors**2))
+        return predictions.half_range * math.sqrt(predictions.weighted_mean(predictions.errors**2))

@@ -1,4 +1,4 @@
-"""The feasible set K, a ball of diameter D about 0, and minima of smooth convex functions over it."""
+"""Feasible set K, a ball of diameter D about 0, and minimisation of smooth convex functions over it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from mu2mpi.core.kernels import inline, reduction
 from mu2mpi.losses.loss import Array
 from mu2mpi.losses.model.linear import inner, norm
 
-# Squares that are summed up by themselves, so that rounding errors of d grow with BLOCK + d / BLOCK
-BLOCK = 256
-# Nats by which the value found may pass the minimum on a test set, unless the passes run out before
-TOLERANCE = 1e-6
-Objective = Callable[[Array], tuple[float, Array]]  # value and gradient of a function
+# Coordinates per partial sum of squares: rounding errors grow with NORM_BLOCK + d / NORM_BLOCK, not with d.
+NORM_BLOCK = 256
+# Duality gap, in nats, at which the search for the minimum on a test set stops.
+MINIMUM_TOLERANCE = 1e-6
+Objective = Callable[[Array], tuple[float, Array]]  # returns value and gradient
 
 
 @reduction
@@ -26,57 +26,58 @@ def squared_norm(v):  # type: ignore[no-untyped-def]
 
 
 @inline
-def shrinkage(squared, radius):  # type: ignore[no-untyped-def]
-    """Return the factor that projects a vector with this squared norm on a ball about 0, or clips it."""
+def projection_factor(squared, radius):  # type: ignore[no-untyped-def]
+    """Return min(1, radius / sqrt(squared)), which projects or clips a vector of that squared norm."""
     return 1.0 if squared <= radius * radius else radius / np.sqrt(squared)
 
 
 class Minimum(NamedTuple):
-    """A minimum over K is between ``value - gap`` and ``value``; `first_slope` is the norm at the start."""
+    """Smallest value found of a function over a ball, with a certificate."""
 
-    value: float
-    gap: float
-    passes: int
-    first_slope: float
+    value: float  # smallest value found; the minimum is at least value - gap
+    gap: float  # duality gap
+    passes: int  # evaluations of the function
+    initial_gradient_norm: float  # at the starting point
 
 
 def minimise_over_ball(
-    function: Objective, start: Array, radius: float, smoothness: float, most_passes: int, tolerance: float
+    function: Objective, start: Array, radius: float, smoothness: float, max_passes: int, tolerance: float
 ) -> Minimum:
-    """Minimise a convex function over a ball about 0 by projected accelerated gradient steps.
+    """Minimise a convex function over a ball about 0 by projected accelerated gradient steps with restarts.
 
-    `function` returns value and gradient, whose Lipschitz constant is at most `smoothness`; steps are 1 / l
-    for an estimate l of it. By convexity f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||) for all u, y in K.
-    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009; O'Donoghue and Candes,
-    "Adaptive restart", 2015.
+    The gradient's Lipschitz constant is at most `smoothness`; the step size is 1 / l for an estimate l of it.
+    The gap follows from convexity: f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||) for u, y in the ball.
+    Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009 (FISTA); O'Donoghue and
+    Candes, "Adaptive restart for accelerated gradient schemes", 2015.
     """
     x = y = start
-    # Real data are far from the worst case.
+    # The local smoothness on real data is far below the worst case, so the estimate starts low.
     momentum, estimate = 1.0, smoothness * (1 / 64)
     value, gradient = function(y)
-    first_slope = norm(gradient)
-    highest_bound, lowest = -np.inf, np.inf
-    for passes in range(1, most_passes + 1):
+    initial_gradient_norm = norm(gradient)
+    lower_bound, lowest = -np.inf, np.inf
+    for passes in range(1, max_passes + 1):
         lowest = min(lowest, value)
         gap = inner(gradient, y) + radius * norm(gradient)
-        highest_bound = max(highest_bound, value - gap)
-        if lowest - highest_bound <= tolerance or passes == most_passes:
+        lower_bound = max(lower_bound, value - gap)
+        if lowest - lower_bound <= tolerance or passes == max_passes:
             break
-        x_next = _projected(y - gradient / estimate, radius)
-        uphill = inner(y - x_next, x_next - x) > 0
-        momentum_next = 1.0 if uphill else (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        weight = 0.0 if uphill else (momentum - 1) / momentum_next
-        y_next = _projected(x_next + weight * (x_next - x), radius)
+        x_next = _project(y - gradient / estimate, radius)
+        is_ascent = inner(y - x_next, x_next - x) > 0
+        momentum_next = 1.0 if is_ascent else (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        weight = 0.0 if is_ascent else (momentum - 1) / momentum_next
+        y_next = _project(x_next + weight * (x_next - x), radius)
         value_next, gradient_next = function(y_next)
         step = y_next - y
-        # Unlike values, gradients still tell how much they differ when steps are tiny.
-        contradicted = inner(gradient_next - gradient, step) > estimate * inner(step, step)
-        estimate = min(2 * estimate, smoothness) if contradicted else 0.95 * estimate
+        # For tiny steps, differences of gradients are still accurate where those of values have cancelled.
+        is_too_low = inner(gradient_next - gradient, step) > estimate * inner(step, step)
+        estimate = min(2 * estimate, smoothness) if is_too_low else 0.95 * estimate
         momentum = 1.0 if value_next > value else momentum_next
         x, y, value, gradient = x_next, y_next, value_next, gradient_next
-    return Minimum(float(lowest), float(max(0.0, lowest - highest_bound)), passes, first_slope)
+    return Minimum(float(lowest), float(max(0.0, lowest - lower_bound)), passes, initial_gradient_norm)
 
 
-def _projected(y: Array, radius: float) -> Array:
+def _project(y: Array, radius: float) -> Array:
+    """Return the projection of y on the ball of a radius about 0."""
     length = norm(y)
     return y if length <= radius else y * (radius / length)

@@ -1,6 +1,6 @@
-"""Linear models: samples as kernels take them, and margins, the inner products x z with a model x (K, F).
+"""Kernels of linear models: margins x z of a model x, shape (K, F), and sums of gradients r z^T.
 
-A gradient is the outer product r z^T of a residual and the sample: nothing of size K F is formed for it.
+A gradient is the outer product of a residual r and a sample z, and is never formed as a K by F matrix.
 """
 
 import math
@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.core.kernels import inline, kernel, reduction, scratch
+from mu2mpi.core.kernels import aligned_empty, inline, kernel, reduction
 
-BATCH = 4  # samples whose inner products with the model are computed together, sharing each read of it
-TILE = 400  # features for which a batch of samples and two rows of models fit into the fastest cache
+SAMPLE_BLOCK = 4  # samples per block, whose margins are computed with one read of the model
+TILE = 400  # features per tile: a block of samples and two rows of models fit into the L1 cache
 
 
 def residual(margins: Any, label: Any) -> None:
-    """Turn margins in place into the residual; kernels are compiled with that of a problem."""
+    """Replace margins by the residual; stands for `Loss.residual_kernel` in templates of kernels."""
     raise NotImplementedError
 
 
 def loss(margins: Any, label: Any) -> tuple[float, bool]:
-    """Return the loss, and whether the model is right; kernels are compiled with that of a problem."""
+    """Return loss and score; stands for `Loss.loss_kernel` in templates of kernels."""
     raise NotImplementedError
 
 
 @inline
-def empty_batch(samples, features):  # type: ignore[no-untyped-def]
-    """Return room for some samples, zeros at first, each at the start of a cache line."""
+def empty_block(samples, features):  # type: ignore[no-untyped-def]
+    """Return zeros for a block of samples, shape (samples, >= features), each row aligned to a cache line."""
     padded = (features + 7) // 8 * 8
-    z = scratch(samples * padded)
+    z = aligned_empty(samples * padded)
     for j in range(z.size):
         z[j] = 0.0
     return z.reshape(samples, padded)
@@ -37,7 +37,7 @@ def empty_batch(samples, features):  # type: ignore[no-untyped-def]
 
 @inline
 def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
-    """Fill the start of `z` with a stored row of features, scaled, and the bias feature."""
+    """Write a stored row of features times its scale, then the bias feature, to the start of `z`."""
     for j in range(row.size):
         z[j] = scale * np.float64(row[j])
     z[row.size] = bias
@@ -45,7 +45,7 @@ def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
 
 @reduction
 def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
-    """Return the inner products of x with four vectors, then those of y, reading each vector once."""
+    """Return the inner products of x, then of y, with four vectors, reading each vector once."""
     x0 = x1 = x2 = x3 = 0.0
     y0 = y1 = y2 = y3 = 0.0
     for j in range(x.size):
@@ -62,49 +62,49 @@ def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
 
 @reduction
 def _two_products(x, y, z):  # type: ignore[no-untyped-def]
-    """Return the inner products of x and of y with a vector."""
-    of_x = of_y = 0.0
+    """Return the inner products of x and of y with z."""
+    x_product = y_product = 0.0
     for j in range(x.size):
-        of_x += x[j] * z[j]
-        of_y += y[j] * z[j]
-    return of_x, of_y
+        x_product += x[j] * z[j]
+        y_product += y[j] * z[j]
+    return x_product, y_product
 
 
 @inline
-def two_margins(x, y, z, at_x, at_y):  # type: ignore[no-untyped-def]
-    """Compute margins at_x = x z and at_y = y z, shape (n, >= K), of a sample or batch z, (n, >= F)."""
+def two_model_margins(x, y, z, x_margins, y_margins):  # type: ignore[no-untyped-def]
+    """Write the margins x z and y z, shape (n, >= K), of one sample or a block z, shape (n, >= F)."""
     if z.shape[0] == 1:
         for k in range(x.shape[0]):
-            at_x[0, k], at_y[0, k] = _two_products(x[k], y[k], z[0, : x.shape[1]])
+            x_margins[0, k], y_margins[0, k] = _two_products(x[k], y[k], z[0, : x.shape[1]])
         return
-    for i in range(BATCH):
+    for i in range(SAMPLE_BLOCK):
         for k in range(x.shape[0]):
-            at_x[i, k] = at_y[i, k] = 0.0
+            x_margins[i, k] = y_margins[i, k] = 0.0
     for first in range(0, x.shape[1], TILE):
         stop = min(first + TILE, x.shape[1])
         z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
         for k in range(x.shape[0]):
-            of_x, of_y = _eight_products(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
-            for i in range(BATCH):
-                at_x[i, k] += of_x[i]
-                at_y[i, k] += of_y[i]
+            x_products, y_products = _eight_products(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
+            for i in range(SAMPLE_BLOCK):
+                x_margins[i, k] += x_products[i]
+                y_margins[i, k] += y_products[i]
 
 
 @inline
-def model_margins(x, z, margins, of_rest):  # type: ignore[no-untyped-def]
-    """Compute the margins x z of a sample or a batch, shape (n, K), by two halves of x that share z."""
+def model_margins(x, z, margins, upper_half):  # type: ignore[no-untyped-def]
+    """Write the margins x z, shape (n, K), of one sample or a block; both halves of x share reads of z."""
     half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
-    two_margins(x[:half], x[rest:], z, margins, of_rest)
+    two_model_margins(x[:half], x[rest:], z, margins, upper_half)
     for i in range(z.shape[0]):
         for k in range(half):
-            margins[i, rest + k] = of_rest[i, k]
+            margins[i, rest + k] = upper_half[i, k]
 
 
-# What follows takes the place of a library of linear algebra, whose number of threads changes last bits.
+# These replace BLAS, whose results depend on its number of threads in the last bits.
 
 
 def inner(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return the inner product of two arrays of one shape."""
+    """Return the inner product of two arrays of the same shape."""
     return float(np.sum(x * y))
 
 
@@ -115,22 +115,22 @@ def norm(x: NDArray[np.float64]) -> float:
 
 @kernel
 def all_margins(x, z):  # type: ignore[no-untyped-def]
-    """Return the margins x z of samples z, shape (n, F), as an array of shape (n, K)."""
-    margins, of_rest = np.empty((len(z), len(x))), np.empty((BATCH, (len(x) + 1) // 2))
-    in_batches = len(z) // BATCH * BATCH
-    for i in range(0, in_batches, BATCH):
-        model_margins(x, z[i : i + BATCH], margins[i : i + BATCH], of_rest)
-    for i in range(in_batches, len(z)):
-        model_margins(x, z[i : i + 1], margins[i : i + 1], of_rest)
+    """Return the margins x z, shape (n, K), of samples z, shape (n, F)."""
+    margins, upper_half = np.empty((len(z), len(x))), np.empty((SAMPLE_BLOCK, (len(x) + 1) // 2))
+    in_blocks = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
+    for i in range(0, in_blocks, SAMPLE_BLOCK):
+        model_margins(x, z[i : i + SAMPLE_BLOCK], margins[i : i + SAMPLE_BLOCK], upper_half)
+    for i in range(in_blocks, len(z)):
+        model_margins(x, z[i : i + 1], margins[i : i + 1], upper_half)
     return margins
 
 
 @kernel
 def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
-    """Return the sum of r_i z_i^T, shape (K, F), over the rows of two arrays of shapes (n, K) and (n, F)."""
+    """Return the sum over samples of r_i z_i^T, shape (K, F), for r of shape (n, K) and z of shape (n, F)."""
     total = np.zeros((r.shape[1], z.shape[1]))
-    in_batches = len(z) // BATCH * BATCH
-    for i in range(0, in_batches, BATCH):
+    in_blocks = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
+    for i in range(0, in_blocks, SAMPLE_BLOCK):
         for first in range(0, z.shape[1], TILE):
             stop = min(first + TILE, z.shape[1])
             z0, z1 = z[i, first:stop], z[i + 1, first:stop]
@@ -139,7 +139,7 @@ def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
                 row, r0, r1, r2, r3 = total[k, first:stop], r[i, k], r[i + 1, k], r[i + 2, k], r[i + 3, k]
                 for j in range(row.size):
                     row[j] += (r0 * z0[j] + r1 * z1[j]) + (r2 * z2[j] + r3 * z3[j])
-    for i in range(in_batches, len(z)):
+    for i in range(in_blocks, len(z)):
         for k in range(r.shape[1]):
             row = total[k]
             for j in range(row.size):
@@ -148,18 +148,18 @@ def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
 
 
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
-    """Return the summed loss of samples as stored, with factors that scale them, and how many are right."""
+    """Return sums of loss and score over stored samples with their scale factors; a template of a kernel."""
     classes, width = x.shape
-    z, margins = empty_batch(BATCH, width), np.empty((BATCH, classes))
-    of_rest = np.empty((BATCH, (classes + 1) // 2))
-    total, correct = 0.0, 0
-    for start in range(0, labels.size, BATCH):
-        count = min(BATCH, labels.size - start)
+    z, margins = empty_block(SAMPLE_BLOCK, width), np.empty((SAMPLE_BLOCK, classes))
+    upper_half = np.empty((SAMPLE_BLOCK, (classes + 1) // 2))
+    total, score = 0.0, 0
+    for start in range(0, labels.size, SAMPLE_BLOCK):
+        count = min(SAMPLE_BLOCK, labels.size - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        model_margins(x, z, margins, of_rest)
+        model_margins(x, z, margins, upper_half)
         for i in range(count):
-            value, is_right = loss(margins[i], labels[start + i])
-            total += value
-            correct += is_right
-    return total, correct
+            sample_loss, sample_score = loss(margins[i], labels[start + i])
+            total += sample_loss
+            score += sample_score
+    return total, score

@@ -1,4 +1,4 @@
-"""How stored samples become z: features scaled into [-1, 1], with a constant bias feature; F in all."""
+"""Scaling of stored samples to z: features in [-1, 1] and a constant bias feature, F in all."""
 
 import math
 from dataclasses import dataclass
@@ -6,62 +6,61 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# The bias feature of a sample that is scaled to norm 1. The others have norm sqrt(1 - UNIT_BIAS^2).
-UNIT_BIAS = 0.1
-_LEAST_SQUARE = 2.0**-900  # beside it, squares too small for floating-point numbers do not count
+UNIT_BIAS = 0.1  # bias feature of samples of norm 1; the others have norm sqrt(1 - UNIT_BIAS^2)
+_MIN_SQUARED_NORM = 2.0**-900  # above it, underflow of smaller squares is negligible
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is done to each sample: scaled to `unit` norm, bias included, or features to a `bound`."""
+    """Scaling of each sample to norm 1, or of longer ones down to a norm bound."""
 
-    unit: bool = False
-    bound: float | None = None
+    unit_norm: bool = False  # scale every sample to norm 1, bias included
+    max_norm: float | None = None  # bound on the norm of the features without the bias
 
     @property
     def bias(self) -> float:
-        """The bias feature of all samples."""
-        return UNIT_BIAS if self.unit else 1.0
+        """Value of the bias feature."""
+        return UNIT_BIAS if self.unit_norm else 1.0
 
     @property
-    def is_by_sample(self) -> bool:
-        """Whether the norm of a sample decides on its factor."""
-        return self.unit or self.bound is not None
+    def is_per_sample(self) -> bool:
+        """Whether scale factors depend on the norm of the sample."""
+        return self.unit_norm or self.max_norm is not None
 
-    def largest_square(self, of_features: float) -> float:
-        """Return what no ||z||^2 passes, where no squared norm of features in [-1, 1] passes that number."""
-        if self.unit:
+    def max_squared_norm(self, features_bound: float) -> float:
+        """Return the bound on ||z||^2 for a bound on the squared norm of the features before scaling."""
+        if self.unit_norm:
             return 1.0
-        return 1.0 + (of_features if self.bound is None else min(of_features, self.bound**2))
+        return 1.0 + (features_bound if self.max_norm is None else min(features_bound, self.max_norm**2))
 
-    def factors(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
-        """Return the factors, shape (n,), that take stored features, shape (n, F - 1), to those of z.
+    def scale_factors(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
+        """Return the factor, shape (n,), of each row of stored features, shape (n, F - 1).
 
-        It is the scale, which takes them into [-1, 1]; or by a sample's own norm, what makes no z longer than
-        its bound, by more than a factor of 1 + (F + 8) 2^-53: if `unit`, 0 for a squared norm below
-        `_LEAST_SQUARE`, or one that is not finite.
+        The factor is `scale`, which maps features into [-1, 1], or less for samples beyond their norm bound;
+        rounding exceeds the bound by at most a factor of 1 + (F + 8) 2^-53. With `unit_norm`, samples whose
+        squared norm is below `_MIN_SQUARED_NORM` or not finite get 0.
         """
-        factors = np.full(len(features), 0.0 if self.unit else scale)
-        if not self.is_by_sample:
+        factors = np.full(len(features), 0.0 if self.unit_norm else scale)
+        if not self.is_per_sample:
             return factors
-        length = math.sqrt(1 - UNIT_BIAS**2) if self.unit else float(self.bound or 0)
-        # Features that are short enough stay as they are.
-        least = _LEAST_SQUARE if self.unit else (length / scale) ** 2
+        target = math.sqrt(1 - UNIT_BIAS**2) if self.unit_norm else float(self.max_norm or 0)
+        # Features within the norm bound keep `scale`.
+        min_square = _MIN_SQUARED_NORM if self.unit_norm else (target / scale) ** 2
         step = max(1, (1 << 17) // features.shape[1])
         for start in range(0, len(features), step):
-            squares = squared_norms(features[start : start + step])
-            usable = (squares >= least) & (squares < np.inf)
-            of_part = factors[start : start + step]
-            of_part[usable] = length / np.sqrt(squares[usable])
+            squares = squared_row_norms(features[start : start + step])
+            is_scaled = (squares >= min_square) & (squares < np.inf)
+            chunk = factors[start : start + step]
+            chunk[is_scaled] = target / np.sqrt(squares[is_scaled])
         return factors
 
-    def samples(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
-        """Return samples z with their bias feature, shape (n, F), from stored ones of shape (n, F - 1)."""
-        return with_bias(features, self.factors(features, scale), self.bias)
+    def scaled_samples(self, features: NDArray[np.generic], scale: float) -> NDArray[np.float64]:
+        """Return samples z, bias included, shape (n, F), of stored features, shape (n, F - 1)."""
+        return append_bias(features, self.scale_factors(features, scale), self.bias)
 
 
-def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Return the squared norm of each row by halves, with the same bits whichever rows stand beside it."""
+def squared_row_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Return the squared norm of each row, summed pairwise so that its bits do not depend on other rows."""
     with np.errstate(over="ignore"):
         terms: NDArray[np.float64] = np.square(rows, dtype=np.float64)
         width = terms.shape[1]
@@ -72,8 +71,10 @@ def squared_norms(rows: NDArray[np.generic]) -> NDArray[np.float64]:
     return terms[:, 0]
 
 
-def with_bias(features: NDArray[np.generic], scales: NDArray[np.float64], bias: float) -> NDArray[np.float64]:
-    """Return stored features times the scale of each sample, and the bias feature behind them."""
+def append_bias(
+    features: NDArray[np.generic], scales: NDArray[np.float64], bias: float
+) -> NDArray[np.float64]:
+    """Return stored features times the scale factor of each row, with the bias feature appended."""
     z = np.full((len(features), features.shape[1] + 1), bias)
     np.multiply(features, scales[:, np.newaxis], out=z[:, :-1], casting="unsafe", dtype=np.float64)
     return z

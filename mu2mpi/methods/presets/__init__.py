@@ -1,1 +1,1 @@
-"""Presets: one module each."""
+"""Presets of settings, one module each."""

@@ -1,31 +1,38 @@
-"""The practical preset: settings beyond the theorems, for good models (docs/guides/practical.md)."""
+"""Practical preset: settings beyond the theorems for accurate models (docs/guides/practical.md)."""
 
 import math
 from typing import Any, NamedTuple
 
-from mu2mpi.core.registry import find, register
+from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.trust_mode import shared_by
+from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.presets.preset import Preset
 
-STEP = 1.8  # of many passes in units of 1/L, where 2 is the largest that decreases the loss
+STEP = 1.8  # step size of multi-pass methods, in units of 1/L; gradient descent is stable below 2
 
 
-class Choices(NamedTuple):
-    """Settings and constants of a loss at the public length of samples."""
+class PresetConstants(NamedTuple):
+    """Settings of the practical preset that all methods share, and constants of the loss that they imply."""
 
-    clip_norm: float
-    diameter: float
-    clip: float  # clipping norm in use: `clip_norm`, unless the user gives another
-    noise: float  # noise std that each weight may accumulate
-    G: float  # bound on norms of gradients in the ball
+    clip_norm: float  # clipping norm that the preset chooses
+    diameter: float  # diameter that the preset chooses
+    effective_clip_norm: float  # clipping norm in use: that of the user, if any
+    weight_noise_std: float  # noise std that a coordinate of the model may accumulate
+    G: float  # bound on gradient norms in the ball
     L: float  # smoothness in the ball, regulariser included
-    nearby: float  # smoothness where no margin exceeds 1, regulariser included
+    unit_margin_smoothness: float  # smoothness on models whose margins are at most 1, regulariser included
+
+    def noise_limited_step_sum(self, experiment: Any) -> float:
+        """Return the sum of step sizes that accumulates `weight_noise_std`, at 2 C / (rho N) per unit."""
+        sensitivity = 2 * min(self.effective_clip_norm, self.G)
+        return float(
+            self.weight_noise_std * experiment.rho * experiment_noise_reduction(experiment) / sensitivity
+        )
 
 
 @register
 class PracticalPreset(Preset):
-    """Settings by scans on public data: `Problem.practical` of a loss, and `Method.practical` of a method."""
+    """Settings tuned on public data, by `Loss.practical_defaults` and `Method.choose_settings`."""
 
     name = "practical"
     summary = (
@@ -35,91 +42,88 @@ class PracticalPreset(Preset):
     is_default = True
     method = "dp-gd"
 
-    def settings(self, method: Any, asked: Any, facts: PublicFacts | None) -> dict[str, Any]:
-        """Return the settings of a method, and samples of norm 1 unless columns have bounds of their own."""
-        has_bounds = asked.schema is not None or asked.norm_bound is not None
-        chosen = {} if facts is None else method.practical(self, asked, facts)
-        return {**method.chooses, **chosen, "normalize": "none" if has_bounds else "unit"}
+    def settings(self, method: Any, experiment: Any, facts: PublicFacts | None) -> dict[str, Any]:
+        """Return the settings of a method, and `normalize`: to norm 1 unless columns or norms have bounds."""
+        has_bounds = experiment.schema is not None or experiment.norm_bound is not None
+        chosen = {} if facts is None else method.choose_settings(self, experiment, facts)
+        return {**method.preset_settings, **chosen, "normalize": "none" if has_bounds else "unit"}
 
-    def clip_norm(self, problem: Any, length: float, nearby: float) -> float:
-        """Return the clipping norm for samples of a length, where `nearby` bounds their first gradients."""
-        clip = problem.practical.clip
-        return float(nearby / 2 if clip is None else clip * length)
+    def clip_norm(self, loss_function: Any, sample_norm: float, gradient_bound: float) -> float:
+        """Return the clipping norm for a bound on ||z||, and on gradients of models with margins up to 1."""
+        clip = loss_function.practical_defaults.clip_norm
+        return float(gradient_bound / 2 if clip is None else clip * sample_norm)
 
-    def choices(self, asked: Any, facts: PublicFacts, wider: float = 1.0) -> Choices:
-        """Return the choices for samples of the public length, in a ball that is so many times `wider`."""
-        # The options alone are listed without numpy.
+    def practical_constants(self, experiment: Any, facts: PublicFacts, scale: float = 1.0) -> PresetConstants:
+        """Return the settings that all methods share, in a ball `scale` times the default one."""
+        # Listing options must not import numpy.
         from mu2mpi.losses.model.scaling import Scaling
 
-        problem = find("losses", asked.loss)
-        own, l2 = problem.practical, asked.l2 or 0.0
-        square = Scaling(asked.scaling == "unit", asked.norm_bound).largest_square(facts.square)
-        length = math.sqrt(square)
-        diameter = rounded(wider * 2 * own.reach / length)
-        radius = (asked.diameter if "diameter" in asked.given else diameter) / 2
-        nearby = problem.constants(square, 1 / length, facts.classes)
-        G, L, _ = problem.constants(square, radius, facts.classes)
-        clip_norm = rounded(self.clip_norm(problem, length, nearby.G))
-        return Choices(
+        loss_function = lookup("losses", experiment.loss)
+        defaults, l2 = loss_function.practical_defaults, experiment.l2 or 0.0
+        max_squared_norm = Scaling(experiment.scaling == "unit", experiment.norm_bound).max_squared_norm(
+            facts.square
+        )
+        sample_norm = math.sqrt(max_squared_norm)
+        diameter = round_to_four_digits(scale * 2 * defaults.max_margin / sample_norm)
+        radius = (experiment.diameter if "diameter" in experiment.explicit_settings else diameter) / 2
+        unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, facts.classes)
+        G, L, _ = loss_function.constants(max_squared_norm, radius, facts.classes)
+        clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
+        return PresetConstants(
             clip_norm=clip_norm,
             diameter=diameter,
-            clip=asked.clip_norm or clip_norm,
-            noise=own.noise / length,
+            effective_clip_norm=experiment.clip_norm or clip_norm,
+            weight_noise_std=defaults.noise_std / sample_norm,
             G=G,
             L=L + l2,
-            nearby=nearby.L + l2,
+            unit_margin_smoothness=unit_margin.L + l2,
         )
 
-    def descent(
+    def multi_pass_settings(
         self,
-        asked: Any,
+        experiment: Any,
         facts: PublicFacts,
         *,
-        hidden: float,
-        rounds: tuple[int, int],
+        noise_divisor: float,
+        rounds_range: tuple[int, int],
         tail: float,
-        times: float = 1.0,
+        acceleration: float = 1.0,
     ) -> dict[str, Any]:
-        """Return the settings of methods with many passes and steps of up to 1.8 / L.
+        """Return the settings of methods that pass over the data many times, with step sizes up to 1.8 / L.
 
-        The noise of the average gradient over all rounds is that of a sum over `hidden` samples. `rounds` are
-        the fewest and the most, `tail` is the share of them whose mean is the output, and momentum lengthens
-        steps `times` as much in the end.
+        The gradient averaged over all rounds has noise of std 2 C / (rho noise_divisor). `tail` is the share
+        of the rounds that the output averages, and momentum multiplies all steps by `acceleration`.
         """
-        chosen, (fewest, most) = self.choices(asked, facts), rounds
-        step = STEP / chosen.nearby
-        path = chosen.noise * asked.rho * hidden / (2 * min(chosen.clip, chosen.G)) / times
-        number = math.ceil(min(max(path / step, fewest), most))
+        constants, (min_rounds, max_rounds) = self.practical_constants(experiment, facts), rounds_range
+        step = STEP / constants.unit_margin_smoothness
+        sensitivity = 2 * min(constants.effective_clip_norm, constants.G)
+        path = constants.weight_noise_std * experiment.rho * noise_divisor / sensitivity / acceleration
+        rounds = math.ceil(min(max(path / step, min_rounds), max_rounds))
         return {
-            "clip_norm": chosen.clip_norm,
-            "diameter": chosen.diameter,
-            "rounds": number,
+            "clip_norm": constants.clip_norm,
+            "diameter": constants.diameter,
+            "rounds": rounds,
             "tail": tail,
-            "eta_scale": rounded(chosen.L * min(step, path / (asked.rounds or number))),
+            "eta_scale": round_to_four_digits(constants.L * min(step, path / (experiment.rounds or rounds))),
         }
 
 
-def longest_at_averages(asked: Any, facts: PublicFacts) -> float:
-    """Return the largest learning rate at averages, in units of 1/(4LT) with L where no margin exceeds 1.
+def max_averaged_eta_scale(experiment: Any, facts: PublicFacts) -> float:
+    """Return the largest learning rate at averages, in units of 1 / (4 L T) with L at margins up to 1.
 
-    Beyond it, w follows single samples, or oscillates where samples do not have norm 1 and classes.
+    Beyond it, w follows single samples, or oscillates if samples do not have norm 1 or labels are numbers.
     """
-    most = facts.effective or asked.machines or 1
-    if asked.scaling != "unit" or find("losses", asked.loss).labels == "numbers":
-        most = min(most, rounds_of_one_pass(asked, facts))
-    return 16.0 * most
+    multiple = facts.effective or experiment.machines or 1
+    if experiment.scaling != "unit" or lookup("losses", experiment.loss).label_kind == "numbers":
+        multiple = min(multiple, single_pass_rounds(experiment, facts))
+    return 16.0 * multiple
 
 
-def rounds_of_one_pass(asked: Any, facts: PublicFacts) -> int:
-    """Return the number of rounds in which every machine uses a sample per round, each once."""
-    return asked.rounds or facts.samples // (asked.machines or 1)
+def single_pass_rounds(experiment: Any, facts: PublicFacts) -> int:
+    """Return the number of rounds of one pass over the data: n by default."""
+    return experiment.rounds or facts.samples // (experiment.machines or 1)
 
 
-def gathered(asked: Any, chosen: Choices) -> float:
-    """Return the sum of step sizes that accumulates the noise of weights, 2 C / (rho shared) each."""
-    return float(chosen.noise * asked.rho * shared_by(asked) / (2 * min(chosen.clip, chosen.G)))
-
-
-def rounded(value: float) -> float:
-    """Round to four digits, so that all processors agree."""
+def round_to_four_digits(value: float) -> float:
+    """Round to four significant digits, which hide differences between processors."""
     return float(f"{value:.4g}")

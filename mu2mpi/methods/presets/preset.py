@@ -7,17 +7,14 @@ from mu2mpi.data.source import PublicFacts
 
 
 class Preset(ABC):
-    """Settings that replace those of the theorems where the user gives none."""
+    """Settings that replace those of the theorems for options that the user leaves open."""
 
     kind: ClassVar[str] = "presets"
     name: ClassVar[str]
-    summary: ClassVar[str] = ""  # for the help
-    is_default: ClassVar[bool] = False  # whether `mu2mpi sweep --methods` uses it
-    method: ClassVar[str | None] = None  # method of experiments that name none
+    summary: ClassVar[str] = ""  # short description in the help
+    is_default: ClassVar[bool] = False  # preset of `mu2mpi sweep --methods`
+    method: ClassVar[str | None] = None  # default of --method with this preset
 
     @abstractmethod
-    def settings(self, method: Any, asked: Any, facts: PublicFacts | None) -> dict[str, Any]:
-        """Return settings of a `Method` by name of the option; what the `Experiment` asks for overrides them.
-
-        Before the data are read, facts are None, and so are the values that depend on them.
-        """
+    def settings(self, method: Any, experiment: Any, facts: PublicFacts | None) -> dict[str, Any]:
+        """Return settings by option name; values that depend on `facts` are None before the data are read."""

@@ -1,1 +1,1 @@
-"""Accountants, privacy loss distributions, guarantees and group privacy."""
+"""Privacy accounting: Gaussian DP, privacy loss distributions, guarantees and group privacy."""

@@ -1,32 +1,44 @@
-"""What is revealed of a person with several samples: docs/background/privacy-proofs.md has the proofs."""
+"""Group privacy of a person with samples at several machines: docs/background/privacy-proofs.md."""
 
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
 from typing import NamedTuple
 
-from mu2mpi.privacy.accounting.guarantee import Gaussian, Grouped, Guarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, GroupGuarantee, Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
-class Held(NamedTuple):
-    """A machine, and how many samples of a person's it uses, or draws from."""
+class PersonSamples(NamedTuple):
+    """One person's samples at one machine."""
 
-    mechanism: Mechanism
-    samples: int
+    mechanism: Mechanism  # that protects the machine's messages
+    samples: int  # number of the person's samples that the machine uses or may draw
 
 
-def of_person(
-    machines: Sequence[Held], most: int, shares_noise: bool, is_apart: bool, delta: float, draws: int = 1
+def person_guarantee(
+    machines: Sequence[PersonSamples],
+    max_machines: int,
+    shares_noise: bool,
+    one_per_round: bool,
+    delta: float,
+    machines_per_draw: int = 1,
 ) -> Guarantee:
-    """Return what is revealed of a person at `most` machines, at worst; one draw may hide all of them."""
-    kinds = {held: held.mechanism.group(held.samples, is_apart, draws) for held in dict.fromkeys(machines)}
-    told = {held: found.epsilon(delta) if found.rho is None else found.rho for held, found in kinds.items()}
-    worst = sorted(machines, key=told.__getitem__, reverse=True)[:most]
-    found = [kinds[held] for held in worst]
+    """Guarantee for all samples of a person at the worst `max_machines` of some machines, at `delta`.
+
+    `shares_noise` means that only noised sums over machines are released, so that one noise term protects
+    all; `one_per_round` that a machine uses at most one of the person's samples per round.
+    """
+    shared = one_per_round, machines_per_draw
+    groups = {m: m.mechanism.group_guarantee(m.samples, *shared) for m in dict.fromkeys(machines)}
+    losses = {m: g.epsilon(delta) if g.rho is None else g.rho for m, g in groups.items()}
+    worst = sorted(machines, key=losses.__getitem__, reverse=True)[:max_machines]
+    guarantees = [groups[m] for m in worst]
     if not shares_noise:
-        return reduce(add, found)
-    gaussian = [one for one in found if isinstance(one, Gaussian)]
-    if len(gaussian) == len(found):
-        return Gaussian(sum(one.rho for one in gaussian), reduce(add, (one.drawn for one in gaussian)))
-    return Grouped(worst[0].mechanism.guarantee(draws=draws), sum(held.samples for held in worst))
+        return reduce(add, guarantees)
+    gaussian = [g for g in guarantees if isinstance(g, GaussianGuarantee)]
+    if len(gaussian) == len(guarantees):
+        error = reduce(add, (g.sampler_error for g in gaussian))
+        return GaussianGuarantee(sum(g.rho for g in gaussian), error)
+    single = worst[0].mechanism.guarantee(machines_per_draw=machines_per_draw)
+    return GroupGuarantee(single, sum(m.samples for m in worst))

@@ -1,4 +1,4 @@
-"""What is to be hidden, what that may cost, and what is known of it: values to be compared and composed."""
+"""Privacy guarantees as composable values: epsilon at any delta, and rho where Gaussian DP describes them."""
 
 import math
 from abc import ABC, abstractmethod
@@ -7,138 +7,140 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from functools import lru_cache, partial
 
-from mu2mpi.privacy.accounting.gaussian_dp import SMALLEST_DELTA, UP, epsilon_exact, epsilon_paper, rho_exact
-from mu2mpi.privacy.noise.sampler_error import EXACT, RESERVE, Deviation, with_sampler
+from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA, ROUND_UP, epsilon_exact, epsilon_paper, rho_exact
+from mu2mpi.privacy.noise.sampler_error import EXACT, SAMPLER_RESERVE, SamplerError, epsilon_with_sampler
 
 
-# A folder of results has few epsilons, and each takes a search.
+# Cached because a folder of results has few distinct epsilons, and each takes a search.
 @lru_cache(maxsize=1024)
-def affordable_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho that keeps to an epsilon, with some left to the sampler.
+def rho_for_epsilon(epsilon: float, delta: float) -> float:
+    """Largest rho whose Gaussian mechanism is (epsilon, delta)-DP, after reserving a share for the sampler.
 
-    It is rounded down to 8 digits, fewer than those in which processors and their libraries differ.
+    Rounded down to 8 significant digits, in which all processors and math libraries agree.
     """
-    exact = rho_exact((1 - RESERVE) * epsilon, (1 - RESERVE) * delta)
+    exact = rho_exact((1 - SAMPLER_RESERVE) * epsilon, (1 - SAMPLER_RESERVE) * delta)
     return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend."""
+    """Privacy budget of a run or of one machine."""
 
-    rho: float  # infinite for no noise
-    epsilon: float  # the same at a delta, for mechanisms that are not as private as any one Gaussian one
+    rho: float  # for mechanisms accounted for by Gaussian DP; infinite for no noise
+    epsilon: float  # the budget at `delta`, for mechanisms accounted for by (epsilon, delta)-DP
     delta: float
 
 
 class Guarantee(ABC):
-    """What is seen reveals at most this of one sample; the sum of guarantees is that of all that is seen."""
+    """Upper bound on the privacy loss of one sample, replace-one adjacency; `+` is sequential composition."""
 
-    rho: float | None = None  # that of a Gaussian mechanism, if it is as private as one
-    drawn: Deviation = EXACT  # how far the noise that is drawn is from exact
+    rho: float | None = None  # sensitivity / sigma of an equivalent Gaussian mechanism, if there is one
+    sampler_error: SamplerError = EXACT  # distance of the sampled noise from exact noise
 
     @abstractmethod
-    def exact(self, delta: float) -> float:
-        """Return the smallest epsilon that is known to hold at a delta, were the noise exact."""
+    def epsilon_exact_noise(self, delta: float) -> float:
+        """Smallest known epsilon at `delta` for exactly distributed noise."""
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon at a delta, with the noise as it is drawn."""
-        return with_sampler(self.exact, delta, self.drawn)
+        """Epsilon at `delta` with the sampler's error included."""
+        return epsilon_with_sampler(self.epsilon_exact_noise, delta, self.sampler_error)
 
-    def lemma(self, delta: float) -> float:
-        """Return the epsilon that the paper's lemma gives, or where it says nothing, that of `epsilon`."""
+    def epsilon_lemma(self, delta: float) -> float:
+        """Epsilon at `delta` by Lemma 2.5 of the paper, or `epsilon` where the lemma does not apply."""
         return self.epsilon(delta)
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
-        return Several((*_parts(self), *_parts(other)))
+        return ComposedGuarantee((*_components(self), *_components(other)))
 
 
 @dataclass(frozen=True)
-class Gaussian(Guarantee):
-    """As private as one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1."""
+class GaussianGuarantee(Guarantee):
+    """rho-GDP, dominated by one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1."""
 
     rho: float
-    drawn: Deviation = EXACT
+    sampler_error: SamplerError = EXACT
 
-    def exact(self, delta: float) -> float:
-        """Return the smallest epsilon that holds."""
+    def epsilon_exact_noise(self, delta: float) -> float:
+        """Smallest epsilon at which a rho-GDP mechanism is (epsilon, delta)-DP."""
         return epsilon_exact(self.rho, delta)
 
-    def lemma(self, delta: float) -> float:
-        """Return the epsilon of Lemma 2.5."""
-        return with_sampler(partial(epsilon_paper, self.rho), delta, self.drawn)
+    def epsilon_lemma(self, delta: float) -> float:
+        """Epsilon of Lemma 2.5, with the sampler's error included."""
+        return epsilon_with_sampler(partial(epsilon_paper, self.rho), delta, self.sampler_error)
 
     def __add__(self, other: Guarantee) -> Guarantee:
-        if isinstance(other, Gaussian):
-            return Gaussian(math.hypot(self.rho, other.rho), self.drawn + other.drawn)
+        if isinstance(other, GaussianGuarantee):
+            error = self.sampler_error + other.sampler_error
+            return GaussianGuarantee(math.hypot(self.rho, other.rho), error)
         return super().__add__(other)
 
 
 @dataclass(frozen=True)
-class Approximate(Guarantee):
-    """(epsilon, delta)-private along a curve that takes a delta, and returns epsilon for exact noise."""
+class CurveGuarantee(Guarantee):
+    """(epsilon(delta), delta)-DP along a privacy curve, such as one computed from a PLD."""
 
-    curve: Callable[[float], float]
-    drawn: Deviation = EXACT
+    curve: Callable[[float], float]  # delta -> epsilon for exact noise
+    sampler_error: SamplerError = EXACT
 
-    def exact(self, delta: float) -> float:
-        """Return the curve's epsilon."""
+    def epsilon_exact_noise(self, delta: float) -> float:
+        """Epsilon of the privacy curve at `delta`."""
         return self.curve(delta)
 
 
 @dataclass(frozen=True)
-class Several(Guarantee):
-    """Of releases that no one curve describes: epsilons and deltas add up, and each gets the same delta."""
+class ComposedGuarantee(Guarantee):
+    """Basic composition: epsilons and deltas add up, with delta split equally among the components."""
 
-    parts: tuple[Guarantee, ...]
+    components: tuple[Guarantee, ...]
 
-    def exact(self, delta: float) -> float:
-        """Return the sum of their epsilons with exact noise."""
-        return math.fsum(part.exact(delta / len(self.parts)) for part in self.parts)
+    def epsilon_exact_noise(self, delta: float) -> float:
+        """Sum of the components' epsilons for exact noise."""
+        each = delta / len(self.components)
+        return math.fsum(part.epsilon_exact_noise(each) for part in self.components)
 
     def epsilon(self, delta: float) -> float:
-        """Return the sum of their epsilons."""
-        return math.fsum(part.epsilon(delta / len(self.parts)) for part in self.parts)
+        """Sum of the components' epsilons."""
+        return math.fsum(part.epsilon(delta / len(self.components)) for part in self.components)
 
 
 @dataclass(frozen=True)
-class Grouped(Guarantee):
-    """What is revealed of so many samples together, if `one` holds of each: they are replaced one by one.
+class GroupGuarantee(Guarantee):
+    """Group privacy: guarantee for replacing `group_size` samples at once, from that for one sample.
 
-    (epsilon', delta') of each is (k epsilon', (1 + e^epsilon' + .. + e^((k - 1) epsilon')) delta') of k.
+    (e, d)-DP for one sample implies (k e, (1 + exp(e) + ... + exp((k - 1) e)) d)-DP for k samples.
     """
 
-    one: Guarantee
-    samples: int
+    individual: Guarantee  # for each single sample
+    group_size: int  # k
 
-    def exact(self, delta: float) -> float:
-        """Return the smallest k epsilon' that is found with exact noise; infinite if none is."""
-        return self._epsilon(self.one.exact, delta)
+    def epsilon_exact_noise(self, delta: float) -> float:
+        """Smallest group epsilon found for exact noise; infinite if none is found."""
+        return self._group_epsilon(self.individual.epsilon_exact_noise, delta)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest that is found."""
-        return self._epsilon(self.one.epsilon, delta)
+        """Smallest group epsilon found, with the sampler's error included; infinite if none is found."""
+        return self._group_epsilon(self.individual.epsilon, delta)
 
-    def _epsilon(self, epsilon_of: Callable[[float], float], delta: float) -> float:
-        if self.samples == 1:
-            return epsilon_of(delta)
-        k, least, most = self.samples, -math.log(delta), -math.log(SMALLEST_DELTA)
+    def _group_epsilon(self, epsilon_at: Callable[[float], float], delta: float) -> float:
+        if self.group_size == 1:
+            return epsilon_at(delta)
+        k, log_inverse_delta, max_log_inverse = self.group_size, -math.log(delta), -math.log(MIN_DELTA)
 
         def suffices(log_inverse: float) -> bool:
-            epsilon = epsilon_of(math.exp(-log_inverse))
+            epsilon = epsilon_at(math.exp(-log_inverse))
             terms = k if epsilon == 0 else math.expm1(-k * epsilon) / math.expm1(-epsilon)
-            return (k - 1) * epsilon + math.log(terms) + 1e-12 <= log_inverse - least
+            return (k - 1) * epsilon + math.log(terms) + 1e-12 <= log_inverse - log_inverse_delta
 
-        # Larger deltas come first, as epsilon is smaller there; but not every smaller one suffices, too.
-        steps = [least * (most / least) ** (n / 64) for n in range(65)]
-        if (found := next((n for n, step in enumerate(steps) if suffices(step)), None)) is None:
+        # Larger individual deltas first, since epsilon falls with delta; feasibility is not monotone.
+        grid = [log_inverse_delta * (max_log_inverse / log_inverse_delta) ** (n / 64) for n in range(65)]
+        if (first := next((n for n, value in enumerate(grid) if suffices(value)), None)) is None:
             return math.inf
-        low, high = steps[max(0, found - 1)], steps[found]
+        low, high = grid[max(0, first - 1)], grid[first]
         for _ in range(30):
             middle = (low + high) / 2
             low, high = (low, middle) if suffices(middle) else (middle, high)
-        return k * epsilon_of(math.exp(-high)) * UP
+        return k * epsilon_at(math.exp(-high)) * ROUND_UP
 
 
-def _parts(guarantee: Guarantee) -> tuple[Guarantee, ...]:
-    return guarantee.parts if isinstance(guarantee, Several) else (guarantee,)
+def _components(guarantee: Guarantee) -> tuple[Guarantee, ...]:
+    return guarantee.components if isinstance(guarantee, ComposedGuarantee) else (guarantee,)

@@ -1,1 +1,1 @@
-"""The mechanisms that are built in, one a module: how noise hides a sample, and how well."""
+"""Built-in privacy mechanisms, one per module."""

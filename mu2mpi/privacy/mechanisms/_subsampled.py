@@ -1,4 +1,4 @@
-"""Mechanisms for sums over random samples, accounted for by an epsilon at a delta instead of a rho."""
+"""Gaussian mechanisms on random batches, accounted for by (epsilon, delta) instead of rho."""
 
 import math
 from abc import abstractmethod
@@ -7,104 +7,108 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.accounting.guarantee import Approximate, Budget, Gaussian, Guarantee
-from mu2mpi.privacy.accounting.pld import LEAST, MAX_MULTIPLIER, MOST_ROUNDS, least_multiplier
+from mu2mpi.privacy.accounting.guarantee import Budget, CurveGuarantee, GaussianGuarantee, Guarantee
+from mu2mpi.privacy.accounting.pld import MAX_MULTIPLIER, MAX_PLD_ROUNDS, MIN_MULTIPLIER, min_noise_multiplier
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.sampler_error import RESERVE
+from mu2mpi.privacy.noise.sampler_error import SAMPLER_RESERVE
 from mu2mpi.privacy.release import Release
 
 
-class Subsampled(Mechanism):
-    """The same noise in sums over random samples: no rho describes them, but an epsilon at a delta."""
+class SubsampledMechanism(Mechanism):
+    """Gaussian noise of constant std in sums over random batches: privacy amplification by subsampling."""
 
-    spends = "epsilon"
-    account: ClassVar[str]  # how it is known what they reveal
-    # Of (C, n, K, T, epsilon, delta, reserve), if K of n terms, of norm at most C, are in each of T sums
-    least_sigma: ClassVar[Callable[..., float]]
-    epsilon_by: ClassVar[Callable[..., float]]  # of (C, n, K, T, sigma, delta), with exact noise
+    budget_parameter = "epsilon"
+    accountant: ClassVar[str]  # name of the accountant, for reports
+    # (C, n, K, T, epsilon, delta, reserve) -> sigma, for T sums over K of n samples, clipped to norm C
+    min_sigma: ClassVar[Callable[..., float]]
+    compute_epsilon: ClassVar[Callable[..., float]]  # (C, n, K, T, sigma, delta) -> epsilon for exact noise
 
     @classmethod
-    def accounts_for(cls, release: Release) -> bool:
-        """Return whether samples are drawn in the way that the name says."""
-        return release.chance == cls.name
+    def supports(cls, release: Release) -> bool:
+        """Whether batches are sampled as the accountant assumes."""
+        return release.subsampling == cls.name
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the noise that its account asks for."""
+        """Return the mechanism with the smallest sigma for which the accountant's epsilon is in budget."""
         if math.isinf(budget.rho):
-            return cls.of(release, 0.0)
-        sizes = release.clip_norm, release.samples, release.drawn, release.rounds
-        return cls.of(release, cls.least_sigma(*sizes, budget.epsilon, budget.delta, RESERVE))
+            return cls.from_sigma(release, 0.0)
+        sizes = release.clip_norm, release.samples, release.batch_size, release.rounds
+        return cls.from_sigma(release, cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_RESERVE))
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """Return the epsilon of so many rounds with exact noise."""
-        return self.epsilon_by(self.clip_norm, self.samples, self.drawn, rounds, self.sigma, delta)
+        """Epsilon of the first `rounds` rounds at `delta`, for exact noise."""
+        return self.compute_epsilon(self.clip_norm, self.samples, self.batch_size, rounds, self.sigma, delta)
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
-        """Return the epsilons of all messages, or of the first."""
-        number = self.rounds if rounds is None else rounds
-        if number == 0:
-            return Gaussian(0.0)
-        curve = partial(self.epsilon, number) if self.is_noisy else lambda delta: math.inf
-        return Approximate(curve, self.deviation(number, draws))
+    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> Guarantee:
+        """Privacy curve of the messages of the first `rounds` rounds, by default of all."""
+        count = self.rounds if rounds is None else rounds
+        if count == 0:
+            return GaussianGuarantee(0.0)
+        curve = partial(self.epsilon, count) if self.is_noisy else lambda delta: math.inf
+        return CurveGuarantee(curve, self.sampler_error(count, machines_per_draw))
 
     @property
-    def words(self) -> str:
-        """How it is known what is revealed, and what is drawn."""
-        drawn = f"{self.drawn:.6g} of its {self.samples:,} samples"
-        return f"by {self.account}. A machine draws {drawn} in each round, in secret."
+    def accounting_note(self) -> str:
+        """Name of the accountant and the batch size, as the end of a sentence."""
+        batch = f"{self.batch_size:.6g} of its {self.samples:,} samples"
+        return f"by {self.accountant}. A machine draws {batch} in each round, in secret."
 
 
-class ByLosses(Subsampled):
-    """Noise in sums over random samples, with the distribution of the privacy loss as its account."""
+class PldMechanism(SubsampledMechanism):
+    """Subsampled Gaussian mechanism whose accountant composes privacy loss distributions (PLDs)."""
 
-    account = "the distribution of the privacy loss, which dp-accounting computes"
+    accountant = "the distribution of the privacy loss, which dp-accounting computes"
 
     @staticmethod
     @abstractmethod
-    def losses(multiplier: float, samples: int, drawn: float, rounds: int) -> Any:
-        """Return the privacy loss distribution of all rounds, `multiplier` being sigma / C."""
+    def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
+        """Return the PLD of all rounds for noise multiplier sigma / C."""
 
     @classmethod
-    def start(cls, samples: int, drawn: float, rounds: int, epsilon: float, delta: float) -> float:
-        """Return noise in units of C with which a search for the least begins."""
+    def initial_multiplier(
+        cls, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float
+    ) -> float:
+        """Noise multiplier at which the search for the smallest one starts."""
         return 1.0
 
     @classmethod
-    def least_sigma(cls, C: float, *asked: Any) -> float:
-        """Return noise, of n, K, T, epsilon, delta, reserve, with which `epsilon_by` is at most epsilon."""
-        return C * _least_of(cls, *asked)
+    def min_sigma(cls, C: float, *parameters: Any) -> float:
+        """Smallest sigma within budget; parameters n, K, T, epsilon, delta, reserve."""
+        return C * _min_multiplier(cls, *parameters)
 
     @classmethod
-    def epsilon_by(
-        cls, C: float, samples: int, drawn: float, rounds: int, sigma: float, delta: float
+    def compute_epsilon(
+        cls, C: float, samples: int, batch_size: float, rounds: int, sigma: float, delta: float
     ) -> float:
-        """Return an epsilon of a sum in each round over K of n terms of norm at most C, rounded up."""
-        return float(cls.losses(sigma / C, samples, drawn, rounds).get_epsilon_for_delta(delta))
+        """Epsilon at `delta` of one sum per round over batches of terms of norm at most C, rounded up."""
+        pld = cls.compose_pld(sigma / C, samples, batch_size, rounds)
+        return float(pld.get_epsilon_for_delta(delta))
 
-    def out_of_range(self) -> list[str]:
-        """Say with which of its numbers nothing can be computed, or no losses can be listed."""
-        found = super().out_of_range()
-        if self.sigma != 0 and not LEAST * self.clip_norm <= self.sigma <= MAX_MULTIPLIER * self.clip_norm:
-            found.append(f"no epsilon is computed for sigma = {self.sigma!r} beside {self.clip_norm!r}")
-        return found
+    def range_errors(self) -> list[str]:
+        """Messages on numbers outside of their range, or for which no PLD can be computed."""
+        errors, C = super().range_errors(), self.clip_norm
+        if self.sigma != 0 and not MIN_MULTIPLIER * C <= self.sigma <= MAX_MULTIPLIER * C:
+            errors.append(f"no epsilon can be computed for sigma = {self.sigma!r} and clip_norm = {C!r}")
+        return errors
 
 
 @lru_cache(maxsize=32)
-def _least_of(
-    kind: type[ByLosses],
+def _min_multiplier(
+    kind: type[PldMechanism],
     samples: int,
-    drawn: float,
+    batch_size: float,
     rounds: int,
     epsilon: float,
     delta: float,
     reserve: float = 0.0,
 ) -> float:
-    if rounds > MOST_ROUNDS:
+    if rounds > MAX_PLD_ROUNDS:
         raise InputError(
-            f"{rounds} rounds are too many to be accounted for exactly; give at most --rounds {MOST_ROUNDS}"
+            f"--rounds must be at most {MAX_PLD_ROUNDS} for accounting by privacy loss distributions, "
+            f"got {rounds}."
         )
-    start = min(kind.start(samples, drawn, rounds, epsilon, delta), MAX_MULTIPLIER)
-    return least_multiplier(
-        partial(kind.epsilon_by, 1.0, samples, drawn, rounds), epsilon, delta, reserve, start
+    initial = min(kind.initial_multiplier(samples, batch_size, rounds, epsilon, delta), MAX_MULTIPLIER)
+    return min_noise_multiplier(
+        partial(kind.compute_epsilon, 1.0, samples, batch_size, rounds), epsilon, delta, reserve, initial
     )

@@ -1,7 +1,7 @@
-"""Binomial noise: the number of heads among fair coins, of which each machine throws its share.
+"""Binomial mechanism: noise is the number of heads among fair coins, of which each machine flips its share.
 
-Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of it is nearly as
-private as one of a normal (docs/background/privacy-proofs.md), so that messages compose alike.
+Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of binomial noise
+is nearly as private as one of normal noise (docs/background/privacy-proofs.md), so that it composes like GDP.
 """
 
 import math
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianReleases
-from mu2mpi.privacy.mechanisms.mechanism import agree
-from mu2mpi.privacy.noise.grid import choose_resolution
-from mu2mpi.privacy.noise.sampler_error import EXACT, FARTHEST, FEWEST_COINS, RAREST, Deviation
+from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
+from mu2mpi.privacy.mechanisms.mechanism import approx_equal
+from mu2mpi.privacy.noise.grid import choose_grid_spacing
+from mu2mpi.privacy.noise.sampler_error import MAX_LOG_INVERSE, MIN_COINS, TRUNCATION, SamplerError
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
@@ -23,125 +23,130 @@ if TYPE_CHECKING:
 
     from mu2mpi.privacy.noise.noise_source import NoiseSource
 
-# Bits between the grid and the deviation of the noise: enough for it to be nearly normal, and no more
-# than integers of 64 bits have room for
-_NOISY_BITS, _MOST_BITS = 8, 27
+_MIN_NOISE_BITS = 8  # log2 of sigma in grid units: enough coins for nearly normal noise
+_MAX_NOISE_BITS = 27  # of the noise of all machines, so that sums fit into 64-bit integers
 
 
-def unit_rho(flips: float) -> float:
-    """Return e such that a shift by one of the number of heads among so many coins is e-Gaussian-DP.
+def unit_shift_rho(coins: float) -> float:
+    """GDP parameter rho of releasing the number of heads among fair coins plus a value of sensitivity 1.
 
-    Of fewer than `FEWEST_COINS` nothing is said. Up to R = `FARTHEST` deviations, no second difference of
-    -log p is larger than k = (N + 1) / ((N/2)^2 - R^2), and e solves e^2 (1 - e^2 / 4) = k:
+    Infinite below `MIN_COINS`. Within R = `TRUNCATION` standard deviations, every second difference of -log p
+    is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k:
     docs/background/privacy-proofs.md.
     """
-    if flips < FEWEST_COINS:
+    if coins < MIN_COINS:
         return math.inf
-    k = (flips + 1) / (flips * flips / 4 - FARTHEST**2 * flips / 4)
+    k = (coins + 1) / (coins * coins / 4 - TRUNCATION**2 * coins / 4)
     return math.sqrt(2 * k / (1 + math.sqrt(1 - k)))
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class BinomialReleases(GaussianReleases):
-    """The same noise in every message: that of the coins of `parts` machines hides a sample.
+class BinomialMechanism(GaussianMechanism):
+    """Binomial noise of the coins of `noise_shares` machines in every sum.
 
-    A sample is in as many messages as of `GaussianReleases`, and moves each by at most 2 C. Each machine
-    throws so many `coins` for each coordinate; its message is the sum of `summed` increments.
+    Sensitivity and composition are those of `GaussianMechanism`.
     """
 
     name = "binomial"
-    belongs = True
-    noise_words = ", of fair coins, as private as normal noise but for a probability of e^-640"
-    ranges = GaussianReleases.ranges | {"coins": (0, 2**58), "summed": (1, math.inf)}
+    is_server_specific = True
+    noise_description = ", of fair coins, as private as normal noise but for a probability of e^-640"
+    ranges = GaussianMechanism.ranges | {"coins": (0, 2**58), "increments_per_message": (1, math.inf)}
 
-    coins: int
-    summed: int
+    coins: int  # that each machine flips per coordinate and round
+    increments_per_message: int
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the fewest coins that keep to a budget."""
-        own = {"rho": budget.rho, "touched": release.touched, **cls.own(release)}
-        moved = 2 * release.clip_norm * math.sqrt(release.touched)
-        about = moved / budget.rho
-        if not 0 < about < math.inf:
-            return cls.of(release, about, coins=0, **own)
-        resolution = choose_resolution(release, about, noisy_bits=_NOISY_BITS)
-        everyones = about * math.sqrt(release.machines / release.parts)
-        resolution = max(resolution, 2.0 ** (math.ceil(math.log2(everyones)) - _MOST_BITS))
-        if about / resolution < 2.0**_NOISY_BITS:
+        """Return the mechanism with the fewest coins within the budget."""
+        extra = {"rho": budget.rho, "affected_sums": release.affected_sums, **cls.extra_fields(release)}
+        sensitivity = 2 * release.clip_norm * math.sqrt(release.affected_sums)
+        normal_sigma = sensitivity / budget.rho
+        if not 0 < normal_sigma < math.inf:
+            return cls.from_sigma(release, normal_sigma, coins=0, **extra)
+        grid_spacing = choose_grid_spacing(release, normal_sigma, noise_bits=_MIN_NOISE_BITS)
+        total_sigma = normal_sigma * math.sqrt(release.machines / release.noise_shares)
+        grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_NOISE_BITS))
+        if normal_sigma / grid_spacing < 2.0**_MIN_NOISE_BITS:
             raise InputError(
-                "so many machines have no grid for binomial noise; give fewer, or fewer colluders"
+                f"Binomial noise of {release.machines} machines does not fit into 64-bit integers. "
+                "Use fewer --machines or --colluders."
             )
-        coins = 2 * math.ceil(fewest_coins(budget.rho * resolution / moved) / (2 * release.parts))
-        sigma = math.sqrt(release.parts * coins) / 2 * resolution
-        return cls(sigma=sigma, resolution=resolution, coins=coins, **cls.sizes(release), **own)
+        per_machine = min_coins(budget.rho * grid_spacing / sensitivity) / (2 * release.noise_shares)
+        coins = 2 * math.ceil(per_machine)
+        sigma = math.sqrt(release.noise_shares * coins) / 2 * grid_spacing
+        fields = cls.release_fields(release)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, coins=coins, **fields, **extra)
 
     @staticmethod
-    def own(release: Release) -> dict[str, Any]:
-        """Return what it states of messages beside what all mechanisms do."""
-        return {"summed": release.summed}
+    def extra_fields(release: Release) -> dict[str, Any]:
+        """Fields that are copied from a release, beyond those of all mechanisms."""
+        return {"increments_per_message": release.increments_per_message}
 
-    def _rho_of(self, squares: int) -> float:
-        """Return the rho, as asked for, of messages that a sample moves by 2 C if squares add up."""
+    def _compose(self, count: int) -> float:
+        """Compute rho of `count` sums moved by 2 C; at least what the mechanism was calibrated to."""
         if not self.is_noisy:
             return math.inf
-        moved = 2 * self.clip_norm / self.resolution
-        found = moved * unit_rho(self.parts * self.coins)
-        asked = self.rho / math.sqrt(self.touched)
-        return math.sqrt(squares) * max(found, asked)
+        shift = 2 * self.clip_norm / self.grid_spacing
+        computed = shift * unit_shift_rho(self.noise_shares * self.coins)
+        calibrated = self.rho / math.sqrt(self.affected_sums)
+        return math.sqrt(count) * max(computed, calibrated)
 
-    def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return what is left out: draws are exact, but for one that is too far out to be drawn."""
-        return Deviation(0.0, 0.0, math.exp(-RAREST)) if self.is_noisy else EXACT
+    def sampler_error(
+        self, messages: int, machines_per_draw: int = 1, smallest: float = 1, largest: float = 1
+    ) -> SamplerError:
+        """Probability of the truncated tail: the sampler is exact otherwise."""
+        return SamplerError(0.0, 0.0, math.exp(-MAX_LOG_INVERSE)) if self.is_noisy else SamplerError()
 
     def noise_source(
         self,
         key: "NDArray[np.uint32]",
-        who: tuple[int, int, int],
-        variances: float,
+        streams: tuple[int, int, int],
+        variance_factor: float,
         size: int,
-        finest: float = math.inf,
+        dither_threshold: float = math.inf,
     ) -> "NoiseSource":
-        """Return the source of the coins of some machines together, or of those that hide a sample."""
-        from mu2mpi.privacy.noise.binomial_sampler import BinomialDraws
+        """Noise source of the coins of some machines, as in `Mechanism.noise_source`."""
+        from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 
         if not self.coins:
-            return super().noise_source(key, who, variances, size, finest)
-        return BinomialDraws(key, who, round(variances * self.parts) * self.coins, self.parameters)
+            return super().noise_source(key, streams, variance_factor, size, dither_threshold)
+        coins = round(variance_factor * self.noise_shares) * self.coins
+        return BinomialNoiseSource(key, streams, coins, self.parameters)
 
     @property
-    def values(self) -> int:
-        """No coordinate of a machine's message is larger, in units of the grid."""
-        return math.floor(self.summed * self.clip_norm / self.resolution)
+    def max_coordinate(self) -> int:
+        """Largest magnitude of a coordinate of a machine's message before noise, in grid units."""
+        return math.floor(self.increments_per_message * self.clip_norm / self.grid_spacing)
 
     @property
-    def messages(self) -> int:
-        """How many bits, each with the number of its coordinate, a machine sends in a round."""
-        return self.parameters * (2 * self.values + self.coins)
+    def messages_per_round(self) -> int:
+        """Number of shuffled messages (a bit and the index of its coordinate) a machine sends per round."""
+        return self.parameters * (2 * self.max_coordinate + self.coins)
 
     @property
-    def price(self) -> str:
-        """Say what a machine would have to send."""
-        size = 1 + max(1, (self.parameters - 1).bit_length())
+    def communication_cost(self) -> str:
+        """Sentences on the messages of the shuffle protocol."""
+        bits = 1 + max(1, (self.parameters - 1).bit_length())
         return (
-            f"In each round a machine sends {self.messages:.4g} messages of {size} bits: for each coordinate "
-            f"{2 * self.values:,} of its value and {self.coins:,} of noise. In {self.rounds:,} rounds "
-            f"{self.machines:,} machines send {self.messages * self.rounds * self.machines:.3g} of them."
+            f"In each round a machine sends {self.messages_per_round:.4g} messages of {bits} bits: for each "
+            f"coordinate {2 * self.max_coordinate:,} of its value and {self.coins:,} of noise. In "
+            f"{self.rounds:,} rounds {self.machines:,} machines send "
+            f"{self.messages_per_round * self.rounds * self.machines:.3g} of them."
         )
 
-    def faults(self, delta: float) -> list[str]:
-        """Say which of its numbers cannot be."""
-        found = super().faults(delta)
-        if not agree(self.sigma, math.sqrt(self.parts * self.coins) / 2 * self.resolution):
-            found.append(f"sigma = {self.sigma:.10g} is not that of {self.coins:,} coins")
-        elif self.is_noisy and self.parts * self.coins < FEWEST_COINS:
-            found.append(f"of {self.coins:,} coins nothing is known")
-        return found
+    def consistency_errors(self, delta: float) -> list[str]:
+        """Messages on fields that contradict each other."""
+        errors = super().consistency_errors(delta)
+        if not approx_equal(self.sigma, math.sqrt(self.noise_shares * self.coins) / 2 * self.grid_spacing):
+            errors.append(f"sigma = {self.sigma:.10g} is not the noise std of {self.coins:,} coins")
+        elif self.is_noisy and self.noise_shares * self.coins < MIN_COINS:
+            errors.append(f"coins = {self.coins:,} is too small for a known guarantee")
+        return errors
 
 
-def fewest_coins(e: float) -> float:
-    """Return for how many coins `unit_rho` is e: the root of k (N^2 - 1444 N) = 4 N + 4 for N."""
-    k = e * e * (1 - e * e / 4)
-    b = FARTHEST**2 * k + 4
+def min_coins(rho: float) -> float:
+    """Solve `unit_shift_rho(N) = rho` for the number of coins N: the root of k (N^2 - 1444 N) = 4 N + 4."""
+    k = rho * rho * (1 - rho * rho / 4)
+    b = TRUNCATION**2 * k + 4
     return (b + math.sqrt(b * b + 16 * k)) / (2 * k) * (1 + 2.0**-40)

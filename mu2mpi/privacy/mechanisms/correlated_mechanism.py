@@ -1,8 +1,8 @@
-"""Gaussian noise that cancels between rounds, for samples that are in one element of a stream each.
+"""Gaussian noise correlated over rounds (DP-FTRL, matrix mechanism) for streams that a sample enters once.
 
-A stream may depend on earlier messages if the strategy is lower triangular: Denisov, McMahan, Rush, Smith and
-Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive streams",
-2022. docs/background/privacy-proofs.md has the proof, rounding included.
+A stream may depend on earlier messages if the strategy matrix is lower triangular: Denisov, McMahan, Rush,
+Smith and Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive
+streams", 2022. Proof, rounding included: docs/background/privacy-proofs.md.
 """
 
 import math
@@ -15,174 +15,185 @@ from pydantic import Field, field_validator
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
-from mu2mpi.privacy.mechanisms.mechanism import SMALLEST, Mechanism
-from mu2mpi.privacy.noise.grid import choose_resolution
-from mu2mpi.privacy.noise.sampler_error import COARSEST, FINEST
+from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
+from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism
+from mu2mpi.privacy.noise.grid import choose_grid_spacing
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, MIN_STD_UNITS
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.correlation import Correlation
 
-# Powers, and numbers of buffers, for which coefficients are known to be those of a power and to fall. So they
-# are for 0, the unit matrix: noise is drawn anew for each element of the stream, and nothing cancels.
-LOWEST, HIGHEST, FEWEST_BUFFERS, MOST_BUFFERS = 0.2, 0.9, 2, 8
-_POWER, _BUFFERS = 0.75, 4  # by default: on digits and synthetic data as good as any
-_MOST_ROUNDS = 10**6  # to choose a learning rate, noise is followed through all of them
-_ARITHMETIC = 2.0**-14  # share of rho for errors of floating-point numbers in buffers
-_SPREAD = 4.0  # by what noise that is summed up over rounds, or a buffer, may exceed what a power says of it
+# Ranges in which the buffers' coefficients are verified to approximate those of a power, and to decrease. A
+# power of 0 is the identity matrix: noise is independent over the stream, and nothing cancels.
+MIN_POWER = 0.2
+MAX_POWER = 0.9
+MIN_BUFFERS = 2
+MAX_BUFFERS = 8
+_DEFAULT_POWER = 0.75  # as good as any on digits and synthetic data
+_DEFAULT_BUFFERS = 4
+_MAX_ROUNDS = 10**6  # the learning rate depends on the noise of every round
+_ARITHMETIC_SHARE = 2.0**-14  # share of rho that covers floating-point errors of the buffers
+_SAFETY_FACTOR = 4.0  # bound on accumulated noise, or a buffer, in units of its estimate by the power
 
 
 class CorrelatedOptions(Options):
-    """Strategy by which noise is correlated over rounds, so that it cancels in their sum."""
+    """Strategy that correlates noise over rounds, so that it cancels in their sum."""
 
     noise_correlation: float | None = Field(
         None,
         ge=0,
-        le=HIGHEST,
-        description="power p of the strategy (1 - x)^-p by which noise is correlated over rounds, so that it "
-        f"cancels in their sum, {LOWEST:g} to {HIGHEST:g}, or 0 for noise that does not "
-        "(docs/background/methods.md)",
+        le=MAX_POWER,
+        description=f"power p of strategy (1 - x)^-p, {MIN_POWER:g} to {MAX_POWER:g}; 0: independent noise",
+        json_schema_extra={
+            "details": "The strategy correlates noise over rounds, so that it cancels in their sum "
+            "(docs/background/methods.md)."
+        },
     )
     noise_buffers: int | None = Field(
         None,
-        ge=FEWEST_BUFFERS,
-        le=MOST_BUFFERS,
-        description=f"exponentials that stand for it, each an array of each machine [default: {_BUFFERS}]",
+        ge=MIN_BUFFERS,
+        le=MAX_BUFFERS,
+        description="number of exponentials that approximate the strategy, each a buffer per machine "
+        f"[default: {_DEFAULT_BUFFERS}]",
     )
 
     @field_validator("noise_correlation")
     @classmethod
     def _check_power(cls, value: float | None) -> float | None:
-        if value and value < LOWEST:
-            raise ValueError(f"should be 0, or {LOWEST:g} to {HIGHEST:g}")
+        if value and value < MIN_POWER:
+            raise ValueError(f"should be 0, or {MIN_POWER:g} to {MAX_POWER:g}")
         return value
 
     @property
     def strategy(self) -> tuple[float, int]:
-        """Power and number of buffers, by default where the user left them open."""
+        """Power and number of buffers, with defaults filled in."""
         power = self.noise_correlation
-        return _POWER if power is None else power, self.noise_buffers or _BUFFERS
+        return _DEFAULT_POWER if power is None else power, self.noise_buffers or _DEFAULT_BUFFERS
 
 
 def check_rounds(rounds: int) -> None:
-    """Raise InputError if there are too many rounds to follow the noise through."""
-    if rounds > _MOST_ROUNDS:
-        raise InputError(f"correlated noise takes at most {_MOST_ROUNDS} rounds; give fewer")
+    """Raise InputError if there are too many rounds for correlated noise."""
+    if rounds > _MAX_ROUNDS:
+        raise InputError(f"--rounds must be at most {_MAX_ROUNDS} for correlated noise, got {rounds}.")
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class CorrelatedNoise(Mechanism):
-    """Noise of which a strategy hides the stream: sigma = 2 C / rho times the norm of its longest column."""
+class CorrelatedMechanism(Mechanism):
+    """Matrix mechanism: sigma = 2 clip_norm / rho times the largest column norm of the strategy matrix."""
 
     name = "correlated"
     options = CorrelatedOptions
-    stays = True
-    noise_words = " of the strategy, and another in messages, as noise of earlier rounds is cancelled there"
-    ranges = Mechanism.ranges | {"rounds": (1, _MOST_ROUNDS), "rho": (SMALLEST, math.inf)}
-    ranges |= {"power": (0, HIGHEST), "buffers": (FEWEST_BUFFERS, MOST_BUFFERS)}
+    correlates_rounds = True
+    noise_description = " of the strategy; messages cancel part of the noise of earlier rounds"
+    ranges = Mechanism.ranges | {"rounds": (1, _MAX_ROUNDS), "rho": (MIN_POSITIVE, math.inf)}
+    ranges |= {"power": (0, MAX_POWER), "buffers": (MIN_BUFFERS, MAX_BUFFERS)}
 
     rho: float
     power: float
     buffers: int
-    lasts: bool
+    is_cumulative: bool
 
     @classmethod
-    def accounts_for(cls, release: Release) -> bool:
-        """Return whether each sample is in one element of the stream alone."""
-        return release.chance == "" and (release.lasts or release.touched == 1) and not release.is_hidden
+    def supports(cls, release: Release) -> bool:
+        """Whether each sample is in one element of the stream only."""
+        once = release.is_cumulative or release.affected_sums == 1
+        return release.subsampling == "" and once and not release.hides_iterates
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the least noise, or InputError if there are too many rounds."""
-        own = cls.own(release)
-        whole = cls(sigma=0.0, resolution=1.0, rho=budget.rho, **cls.sizes(release), **own)
+        """Return the mechanism with the least noise within the budget."""
+        fields = {"rho": budget.rho, **cls.release_fields(release), **cls.extra_fields(release)}
+        noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
         check_rounds(release.rounds)
-        if math.isfinite(budget.rho) and whole._arithmetic > _ARITHMETIC * budget.rho:
+        if math.isfinite(budget.rho) and noiseless._arithmetic_error > _ARITHMETIC_SHARE * budget.rho:
             raise InputError(
-                f"rounding errors of correlated noise would matter in {release.rounds} rounds of "
-                f"{release.parameters} parameters; give fewer rounds, or a larger rho"
+                f"Rounding errors of correlated noise are too large for {release.rounds} rounds of "
+                f"{release.parameters} parameters. Use fewer --rounds or a larger --rho."
             )
-        sigma = 2 * release.clip_norm * whole.correlation.sensitivity * (1 + _ARITHMETIC) / budget.rho
+        sensitivity = noiseless.correlation.sensitivity
+        sigma = 2 * release.clip_norm * sensitivity * (1 + _ARITHMETIC_SHARE) / budget.rho
         if not math.isfinite(sigma):
-            return cls.of(release, sigma)
-        smallest = sigma / math.sqrt(release.parts)
-        resolution = choose_resolution(release, sigma * whole._largest, smallest=smallest)
-        return cls(sigma=sigma, resolution=resolution, rho=budget.rho, **cls.sizes(release), **own)
+            return cls.from_sigma(release, sigma)
+        min_sigma = sigma / math.sqrt(release.noise_shares)
+        grid_spacing = choose_grid_spacing(release, sigma * noiseless._max_amplification, min_sigma=min_sigma)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
     @staticmethod
-    def own(release: Release) -> dict[str, Any]:
-        """Return what it states of messages beside what all mechanisms do."""
+    def extra_fields(release: Release) -> dict[str, Any]:
+        """Fields that are copied from a release, beyond those of all mechanisms."""
         power, buffers = release.options.strategy
-        return {"power": power, "buffers": buffers, "lasts": release.lasts}
+        return {"power": power, "buffers": buffers, "is_cumulative": release.is_cumulative}
 
     @cached_property
     def correlation(self) -> "Correlation":
-        """The strategy: columns of norm 1 serve streams better, and their sums a little less well."""
-        # Whoever only wants to know what options there are need not import numpy.
+        """Strategy; columns are normalised for streams, but not for running sums, where it costs utility."""
+        # Imported here so that listing the options of mechanisms does not import numpy.
         from mu2mpi.privacy.noise.correlation import Correlation
 
-        return Correlation(self.power, self.buffers, self.rounds, not self.lasts, self.lasts)
+        return Correlation(self.power, self.buffers, self.rounds, not self.is_cumulative, self.is_cumulative)
 
     @property
     def _growth(self) -> float:
-        """By what power of T sums of noise grow: (1 - x)^p has the coefficients of the p-th difference."""
+        """Growth of sums of noise with T: (1 - x)^p has the coefficients of the p-th difference."""
         return float(self.rounds ** max(0.0, 0.5 - self.power)) * math.sqrt(1 + math.log(self.rounds))
 
     @property
-    def _largest(self) -> float:
-        """What no noise of a message passes, in units of the largest of sigma's draws: sums of |c^-1|."""
-        sums = self.rounds ** (1 - self.power) if self.lasts else self.correlation.largest_norm
-        return _SPREAD * sums
+    def _max_amplification(self) -> float:
+        """Bound on the noise of a message in units of the largest of sigma's draws: sums of |c^-1|."""
+        sums = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.max_column_norm
+        return _SAFETY_FACTOR * sums
 
     @property
-    def largest_noise(self) -> float:
-        """The standard deviation of the noise of a message, or more."""
-        return self.sigma * self._largest
+    def max_noise_std(self) -> float:
+        """Upper bound on the noise std of a message in any round."""
+        return self.sigma * self._max_amplification
 
     @property
-    def fresh_sigma(self) -> float:
-        """That of fresh noise in messages that are sums; of gradients, that of the strategy."""
-        fresh = 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho
-        return fresh * self.heaping if self.lasts else self.sigma
+    def equivalent_sigma(self) -> float:
+        """Std of independent noise with a similar effect on running sums; sigma for streams of gradients."""
+        independent = 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho
+        return independent * self.noise_accumulation if self.is_cumulative else self.sigma
 
     @property
-    def heaping(self) -> float:
-        """How much farther noise moves the sum of all messages than if each took back that of the last."""
+    def noise_accumulation(self) -> float:
+        """Factor on the noise of the sum of all messages if rounds do not cancel each other's noise."""
         T = self.rounds
-        return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.lasts and not self.power else 1.0
+        return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.is_cumulative and not self.power else 1.0
 
     @property
-    def _arithmetic(self) -> float:
-        """The norm of all floating-point errors, in units of sigma: docs/background/privacy-proofs.md."""
-        draws = math.sqrt(self.rounds * self.parts) * (math.sqrt(self.parameters) + math.sqrt(1400))
-        return 2 * 4 * 2.0**-53 * self.correlation.lengths * _SPREAD * self._growth * draws
+    def _arithmetic_error(self) -> float:
+        """L2 norm of all floating-point errors in units of sigma: docs/background/privacy-proofs.md."""
+        draws = math.sqrt(self.rounds * self.noise_shares) * (math.sqrt(self.parameters) + math.sqrt(1400))
+        return 2 * 4 * 2.0**-53 * self.correlation.memory * _SAFETY_FACTOR * self._growth * draws
 
     @property
-    def finest(self) -> float:
-        """So many that the errors of all draws, which tell of one sample, take a small share of epsilon."""
+    def dither_threshold(self) -> float:
+        """Largest noise std, in grid units, for which the errors of all draws cost little epsilon."""
         if not (self.is_noisy and math.isfinite(self.rho)):
-            return FINEST
-        draws = math.sqrt(self.rounds * self.parts * self.parameters)
-        return min(FINEST, max(COARSEST, 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))))
+            return DITHER_THRESHOLD
+        draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
+        threshold = 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))
+        return min(DITHER_THRESHOLD, max(MIN_STD_UNITS, threshold))
 
-    def sigma_of(self, t: int) -> float:
-        """Return the noise that is drawn for round t, to which that of rounds before is added."""
-        return self.sigma * self.correlation.norm(t)
+    def round_sigma(self, t: int) -> float:
+        """Std of the fresh noise drawn in round t, to which a combination of earlier rounds' is added."""
+        return self.sigma * self.correlation.column_norm(t)
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
-        """Return the rho of all messages, or of the first, for the sample of which they tell most."""
-        number = self.rounds if rounds is None else rounds
-        if number == 0:
-            return Gaussian(0.0)
+    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> GaussianGuarantee:
+        """Guarantee for the first `rounds` messages (by default all), of the sample that loses most."""
+        count = self.rounds if rounds is None else rounds
+        if count == 0:
+            return GaussianGuarantee(0.0)
         if not self.is_noisy:
-            return Gaussian(math.inf)
+            return GaussianGuarantee(math.inf)
         strategy = self.correlation
-        moved = 2 * self.clip_norm * strategy.sensitivity * (1 + _ARITHMETIC) * strategy.share(1, number)
-        drawn = self.deviation(self.rounds, draws, largest=strategy.largest_norm)
-        return Gaussian(moved / self.sigma, drawn)
+        sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ARITHMETIC_SHARE)
+        sensitivity *= strategy.sensitivity_fraction(1, count)
+        error = self.sampler_error(self.rounds, machines_per_draw, largest=strategy.max_column_norm)
+        return GaussianGuarantee(sensitivity / self.sigma, error)
 
-    def share(self, first: int, last: int) -> float:
-        """Return the share of rho that a sample spends which is in the stream from the first round on."""
-        return self.correlation.share(first, last)
+    def rho_fraction(self, first: int, last: int) -> float:
+        """Fraction of a sample's total rho that the stream from round `first` to `last` spends."""
+        return self.correlation.sensitivity_fraction(first, last)

@@ -1,93 +1,97 @@
-"""Gaussian noise in messages that anybody may see, each sample in a known number of them."""
+"""Gaussian mechanism on released sums, each sample affecting a known number of them."""
 
 import math
 from dataclasses import dataclass
 from typing import Self
 
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.gaussian_dp import Releases, rho_of
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian
+from mu2mpi.privacy.accounting.gaussian_dp import GaussianEvent, compose_rho
+from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.release import Release
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class GaussianReleases(Mechanism):
-    """The same noise in every message: sigma = 2 C sqrt(touched) / rho, as of Theorems 5.2 and 6.2.
+class GaussianMechanism(Mechanism):
+    """Independent noise of std sigma = 2 C sqrt(affected_sums) / rho per sum: Theorems 5.2 and 6.2.
 
-    A sample is in one term, of norm at most C, and moves by at most 2 C the messages that it has `touched`:
-    all T if it stays in what is sent, or if each is of all n samples; 1 if it is used once; and T K / n,
-    rounded up, in passes by K a round.
+    A sample contributes one term of norm at most C and moves each of `affected_sums` sums by at most 2 C: all
+    T if sums are cumulative or batches full, 1 if it is used once, and ceil(T K / n) in passes by batches of
+    K.
     """
 
     name = "gaussian"
-    by_machine = True
+    scales_with_participation = True
 
-    ranges = Mechanism.ranges | {"touched": (1, math.inf)}
+    ranges = Mechanism.ranges | {"affected_sums": (1, math.inf)}
 
     rho: float
-    touched: int
+    affected_sums: int
 
     @classmethod
-    def accounts_for(cls, release: Release) -> bool:
-        """Return whether no sample can be in one message several times."""
-        return release.chance != "replacement"
+    def supports(cls, release: Release) -> bool:
+        """Whether no sample can occur several times in one sum."""
+        return release.subsampling != "replacement"
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
         """Return the mechanism with the noise of Theorems 5.2 and 6.2."""
-        sigma = 2 * release.clip_norm * math.sqrt(release.touched) / budget.rho
-        return cls.of(release, sigma, rho=budget.rho, touched=release.touched)
+        sigma = 2 * release.clip_norm * math.sqrt(release.affected_sums) / budget.rho
+        return cls.from_sigma(release, sigma, rho=budget.rho, affected_sums=release.affected_sums)
 
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Gaussian:
-        """Return the rho of all messages, or of the first, for the sample of which they tell most."""
-        number = self.touched_by(self.rounds if rounds is None else rounds)
-        if number == 0:
-            return Gaussian(0.0)
-        return Gaussian(self._rho_of(number), self.deviation(number, draws))
+    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> GaussianGuarantee:
+        """Guarantee for the first `rounds` sums (by default all), of the sample that affects most of them."""
+        count = self.affected_by(self.rounds if rounds is None else rounds)
+        if count == 0:
+            return GaussianGuarantee(0.0)
+        return GaussianGuarantee(self._compose(count), self.sampler_error(count, machines_per_draw))
 
-    def _rho_of(self, squares: int) -> float:
-        """Return the rho of messages that a sample moves by 2 C, so many times if squares add up."""
-        return rho_of([Releases(2 * self.clip_norm, self.sigma, squares)])
+    def _compose(self, count: int) -> float:
+        """Compute rho of `count` sums that are each moved by 2 C."""
+        return compose_rho([GaussianEvent(2 * self.clip_norm, self.sigma, count)])
 
-    def group(self, samples: int, is_apart: bool, draws: int = 1) -> Gaussian:
-        """Return the rho of several samples of a machine, by how many of them are in each message.
+    def group_guarantee(
+        self, group_size: int, one_per_round: bool, machines_per_draw: int = 1
+    ) -> GaussianGuarantee:
+        """Guarantee for k samples of one machine, from how many of them each sum contains.
 
-        Apart, they are in other messages each, or if they stay, 1, 2, .. k in the first and k in all others.
+        With at most one per round, they affect distinct sums, or if sums are cumulative, the first k sums
+        contain 1, 2, ..., k of them and all later ones k.
         """
-        k, T = samples, self.rounds
-        if not is_apart:
-            squares = k * k * self.touched
-        elif self.touched < T:
-            squares = k * self.touched
+        k, T = group_size, self.rounds
+        if not one_per_round:
+            squares = k * k * self.affected_sums
+        elif self.affected_sums < T:
+            squares = k * self.affected_sums
         else:
             k = min(k, T)
             squares = k * (k + 1) * (2 * k + 1) // 6 + k * k * (T - k)
-        drawn = self.deviation(min(T, k * self.touched), draws)
-        return Gaussian(self._rho_of(squares), drawn)
+        error = self.sampler_error(min(T, k * self.affected_sums), machines_per_draw)
+        return GaussianGuarantee(self._compose(squares), error)
 
     def rho_spent(self, rounds: int) -> float:
-        """Return the rho of the first rounds, for the sample of which they tell most."""
-        return self.rho * self.share(1, self.touched_by(rounds)) if rounds else 0.0
+        """Compute rho of the first rounds, for the sample that affects most of their sums."""
+        return self.rho * self.rho_fraction(1, self.affected_by(rounds)) if rounds else 0.0
 
-    def touched_by(self, rounds: int) -> int:
-        """Return how many of the first messages one sample can change."""
-        if self.touched in (1, self.rounds):
-            return min(rounds, self.touched)
-        return self._in_passes(rounds)
+    def affected_by(self, rounds: int) -> int:
+        """Largest number of the first `rounds` sums that one sample affects."""
+        if self.affected_sums in (1, self.rounds):
+            return min(rounds, self.affected_sums)
+        return self._passes(rounds)
 
-    def _in_passes(self, rounds: int) -> int:
-        return -(-rounds * round(self.drawn) // self.samples)
+    def _passes(self, rounds: int) -> int:
+        return -(-rounds * round(self.batch_size) // self.samples)
 
-    def share(self, first: int, last: int) -> float:
-        """Return the root of the share of messages, as rho^2 is in proportion to their number."""
-        return math.sqrt((last - first + 1) / self.touched)
+    def rho_fraction(self, first: int, last: int) -> float:
+        """Square root of the fraction of sums, since rho^2 is proportional to their number."""
+        return math.sqrt((last - first + 1) / self.affected_sums)
 
-    def faults(self, delta: float) -> list[str]:
-        """Say which of its numbers cannot be."""
-        found = super().faults(delta)
-        known = sorted({1, self._in_passes(self.rounds), self.rounds})
-        if self.touched not in known:
-            found.append(f"touched is {self.touched}, and there is only {' and '.join(map(str, known))}")
-        return found
+    def consistency_errors(self, delta: float) -> list[str]:
+        """Messages on fields that contradict each other."""
+        errors = super().consistency_errors(delta)
+        possible = sorted({1, self._passes(self.rounds), self.rounds})
+        if self.affected_sums not in possible:
+            values = " or ".join(map(str, possible))
+            errors.append(f"touched is {self.affected_sums}, but must be {values}")
+        return errors

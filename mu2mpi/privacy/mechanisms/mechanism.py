@@ -1,19 +1,24 @@
-"""What a mechanism is to the rest of the package: noise for a budget, and what has been spent of it."""
+"""Interface of privacy mechanisms: calibration of noise to a budget, noise sources, and accounting."""
 
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.options import Options
-from mu2mpi.core.registry import find, names
-from mu2mpi.privacy.accounting.guarantee import Budget, Gaussian, Grouped, Guarantee
-from mu2mpi.privacy.noise.grid import choose_resolution
-from mu2mpi.privacy.noise.sampler_error import EXACT, FINEST, Deviation, deviation, sum_of_rounded
+from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, GroupGuarantee, Guarantee
+from mu2mpi.privacy.noise.grid import choose_grid_spacing
+from mu2mpi.privacy.noise.sampler_error import (
+    DITHER_THRESHOLD,
+    SamplerError,
+    rounded_sum_error,
+    sampler_error,
+)
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
@@ -22,238 +27,274 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.noise.correlation import Correlation
     from mu2mpi.privacy.noise.noise_source import NoiseSource
 
-SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max  # of the numbers above 0, and of the finite ones
-NONSENSE = "no guarantee is below 0 or no number, so its code has to be mended"
+MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
+MAX_FINITE = sys.float_info.max  # largest finite float
+INVALID_GUARANTEE = "A guarantee must be a number >= 0. Fix the mechanism's code."
+# HDF5 attribute names of the fields of mechanisms and statements that differ from their Python names
+FILE_NAMES = {
+    "grid_spacing": "resolution", "batch_size": "drawn", "noise_shares": "parts", "privacy_unit": "unit",
+    "affected_sums": "touched", "increments_per_message": "summed", "is_cumulative": "lasts",
+    "final_batch": "growth",
+}  # fmt: skip
+
+
+def file_name(field: str) -> str:
+    """Name of a field as an HDF5 attribute."""
+    return FILE_NAMES.get(field, field)
+
+
+def file_attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename fields to their HDF5 attribute names."""
+    return {file_name(name): value for name, value in values.items()}
 
 
 class Concern(NamedTuple):
-    """Why something is less private than it looks: in a few words, and in a sentence."""
+    """Limitation of a privacy guarantee."""
 
-    brief: str
-    full: str
+    brief: str  # a few words
+    full: str  # a sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Noise that is added to messages, with all numbers that it takes to say what they reveal."""
+    """Additive-noise mechanism; its fields are written to result files, and its guarantee follows from them.
+
+    Fields are as in `Release`, unless commented on here, and named by `FILE_NAMES` in files.
+    """
 
     kind: ClassVar[str] = "mechanisms"
-    name: ClassVar[str]  # what the user calls it
+    name: ClassVar[str]  # value of --mechanism
     options: ClassVar[type[Options]] = Options
-    protects: ClassVar[str] = "all releases"  # all that leaves the machines or the server, or less
-    spends: ClassVar[str] = "rho"  # or "epsilon": to which of a budget noise is scaled
-    shows_messages: ClassVar[bool] = True  # or the guarantee is for the output alone
-    noise_words: ClassVar[str] = ""  # what else the noise is in proportion to
-    belongs: ClassVar[bool] = False  # whether it is for servers alone whose mechanism it is
-    by_machine: ClassVar[bool] = False  # whether who is there in fewer rounds needs less noise
-    stays: ClassVar[bool] = False  # whether messages tell of samples of earlier rounds, too
+    protects: ClassVar[str] = "all releases"  # or "last iterate": what the guarantee is about
+    budget_parameter: ClassVar[str] = "rho"  # or "epsilon": the number of a `Budget` that noise is scaled to
+    shows_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
+    noise_description: ClassVar[str] = ""  # appended to the noise std in reports
+    is_server_specific: ClassVar[bool] = False  # only for trust modes that name it as their mechanism
+    scales_with_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
+    correlates_rounds: ClassVar[bool] = False  # noise is correlated over rounds, as in DP-FTRL
+    # Smallest and largest value of each number for which a guarantee can be computed
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
-        **dict.fromkeys(("rounds", "machines", "parts"), (1, 2**32 - 1)),
+        **dict.fromkeys(("rounds", "machines", "noise_shares"), (1, 2**32 - 1)),
         **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
-        **dict.fromkeys(("drawn", "clip_norm", "resolution"), (SMALLEST, LARGEST)),
-        "sigma": (0, LARGEST),
+        **dict.fromkeys(("batch_size", "clip_norm", "grid_spacing"), (MIN_POSITIVE, MAX_FINITE)),
+        "sigma": (0, MAX_FINITE),
     }
-    """The smallest and the largest of each number with which anything can be computed."""
 
-    clip_norm: float  # this is as in `Release`, and so is what follows the resolution
-    sigma: float  # standard deviation of each coordinate of the noise that hides a sample in a sum
-    resolution: float  # spacing of the grid on which messages lie
+    clip_norm: float
+    sigma: float  # std per coordinate of the noise that protects a sample in one released sum
+    grid_spacing: float  # of the integer grid of messages; a power of two
     rounds: int
     machines: int
     parameters: int
     samples: int
-    drawn: float
-    parts: int = 1
+    batch_size: float
+    noise_shares: int = 1
 
     @classmethod
-    def accounts_for(cls, release: Release) -> bool:
-        """Return whether its account holds: by default of samples in one, or from one on in all."""
-        return release.chance == "" and release.touched in (1, release.rounds)
+    def supports(cls, release: Release) -> bool:
+        """Whether the guarantee holds: by default without subsampling, if a sample affects one sum or all."""
+        return release.subsampling == "" and release.affected_sums in (1, release.rounds)
 
     @classmethod
     @abstractmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the least noise that keeps to a budget; InputError says why none does."""
+        """Return the mechanism with the least noise within a budget; InputError if there is none."""
 
     @abstractmethod
-    def guarantee(self, rounds: int | None = None, draws: int = 1) -> Guarantee:
-        """Return what the messages of the first rounds, or of all, reveal; `draws` is as in `Release`."""
+    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> Guarantee:
+        """Guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
 
-    def group(self, samples: int, is_apart: bool, draws: int = 1) -> Guarantee:
-        """Return what is revealed of several samples of a machine; apart, no two enter in the same round."""
-        one = self.guarantee(draws=draws)
-        return Grouped(one, samples) if one.rho is None else Gaussian(samples * one.rho, one.drawn)
+    def group_guarantee(self, group_size: int, one_per_round: bool, machines_per_draw: int = 1) -> Guarantee:
+        """Guarantee for `group_size` samples of one machine; `one_per_round`: a round uses at most one."""
+        single = self.guarantee(machines_per_draw=machines_per_draw)
+        if single.rho is None:
+            return GroupGuarantee(single, group_size)
+        return GaussianGuarantee(group_size * single.rho, single.sampler_error)
 
     @classmethod
-    def of(cls, release: Release, sigma: float, smallest: float | None = None, **own: Any) -> Self:
-        """Return the mechanism with this noise, and a grid for the smallest of any round; or InputError."""
+    def from_sigma(cls, release: Release, sigma: float, min_sigma: float | None = None, **extra: Any) -> Self:
+        """Return the mechanism with noise std `sigma`, at least `min_sigma` per round, on a suitable grid."""
         if not math.isfinite(sigma):
-            raise InputError("so much noise leaves the range of floating-point numbers; give a larger rho")
-        smallest = (smallest or sigma) / math.sqrt(release.parts)
-        resolution = choose_resolution(release, sigma, smallest=smallest)
-        return cls(sigma=sigma, resolution=resolution, **cls.sizes(release), **own)
+            raise InputError("The noise overflows floating-point numbers. Use a larger --rho.")
+        smallest = (min_sigma or sigma) / math.sqrt(release.noise_shares)
+        grid_spacing = choose_grid_spacing(release, sigma, min_sigma=smallest)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.release_fields(release), **extra)
 
     @staticmethod
-    def own(release: Release) -> dict[str, Any]:
-        """Return what it states of messages beside what all mechanisms do."""
+    def extra_fields(release: Release) -> dict[str, Any]:
+        """Fields that the subclass copies from a release, beyond those of all mechanisms."""
         return {}
 
     @staticmethod
-    def sizes(release: Release) -> dict[str, Any]:
-        """Return what every mechanism states of the messages that it hides."""
-        names = ("clip_norm", "rounds", "machines", "parameters", "samples", "drawn", "parts")
-        return {name: getattr(release, name) for name in names}
+    def release_fields(release: Release) -> dict[str, Any]:
+        """Fields that every mechanism copies from a release."""
+        fields = ("clip_norm", "rounds", "machines", "parameters", "samples", "batch_size", "noise_shares")
+        return {name: getattr(release, name) for name in fields}
 
-    def having(self, sigma: float, resolution: float) -> Self:
-        """Return the mechanism with more noise than it needs, or as much, on another grid."""
+    @classmethod
+    def release_attributes(cls, release: Release) -> dict[str, Any]:
+        """HDF5 attributes that follow from a release, to be compared with those of a file."""
+        affected = {"affected_sums": release.affected_sums}
+        return file_attributes({**cls.release_fields(release), **affected, **cls.extra_fields(release)})
+
+    def with_noise(self, sigma: float, grid_spacing: float) -> Self:
+        """Return a copy with another noise std, not below its own, and another grid."""
         if sigma == self.sigma:
-            return replace(self, resolution=resolution)
-        more: Any = replace(self, sigma=sigma, resolution=resolution)
-        found: Self = replace(more, rho=more.guarantee().rho) if hasattr(self, "rho") else more
-        return found
+            return replace(self, grid_spacing=grid_spacing)
+        noisier: Any = replace(self, sigma=sigma, grid_spacing=grid_spacing)
+        result: Self = replace(noisier, rho=noisier.guarantee().rho) if hasattr(self, "rho") else noisier
+        return result
 
     @property
     def stated_rho(self) -> float | None:
-        """The rho of all messages, as it was asked for; None where no rho describes them."""
-        if self.spends != "rho":
+        """GDP parameter that the noise was calibrated to; None for mechanisms not accounted for by rho."""
+        if self.budget_parameter != "rho":
             return None
         rho: float | None = getattr(self, "rho", None)
         return self.guarantee().rho if rho is None else rho
 
     @property
     def correlation(self) -> "Correlation | None":
-        """How the noise of a round follows from that of the rounds before; None if it does not."""
+        """Correlation of the noise over rounds; None if rounds are independent."""
         return None
 
     def noise_source(
         self,
         key: "NDArray[np.uint32]",
-        who: tuple[int, int, int],
-        variances: float,
+        streams: tuple[int, int, int],
+        variance_factor: float,
         size: int,
-        finest: float = math.inf,
+        dither_threshold: float = math.inf,
     ) -> "NoiseSource":
-        """Return the noise source of some machines, or of the server, for messages of a padded `size`.
+        """Noise source of consecutive machines, or of the server.
 
-        `who` is as in `mu2mpi.privacy.noise.noise_stream.add_noise`; variances are in units of sigma^2.
-        Correlated noise is spread beyond `finest` grid units per standard deviation, if below its own.
+        `key` has shape (8,); `streams` are noise stream, first machine and number of machines, each with
+        noise of variance `variance_factor` sigma^2 in `size` padded coordinates. `dither_threshold` bounds
+        the std, in grid units, of correlated noise that is not dithered.
         """
-        from mu2mpi.privacy.noise.noise_source import correlated_source, fresh_source
+        from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, independent_source
 
-        factor = math.sqrt(variances)
+        factor = math.sqrt(variance_factor)
         if (correlation := self.correlation) is not None:
-            unit = factor * self.sigma / self.resolution
-            return correlated_source(correlation, key, who, unit, min(finest, self.finest), size)
-        return fresh_source(key, who, self.sigma_of, self.resolution, factor)
+            stream, first, count = streams
+            stds = np.full(count, factor * self.sigma / self.grid_spacing)
+            thresholds = np.full(count, min(dither_threshold, self.dither_threshold))
+            return CorrelatedNoiseSource(correlation, key, stream, first, stds, thresholds, size)
+        return independent_source(key, streams, self.round_sigma, self.grid_spacing, factor)
 
     @property
     def is_noisy(self) -> bool:
-        """Whether there is noise at all."""
+        """Whether any noise is added."""
         return self.sigma > 0
 
     @property
-    def largest_noise(self) -> float:
-        """The standard deviation of the noise of a message, or more."""
+    def max_noise_std(self) -> float:
+        """Upper bound on the noise std of a message in any round."""
         return self.sigma
 
     @property
-    def fresh_sigma(self) -> float:
-        """That of noise which is drawn anew in each message, and moves the sum of all about as far."""
+    def equivalent_sigma(self) -> float:
+        """Std of noise independent over rounds that perturbs the sum of all messages about as much."""
         return self.sigma
 
     @property
-    def heaping(self) -> float:
-        """How much farther noise moves the sum of all messages than if each took back that of the last."""
+    def noise_accumulation(self) -> float:
+        """Factor on the noise of the sum of all messages if rounds do not cancel each other's noise."""
         return 1.0
 
-    def sigma_of(self, t: int) -> float:
-        """Return the standard deviation of each draw of noise of round t."""
+    def round_sigma(self, t: int) -> float:
+        """Std of the fresh noise drawn in round t (1-based)."""
         return self.sigma
 
     def rho_spent(self, rounds: int) -> float:
-        """Return the rho of the first rounds, for the history; NaN where no rho describes them."""
+        """Compute rho of the first rounds, for the history; NaN for mechanisms not accounted for by rho."""
         rho = self.guarantee(rounds).rho
         return math.nan if rho is None else rho
 
-    def share(self, first: int, last: int) -> float:
-        """Return the share of the whole rho that a sample spends which is in the messages of these rounds."""
+    def rho_fraction(self, first: int, last: int) -> float:
+        """Ratio of the rho that messages of rounds `first` to `last` spend on a sample to its total rho."""
         return 1.0
 
-    def deviation(self, messages: int, draws: int = 1, smallest: float = 1, largest: float = 1) -> Deviation:
-        """Return how far the noise of some messages is from exact, between two multiples of sigma."""
+    def sampler_error(
+        self, messages: int, machines_per_draw: int = 1, smallest: float = 1, largest: float = 1
+    ) -> SamplerError:
+        """Error of the sampled noise of `messages` messages, with std from `smallest` to `largest` sigma."""
         if not self.is_noisy:
-            return EXACT
-        # As the grid was chosen: rounding errors must not make it seem too coarse.
-        unit = self.sigma / math.sqrt(self.parts) / self.resolution * math.sqrt(draws)
-        sizes = self.parameters, messages * self.parts, unit * smallest, unit * largest, self.finest
-        return deviation(*sizes) + sum_of_rounded(messages * self.parameters, self.parts, unit * smallest)
+            return SamplerError()
+        # In the order of `from_sigma`: otherwise rounding could make the grid seem too coarse.
+        units = self.sigma / math.sqrt(self.noise_shares) / self.grid_spacing * math.sqrt(machines_per_draw)
+        draws, stds = messages * self.noise_shares, (units * smallest, units * largest)
+        error = sampler_error(self.parameters, draws, *stds, self.dither_threshold)
+        return error + rounded_sum_error(messages * self.parameters, self.noise_shares, units * smallest)
 
     @property
-    def finest(self) -> float:
-        """Of how many units of the grid the standard deviation is beyond which draws are spread."""
-        return FINEST
+    def dither_threshold(self) -> float:
+        """Largest noise std, in grid units, that is not dithered."""
+        return DITHER_THRESHOLD
 
     @property
     def samples_used(self) -> int:
-        """How many samples of all machines are used, each counted once, or may be."""
+        """Number of distinct samples of all machines that are used, or may be."""
         return self.machines * self.samples
 
     @property
-    def price(self) -> str:
-        """What machines would have to send, if that is more than their release."""
+    def communication_cost(self) -> str:
+        """Sentences on what the protocol sends, if that is more than the noised sums."""
         return ""
 
     def attributes(self) -> dict[str, Any]:
-        """Return what a file states of it."""
-        return {"mechanism": self.name, "protects": self.protects, **asdict(self)}
+        """HDF5 attributes."""
+        return {"mechanism": self.name, "protects": self.protects, **file_attributes(asdict(self))}
 
-    def out_of_range(self) -> list[str]:
-        """Say with which of its numbers nothing can be computed; empty if all can be."""
+    def range_errors(self) -> list[str]:
+        """Messages on fields for whose values no guarantee can be computed."""
         return [
-            f"{name} = {getattr(self, name)!r} is out of range"
-            for name, (least, most) in self.ranges.items()
-            if not least <= getattr(self, name) <= most
+            f"{file_name(name)} = {getattr(self, name)!r} is out of range"
+            for name, (low, high) in self.ranges.items()
+            if not low <= getattr(self, name) <= high
         ]
 
-    def faults(self, delta: float) -> list[str]:
-        """Say which of its numbers, all in their range, cannot be; empty if all can."""
-        found = []
-        if math.frexp(self.resolution)[0] != 0.5:
-            found.append(f"resolution = {self.resolution!r} is no power of two, so rounding is not exact")
-        # As in `mu2mpi.privacy.noise.grid.clipping_bound`: rounding may take half of the norm at most.
-        if self.resolution * math.sqrt(self.parameters) > self.clip_norm:
-            found.append(f"clip_norm cannot hold on so coarse a grid as resolution = {self.resolution!r}")
-        return found
+    def consistency_errors(self, delta: float) -> list[str]:
+        """Messages on fields that contradict each other, all of them within their ranges."""
+        errors, spacing = [], f"resolution = {self.grid_spacing!r}"
+        if math.frexp(self.grid_spacing)[0] != 0.5:
+            errors.append(f"{spacing} is not a power of two, so rounding is not exact")
+        # As in `mu2mpi.privacy.noise.grid.clipping_bound`: rounding takes at most half of the norm.
+        if self.grid_spacing * math.sqrt(self.parameters) > self.clip_norm:
+            errors.append(f"clip_norm cannot hold on so coarse a grid as {spacing}")
+        return errors
 
     @classmethod
-    def who_sees(cls, server: str, colluders: str = "c") -> str:
-        """Say who it is that learns no more than is claimed, with so many machines that help them."""
-        sees: str = find("servers", server).sees if server in names("servers") else "Nobody knows who"
+    def adversary(cls, server: str, colluders: str = "c") -> str:
+        """Adversary of the guarantee in a trust mode with `colluders` machines, as a sentence's subject."""
+        sees: str = (
+            lookup("servers", server).adversary if server in known_names("servers") else "Nobody knows who"
+        )
         return sees.format(colluders=colluders)
 
     @property
-    def words(self) -> str:
-        """How it is known what is revealed, where no rho says it, and what is kept secret."""
+    def accounting_note(self) -> str:
+        """Accountant and secrets of mechanisms without rho, as the end of a sentence."""
         return ""
 
     def concerns(self) -> list[Concern]:
-        """Say what is not protected that a reader may expect to be."""
+        """Limitations of the guarantee that a reader may not expect."""
         return []
 
 
-def calibrated(kind: type[Mechanism], budget: Budget, release: Release) -> Mechanism:
-    """Return a mechanism that keeps to a budget; or InputError, also if by its own account it does not."""
+def calibrate_mechanism(kind: type[Mechanism], budget: Budget, release: Release) -> Mechanism:
+    """Calibrate a mechanism; InputError if it cannot, or if its own guarantee is invalid or over budget."""
     mechanism = kind.calibrate(budget, release)
     for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
         if rho is not None and not rho >= 0:
-            raise InputError(f"mechanism = {kind.name} states rho = {rho:g} as its guarantee; {NONSENSE}")
+            raise InputError(f"mechanism = {kind.name} states rho = {rho:g}. {INVALID_GUARANTEE}")
     if (rho := mechanism.stated_rho) is not None and rho > budget.rho * (1 + 1e-9):
-        raise InputError(f"mechanism = {kind.name} spends rho = {rho:g} where {budget.rho:g} is asked for")
+        raise InputError(f"mechanism = {kind.name} spends rho = {rho:g}, but the budget is {budget.rho:g}.")
     return mechanism
 
 
-def agree(claimed: float | None, computed: float | None) -> bool:
-    """Return whether two numbers differ by rounding errors alone."""
+def approx_equal(claimed: float | None, computed: float | None) -> bool:
+    """Whether two numbers are equal up to rounding errors, or both None."""
     if claimed is None or computed is None:
         return claimed is computed
     return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
@@ -267,13 +308,17 @@ def per_machine_noise_source(
     is_cumulative: bool,
     size: int,
 ) -> "NoiseSource":
-    """Return the noise source of consecutive machines, each with its own mechanism; None never draws."""
-    from mu2mpi.privacy.noise.noise_source import CorrelatedDraws, MemberDraws
-    from mu2mpi.privacy.noise.noise_stream import MACHINE
+    """Noise source of consecutive machines from `first` on, each with its own mechanism.
 
-    units = np.array([m.sigma / m.resolution if m else 0.0 for m in mechanisms])
-    finests = np.array([m.finest if m else 1.0 for m in mechanisms])
+    `participants` is the `RoundParticipants` of these machines, `size` the padded number of coordinates.
+    """
+    from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
+    from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM
+
+    stds = np.array([m.sigma / m.grid_spacing if m else 0.0 for m in mechanisms])
+    thresholds = np.array([m.dither_threshold if m else 1.0 for m in mechanisms])
     correlation = next((m.correlation for m in mechanisms if m is not None), None)
     if correlation is not None:
-        return CorrelatedDraws(correlation, key, MACHINE, first, units, finests, size, participants)
-    return MemberDraws(key, first, units, finests, size, participants, is_cumulative)
+        machines = MACHINE_STREAM, first, stds, thresholds
+        return CorrelatedNoiseSource(correlation, key, *machines, size, participants)
+    return PerMachineNoiseSource(key, first, stds, thresholds, size, participants, is_cumulative)

@@ -1,6 +1,6 @@
-"""Gaussian noise in sums over random samples, each in each of them with the same probability.
+"""Gaussian mechanism with Poisson subsampling, as in DP-SGD.
 
-Abadi et al., "Deep learning with differential privacy", 2016, by the distribution of the privacy loss.
+Abadi et al., "Deep learning with differential privacy", 2016, accounted for by privacy loss distributions.
 """
 
 from dataclasses import dataclass
@@ -8,36 +8,36 @@ from functools import lru_cache
 from typing import Any
 
 from mu2mpi.core.registry import register
-from mu2mpi.privacy.accounting.pld import interval, losses_library
-from mu2mpi.privacy.mechanisms._subsampled import ByLosses
+from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
+from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 
 
 @lru_cache(maxsize=4)
-def _losses(multiplier: float, samples: int, drawn: float, rounds: int) -> Any:
-    """Return the distribution of the privacy loss of all rounds, `multiplier` being sigma / C."""
-    pld = losses_library().privacy_loss_distribution
+def _compose_poisson_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
+    """Compose the PLD over all rounds, with noise multiplier sigma / C and replace-one adjacency."""
+    pld = import_pld().privacy_loss_distribution
     from dp_accounting.privacy_accountant import NeighboringRelation
 
-    one = pld.from_gaussian_mechanism(
+    one_round = pld.from_gaussian_mechanism(
         multiplier,
-        value_discretization_interval=interval(rounds),
-        sampling_prob=drawn / samples,
+        value_discretization_interval=discretization_interval(rounds),
+        sampling_prob=batch_size / samples,
         neighboring_relation=NeighboringRelation.REPLACE_ONE,
     )
-    return one.self_compose(rounds)
+    return one_round.self_compose(rounds)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class PoissonReleases(ByLosses):
-    """Of each of its n samples, a machine decides by itself: it is drawn with the probability drawn / n."""
+class PoissonMechanism(PldMechanism):
+    """Sums over batches that contain each of n samples independently with probability batch_size / n."""
 
     name = "poisson"
-    losses = staticmethod(_losses)
+    compose_pld = staticmethod(_compose_poisson_pld)
 
-    def out_of_range(self) -> list[str]:
-        """Say with which of its numbers nothing can be computed."""
-        found = super().out_of_range()
-        if self.drawn > self.samples:
-            found.append(f"drawn = {self.drawn!r} is more than samples = {self.samples:,}")
-        return found
+    def range_errors(self) -> list[str]:
+        """Messages on fields outside of their ranges."""
+        errors = super().range_errors()
+        if self.batch_size > self.samples:
+            errors.append(f"drawn = {self.batch_size!r} is more than samples = {self.samples:,}")
+        return errors

@@ -1,1 +1,1 @@
-"""Noise: the cipher, the sampler, the grid of messages, noise sources and masks."""
+"""Noise: cipher, samplers and their errors, message grid, noise sources and masks."""

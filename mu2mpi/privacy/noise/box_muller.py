@@ -1,8 +1,8 @@
-"""Box and Muller's transform, from random words to pairs of normals: dense, and with errors that are known.
+"""Box-Muller transform from random 64-bit words to pairs of normals, with proven error bounds.
 
-A pair has the squared radius -2 log u and a random angle. u keeps its *relative* precision, and 1 - u its
-own: on a lattice of absolute spacing the rare large radii would lie on circles that messages resolve.
-docs/background/sampler.md bounds how far pairs are from exact ones.
+A pair has squared radius -2 log u and a uniform angle. Both u and 1 - u keep full *relative* precision: with
+a fixed absolute spacing of u, the rare large radii would lie on circles that messages resolve. Error bounds:
+docs/background/sampler.md.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from numba import int64, uint64
 
 from mu2mpi.core.kernels import bits_to_float, float_to_bits, inline
 
-_QUANTUM = 2.0**-64  # spacing of u = word 2^-64, which is resolved where u is close to 1, too
-# Words below 2^44 are continued by further words, so that any u has at least so many significant bits
-FEWEST_BITS = 44
+_QUANTUM = 2.0**-64  # spacing of u = word 2^-64, also close to 1
+# Significant bits of u: smaller words, below 2^44, are extended by further words of the keystream.
+MIN_WORD_BITS = 44
 
 
-# Bits; the last moves the exponent's step from 1 to sqrt(1/2), so that mantissas lie in [sqrt(1/2), sqrt 2).
+# Bit patterns of floats; the last makes mantissas lie in [sqrt(1/2), sqrt 2) instead of [1, 2).
 _ONE, _TWO_52, _HALF_ROOT = np.array([1.0, 2.0**52, np.sqrt(0.5)]).view(np.int64).tolist()
 _SIGN, _MANTISSA = -(2**63), 2**52 - 1
 _MINUS_2_LOG_2 = -2 * float(np.log(2.0))
@@ -23,25 +23,26 @@ _MINUS_2_LOG_2 = -2 * float(np.log(2.0))
 
 @inline
 def split(value, shift):  # type: ignore[no-untyped-def]
-    """Return e and v with value 2^-shift = (1 + v) 2^e, 1 + v in [sqrt(1/2), sqrt 2); exact."""
+    """Split a float exactly: (e, v) with value 2^-shift = (1 + v) 2^e and 1 + v in [sqrt(1/2), sqrt 2)."""
     bits = float_to_bits(value) + int64(_ONE - _HALF_ROOT)
-    # Integers to floating-point numbers without an instruction that not every processor has for vectors.
+    # Converts without the vector instruction from int64 to float, which not every processor has.
     e = bits_to_float((bits >> int64(52)) | int64(_TWO_52)) - (2.0**52 + 1023 + shift)
     return e, bits_to_float((bits & int64(_MANTISSA)) + int64(_HALF_ROOT)) - 1.0
 
 
 @inline
 def split_word(word):  # type: ignore[no-untyped-def]
-    """Return e and v with u = word 2^-64 = (1 + v) 2^e to 53 bits, of u or close to 1, of v."""
+    """Split a word: (e, v) with u = word 2^-64 = (1 + v) 2^e to 53 bits of u, or close to 1, of v."""
     e, v = split(np.float64(word), 64.0)
     return e, (np.float64(~word) * -_QUANTUM if e == 0.0 else v)
 
 
 @inline
 def squared_radius(e, v):  # type: ignore[no-untyped-def]
-    """Return -2 log u for u = (1 + v) 2^e, with a relative error of at most 11.2 units of 2^-53.
+    """Compute -2 log u for u = (1 + v) 2^e, with a relative error of at most 11.2 times 2^-53.
 
-    -2 log(1 + v) is v times the Chebyshev interpolant of degree 18, in even and odd terms apart.
+    -2 log(1 + v) is v times a Chebyshev interpolant of degree 18, with even and odd terms evaluated
+    separately.
     """
     z = v * v
     even, odd = -0.05982942874122316, 0.13212754548583402
@@ -59,7 +60,7 @@ def squared_radius(e, v):  # type: ignore[no-untyped-def]
 
 @inline
 def _cos_and_sin(f):  # type: ignore[no-untyped-def]
-    """Return cos and sin of f pi / 2, |f| <= 1/2, to 2^-52.6 and 2^-54: Chebyshev interpolants in f^2."""
+    """Compute cos and sin of f pi / 2, |f| <= 1/2, to 2^-52.6 and 2^-54 by Chebyshev interpolants in f^2."""
     z = f * f
     c, s = 4.6552961874867621506e-7, 5.6339337815378539538e-8
     c, s = c * z - 0.000025200135264284791372, s * z - 3.598643352982309702e-6
@@ -72,7 +73,7 @@ def _cos_and_sin(f):  # type: ignore[no-untyped-def]
 
 @inline
 def normal_pair(square, word):  # type: ignore[no-untyped-def]
-    """Return the point at a squared radius and the angle of a word: its low bits say in which quarter."""
+    """Compute a pair of normals from a squared radius and a word: the angle, its low bits the quadrant."""
     f = np.float64(int64(word)) * 2.0**-64
     sign = int64(word << uint64(62)) & int64(_SIGN)
     radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)

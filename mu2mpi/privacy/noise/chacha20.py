@@ -1,13 +1,13 @@
-"""The ChaCha20 block function of RFC 8439, many blocks side by side: vectors with one block a lane.
+"""ChaCha20 block function of RFC 8439, vectorised over blocks (one block per SIMD lane).
 
-Sums and shifts are cast back to uint32 at once: numba would widen them to 64 bits otherwise.
+Sums and shifts are cast to uint32 immediately, because numba widens them to 64 bits.
 """
 
 from numba import uint32
 
 from mu2mpi.core.kernels import inline
 
-BLOCKS = 32  # blocks, of sixteen words of 32 bits each, that one call of `fill_keystream` computes
+BLOCKS = 32  # blocks of sixteen 32-bit words per call of `fill_keystream`
 
 # "expand 32-byte k", RFC 8439, section 2.3.
 _C0, _C1, _C2, _C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
@@ -20,7 +20,7 @@ def _rotate(value, bits):  # type: ignore[no-untyped-def]
 
 @inline
 def _add_xor_rotate(a, b, d, bits):  # type: ignore[no-untyped-def]
-    """Return a + b and (d ^ (a + b)) <<< bits for four columns: a quarter of four quarter rounds."""
+    """Compute a + b and (d ^ (a + b)) <<< bits in four columns: one of four steps of a quarter round."""
     a0, a1, a2, a3 = a
     b0, b1, b2, b3 = b
     d0, d1, d2, d3 = d
@@ -32,7 +32,7 @@ def _add_xor_rotate(a, b, d, bits):  # type: ignore[no-untyped-def]
 
 @inline
 def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
-    """Take a quarter round in each of the four columns of the rows a, b, c and d."""
+    """Apply a quarter round to each column of the state rows a, b, c and d."""
     a, d = _add_xor_rotate(a, b, d, 16)
     c, b = _add_xor_rotate(c, d, b, 12)
     a, d = _add_xor_rotate(a, b, d, 8)
@@ -42,7 +42,7 @@ def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
-    """Take quarter rounds in the columns, then in the diagonals: columns of rows turned by 1, 2 and 3."""
+    """Apply a column round, then a diagonal round: a column round of rows rotated by 1, 2 and 3."""
     a, b, c, d = _quarter_rounds(a, b, c, d)
     b, c, d = (b[1], b[2], b[3], b[0]), (c[2], c[3], c[0], c[1]), (d[3], d[0], d[1], d[2])
     a, b, c, d = _quarter_rounds(a, b, c, d)

@@ -1,8 +1,9 @@
-"""The noise of some machines, or of the server, round after round: fresh, or correlated with that before.
+"""Noise sources: rounded noise of some machines, or of the server, in consecutive rounds.
 
-Where machines are away, the number of a draw is that of how often its machine was there. Correlated noise is
-in integers on the grid, as it is sent: d_t (s z - sum of weights times buffers), rounded, for a fresh draw z.
-Buffers hold sums of these integers over d_t, so that nothing is rounded before it is hidden.
+Noise is independent over rounds or correlated with earlier ones. Where machines are absent, a machine's
+participation count numbers its draws. Correlated noise consists of integers on the grid, as it is sent: d_t
+(s z - sum of weights times buffers), rounded, for an independent draw z. Buffers hold sums of these integers
+over d_t, so that no unreleased number is rounded.
 """
 
 from collections.abc import Callable
@@ -11,40 +12,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.core.kernels import SHIFT, aligned_zeros, inline, kernel, round_to_integer, scratch
+from mu2mpi.core.kernels import ROUNDING_SHIFT, aligned_empty, aligned_zeros, inline, kernel, round_to_integer
 from mu2mpi.privacy.noise.box_muller import normal_pair
 from mu2mpi.privacy.noise.correlation import Array, Correlation
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
     PAIRS,
-    add_draws,
     add_noise,
+    add_signed_noise,
+    dither_bits,
     fill_pairs,
-    spreading_bits,
 )
 
 Integers = NDArray[np.int64]
 
-# Callable(out, message, t): out = message + noise of round t, from 1; both arrays as of `padded_zeros`
+# Callable(out, message, t): out = message + noise of round t (1-based); both arrays as of `padded_zeros`
 NoiseSource = Callable[[Integers, Integers, int], None]
 
 
 @inline
-def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add a chunk's noise to `carried`, given its fresh draw, and to buffers, summed up in `past`."""
+def _add_round(noise, fresh, past, buffers, dither, is_dithered, norm, weights, decays):  # type: ignore[no-untyped-def]
+    """Add a machine's correlated noise to a chunk of ``noise``, given its draw; update its buffers."""
     past[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]
         for i in range(CHUNK):
             past[i] += weights[k] * row[i]
-    if spreads:
+    if is_dithered:
         for i in range(CHUNK):
-            fresh[i] = (((fresh[i] - norm * past[i]) + SHIFT) - SHIFT) + np.float64(offsets[i])
+            fresh[i] = (((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT) + np.float64(
+                dither[i]
+            )
             past[i] = 0.0
     for i in range(CHUNK):
-        whole = ((fresh[i] - norm * past[i]) + SHIFT) - SHIFT
-        carried[i] += round_to_integer(whole)
-        fresh[i] = whole / norm
+        rounded = ((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT
+        noise[i] += round_to_integer(rounded)
+        fresh[i] = rounded / norm
     for k in range(weights.size):
         row = buffers[k]
         for i in range(CHUNK):
@@ -53,151 +56,143 @@ def _add_round(carried, fresh, past, buffers, offsets, spreads, norm, weights, d
 
 @kernel
 def add_correlated(  # type: ignore[no-untyped-def]
-    noised, message, carried, lasts, buffers, key, who, first,
-    there, numbers, units, finests, norms, weights, decays,
+    noised, message, noise, is_cumulative, buffers, key, stream, first,
+    participants, counts, std_units, thresholds, norms, weights, decays,
 ):  # fmt: skip
-    """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in a round.
+    """Set ``noised`` to ``message`` plus the correlated noise of some machines, or of the server, in a round.
 
-    `carried` is the noise of all rounds before, which is added if it `lasts`, and else forgotten; `buffers`,
-    shape (machines, chunks, k, CHUNK), are what was drawn before. Both are brought up to date, in units of
-    the grid. Machines that are `there` draw for the time that `numbers` say, counted from 1, with the noise
-    of a strategy of `units`, spread beyond `finests`, times its norms; weights and decays are those of a
-    `Correlation`.
+    ``noise`` holds the noise of the previous round, which is added to if ``is_cumulative``, else overwritten;
+    ``buffers``, shape (machines, chunks, k, CHUNK), hold earlier draws. Both are updated, in grid units.
+    ``participants`` are local indices, ``counts`` their participation counts (1-based), ``std_units`` and
+    ``thresholds`` each machine's std and dither threshold in grid units; ``norms``, ``weights`` and
+    ``decays`` are those of a `Correlation`.
     """
-    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
-    squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    fresh, past = scratch(CHUNK), scratch(CHUNK)
+    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
+    fresh, past = aligned_empty(CHUNK), aligned_empty(CHUNK)
     for chunk in range(message.size // CHUNK):
         place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        part = carried[place]
-        if not lasts:
+        part = noise[place]
+        if not is_cumulative:
             part[:] = 0
-        for n in range(there.size):
-            i, norm = there[n], norms[numbers[n] - 1]
-            scale = norm * units[i]
-            bits = spreading_bits(scale, finests[i])
-            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, first + i, numbers[n])
+        for n in range(participants.size):
+            i, norm = participants[n], norms[counts[n] - 1]
+            scale = norm * std_units[i]
+            bits = dither_bits(scale, thresholds[i])
+            fill_pairs(
+                words, extra_words, squares, values, dither, bits, key, chunk, stream, first + i, counts[n]
+            )
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], words[PAIRS + j])
                 fresh[j] = scale * g
                 fresh[PAIRS + j] = scale * h
-            _add_round(part, fresh, past, buffers[i, chunk], offsets, bits >= 0, norm, weights, decays)
-        sent, hidden = noised[place], message[place]
+            _add_round(part, fresh, past, buffers[i, chunk], dither, bits >= 0, norm, weights, decays)
+        noised_part, message_part = noised[place], message[place]
         for j in range(CHUNK):
-            sent[j] = hidden[j] + part[j]
+            noised_part[j] = message_part[j] + part[j]
 
 
-class CorrelatedDraws:
-    """The noise of consecutive rounds; that of earlier ones is drawn again where a run goes on after them.
+class CorrelatedNoiseSource:
+    """Correlated noise of machines; rounds before the first one requested are drawn again.
 
-    All machines draw in each round, or those that a register calls; `units` and `finests` are of each.
+    `std_units` and `dither_thresholds`, shape (machines,), are in grid units. All machines participate in
+    each round, unless `participants` is a `RoundParticipants`.
     """
 
     def __init__(
         self,
         correlation: Correlation,
         key: NDArray[np.uint32],
-        who: int,
+        stream: int,
         first: int,
-        units: Array,
-        finests: Array,
+        std_units: Array,
+        dither_thresholds: Array,
         size: int,
         participants: Any = None,
     ) -> None:
-        self._of, self._done, self._participants = correlation, 0, participants
-        self._units, self._finests = units, finests
-        # Of a round in which all draw.
-        self._everyone, self._numbers = np.arange(len(units)), np.empty(len(units), np.int64)
-        carried = aligned_zeros((size,), np.int64)
-        shape = (len(units), size // CHUNK, len(correlation.weights), CHUNK)
+        self._correlation, self._rounds_done, self._participants = correlation, 0, participants
+        self._std_units, self._thresholds = std_units, dither_thresholds
+        # Participants and their counts in rounds in which all machines participate
+        self._everyone, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
+        noise = aligned_zeros((size,), np.int64)
+        shape = (len(std_units), size // CHUNK, len(correlation.weights), CHUNK)
         buffers: Array = aligned_zeros(shape, np.float64)
-        self._sums = carried, correlation.lasts, buffers, key, who, first
+        self._state = noise, correlation.is_cumulative, buffers, key, stream, first
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
-        """Set ``noised`` to ``message`` plus the noise of round t, which no earlier round may follow."""
-        if t <= self._done:
-            raise ValueError(f"round {t} is over, and its noise is gone")
-        for k in range(self._done + 1, t + 1):
+        """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
+        if t <= self._rounds_done:
+            raise ValueError(f"the noise of round {t} was drawn before, and rounds must increase")
+        for k in range(self._rounds_done + 1, t + 1):
             self._draw(noised, message, k)
-        self._done = t
+        self._rounds_done = t
 
     def _draw(self, noised: Integers, message: Integers, t: int) -> None:
         if self._participants is None:
-            self._numbers.fill(t)
-            draws = self._everyone, self._numbers
+            self._counts.fill(t)
+            participants = self._everyone, self._counts
         else:
-            draws = self._participants.participants(t)
-        of, deviations = self._of, (self._units, self._finests)
-        add_correlated(noised, message, *self._sums, *draws, *deviations, of.norms, of.weights, of.decays)
+            participants = self._participants.participants(t)
+        strategy, noise = self._correlation, (self._std_units, self._thresholds)
+        coefficients = strategy.column_norms, strategy.weights, strategy.decays
+        add_correlated(noised, message, *self._state, *participants, *noise, *coefficients)
 
 
-def fresh_source(
+def independent_source(
     key: NDArray[np.uint32],
-    who: tuple[int, int, int],
-    sigma_of: Callable[[int], float],
-    resolution: float,
+    streams: tuple[int, int, int],
+    round_sigma: Callable[[int], float],
+    grid_spacing: float,
     factor: float,
 ) -> NoiseSource:
-    """Return a source of fresh Gaussian noise of standard deviation ``factor * sigma_of(t)`` in round t."""
+    """Source of Gaussian noise, independent over rounds, of std ``factor * round_sigma(t)`` in round t."""
 
     def draw(noised: Integers, message: Integers, t: int) -> None:
-        add_noise(noised, message, key, *who, t, sigma_of(t) / resolution * factor)
+        add_noise(noised, message, key, *streams, t, round_sigma(t) / grid_spacing * factor)
 
     return draw
 
 
-def correlated_source(
-    correlation: Correlation,
-    key: NDArray[np.uint32],
-    who: tuple[int, int, int],
-    unit: float,
-    finest: float,
-    size: int,
-) -> NoiseSource:
-    """Return a source of correlated noise, the same for all of its machines, for `size` coordinates."""
-    kind, first, count = who
-    units, finests = np.full(count, unit), np.full(count, finest)
-    return CorrelatedDraws(correlation, key, kind, first, units, finests, size)
+class PerMachineNoiseSource:
+    """Independent Gaussian noise of machines with different stds that do not all participate in each round.
 
-
-class MemberDraws:
-    """Fresh noise of machines that are not always there.
-
-    If messages last, each takes back its machine's draw before, so that their sum holds one draw of each.
+    If messages are cumulative, a machine's new draw replaces its previous one, so that the sum of all
+    messages contains one draw per machine. Arguments are as in `CorrelatedNoiseSource`.
     """
 
     def __init__(
         self,
         key: NDArray[np.uint32],
         first: int,
-        units: Array,
-        finests: Array,
+        std_units: Array,
+        dither_thresholds: Array,
         size: int,
         participants: Any,
-        lasts: bool,
+        is_cumulative: bool,
     ) -> None:
-        self._key, self._first, self._units, self._finests = key, first, units, finests
-        self._participants, self._lasts = participants, lasts
-        self._noise, self._done = aligned_zeros((size,), np.int64), 0
+        self._key, self._first = key, first
+        self._std_units, self._thresholds = std_units, dither_thresholds
+        self._participants, self._is_cumulative = participants, is_cumulative
+        self._noise, self._rounds_done = aligned_zeros((size,), np.int64), 0
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
-        """Set ``noised`` to ``message`` plus the noise that is in what was sent by the end of round t."""
-        there, numbers = self._participants.participants(t)
-        if not self._lasts:
+        """Set ``noised`` to ``message`` plus the noise in the sum of messages after round t."""
+        machines, counts = self._participants.participants(t)
+        if not self._is_cumulative:
             self._noise[:] = 0
-        elif t == self._done + 1:
-            back = numbers > 1
-            self._add(there[back], numbers[back] - 1, -1)
+        elif t == self._rounds_done + 1:
+            again = counts > 1
+            self._add(machines[again], counts[again] - 1, -1)
         else:
-            # Rounds before were taken by another process, or are taken again.
+            # A resumed run starts from all machines' latest draws.
             self._noise[:] = 0
-            numbers = self._participants.counts_until(t)
-            there = np.flatnonzero(numbers)
-            numbers = numbers[there]
-        self._add(there, numbers, 1)
-        self._done = t
+            counts = self._participants.counts_until(t)
+            machines = np.flatnonzero(counts)
+            counts = counts[machines]
+        self._add(machines, counts, 1)
+        self._rounds_done = t
         np.add(message, self._noise, out=noised)
 
-    def _add(self, there: Integers, numbers: Integers, sign: int) -> None:
-        draws = there + self._first, numbers, self._units[there], self._finests[there]
-        add_draws(self._noise, self._key, *draws, sign)
+    def _add(self, machines: Integers, counts: Integers, sign: int) -> None:
+        stds, thresholds = self._std_units[machines], self._thresholds[machines]
+        add_signed_noise(self._noise, self._key, machines + self._first, counts, stds, thresholds, sign)

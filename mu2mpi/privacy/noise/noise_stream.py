@@ -1,9 +1,9 @@
-"""Gaussian noise as a function of (key, who, round, coordinate): no state, the same on any rank.
+"""Gaussian noise as a stateless function of (key, stream, machine, round, coordinate), the same on any rank.
 
-ChaCha20 is keyed by the noise key; its nonce holds who draws and in which round, its counter the coordinate.
-In each chunk of 256, words i and 128 + i make normals i and 128 + i. Any draw can be recomputed, so that a
-restarted run sends the same messages again. How far draws, rounded to integers, are from exact ones is for
-`mu2mpi.privacy.noise.sampler_error` to say.
+ChaCha20 is keyed by the noise key; its nonce holds stream, machine and round, its counter the coordinate. In
+each chunk of 256, words i and 128 + i make normals i and 128 + i. Any draw can be recomputed, so that a
+resumed run sends the same messages again. `mu2mpi.privacy.noise.sampler_error` bounds the error of rounded
+draws.
 """
 
 import hashlib
@@ -14,43 +14,48 @@ from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.kernels import aligned_zeros, float_to_bits, inline, kernel, round_to_integer, scratch
-from mu2mpi.privacy.noise.box_muller import FEWEST_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.core.kernels import aligned_empty, aligned_zeros, float_to_bits, inline, kernel, round_to_integer
+from mu2mpi.privacy.noise.box_muller import MIN_WORD_BITS, normal_pair, split, split_word, squared_radius
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.sampler_error import FINEST, SPREAD_BITS
+from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, DITHER_THRESHOLD
 
-MACHINE, SERVER, AGGREGATE = 0, 1, 2  # first word of the nonce: whose noise it is
-# Added to the first word of the nonce, so many times `_LEVEL`: 0 for the words of a draw, 1 .. `MOST_FURTHER`
-# for those that continue small words, and `_SPREAD` for those that spread a draw on a fine grid.
-_LEVEL, MOST_FURTHER, _SPREAD = 16, 15, 16
-# The bits of a little less than the smallest squared radius of a small word: -2 log 2^-20 = 27.73
+# Noise streams: first word of the nonce
+MACHINE_STREAM = 0  # each machine's own noise
+SERVER_STREAM = 1  # the trusted server's noise
+AGGREGATE_STREAM = 2  # one draw in place of all machines' noise
+# The first word of the nonce is the stream + _LEVEL_STEP * level. Level 0 has the words of a draw, levels 1
+# to MAX_EXTRA_LEVEL those that extend small words, and _DITHER_LEVEL those that dither a draw on a fine grid.
+_LEVEL_STEP = 16
+MAX_EXTRA_LEVEL = 15
+_DITHER_LEVEL = 16
+# Bits of a number just below the smallest squared radius of a small word, -2 log 2^-20 = 27.73
 _LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
-# The counter of blocks, and the words of the nonce for machine and round, have 32 bits each
-_MAX_COORDINATES, MAX_NUMBER = 2**35, 2**32 - 1
+_MAX_COORDINATES = 2**35  # the block counter has 32 bits
+MAX_STREAM_INDEX = 2**32 - 1  # largest machine or round in a nonce, whose words have 32 bits
 
 PAIRS = 4 * BLOCKS
-CHUNK = 2 * PAIRS  # normals, and 64-bit words, that one call of the keystream yields
+CHUNK = 2 * PAIRS  # normals, and 64-bit words, per call of the keystream
 
 
 @inline
-def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, number, t):  # type: ignore[no-untyped-def]
-    """Fill a chunk's words, and turn the first half of them into squared radii.
+def fill_pairs(words, extra_words, squares, values, dither, bits, key, chunk, stream, machine, t):  # type: ignore[no-untyped-def]
+    """Fill a chunk with random words, and compute the squared radii of its pairs from the first half.
 
-    In one loop, so that the keystream is compiled once: offsets, words, further words for small ones.
+    One loop over dither, words, and extra words for small ones, so that the keystream is compiled once.
     """
-    level = _SPREAD if bits >= 0 else 0
+    level = _DITHER_LEVEL if bits >= 0 else 0
     while True:
-        halves = (words if level == 0 else further).view(np.uint32)
-        nonce = uint32(who + _LEVEL * level)
-        fill_keystream(halves, key, uint32(chunk * BLOCKS), nonce, uint32(number), uint32(t))
-        if level == _SPREAD:
-            _fill_offsets(offsets, further, bits)
+        halves = (words if level == 0 else extra_words).view(np.uint32)
+        nonce = uint32(stream + _LEVEL_STEP * level)
+        fill_keystream(halves, key, uint32(chunk * BLOCKS), nonce, uint32(machine), uint32(t))
+        if level == _DITHER_LEVEL:
+            _fill_dither(dither, extra_words, bits)
             level = 0
         elif level == 0:
             if not _fill_squares(squares, values, words):
                 break
             level = 1
-        elif not _redo_small(squares, values, words, further, level) or level == MOST_FURTHER:
+        elif not _redo_small(squares, values, words, extra_words, level) or level == MAX_EXTRA_LEVEL:
             break
         else:
             level += 1
@@ -58,14 +63,14 @@ def fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, 
 
 @inline
 def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
-    """Compute the squared radii of all pairs; return whether some words are small, and prepare for these."""
-    most = int64(0)
+    """Compute the squared radii of all pairs; return whether some words are small and need extra words."""
+    largest = int64(0)
     for i in range(PAIRS):
         squares[i], values[i] = split_word(words[i])
     for i in range(PAIRS):
         squares[i] = squared_radius(squares[i], values[i])
-        most = max(most, float_to_bits(squares[i]))
-    if most < int64(_LARGE_SQUARE):
+        largest = max(largest, float_to_bits(squares[i]))
+    if largest < int64(_LARGE_SQUARE):
         return False
     for i in range(PAIRS):
         values[i] = np.float64(words[i])
@@ -73,112 +78,121 @@ def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _redo_small(squares, values, words, further, level):  # type: ignore[no-untyped-def]
-    """Continue small words with further ones, and return whether some are still small."""
+def _redo_small(squares, values, words, extra_words, level):  # type: ignore[no-untyped-def]
+    """Extend small words by extra words; return whether some are still small."""
     small = False
     for i in range(PAIRS):
-        if values[i] < 2.0**FEWEST_BITS:
-            values[i] = values[i] * 2.0**64 + np.float64(further[i])
+        if values[i] < 2.0**MIN_WORD_BITS:
+            values[i] = values[i] * 2.0**64 + np.float64(extra_words[i])
             e, v = split(max(values[i], 1.0), 64.0 * (level + 1))
             squares[i] = squared_radius(e, v)
-            small = small or values[i] < 2.0**FEWEST_BITS
+            small = small or values[i] < 2.0**MIN_WORD_BITS
     return small
 
 
 @inline
-def spreading_bits(scale, finest):  # type: ignore[no-untyped-def]
-    """Return over 2^(bits + 1) units of the grid a draw of this deviation is spread, or -1 for none."""
-    return math.frexp(scale)[1] - SPREAD_BITS - 2 if scale > finest else -1
+def dither_bits(std_units, threshold):  # type: ignore[no-untyped-def]
+    """Bits of the dither of a draw, which is uniform on 2^(bits + 1) integers; -1 for none."""
+    return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > threshold else -1
 
 
 @inline
-def _add_offsets(noised, offsets, sign):  # type: ignore[no-untyped-def]
+def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
     for i in range(CHUNK):
-        noised[i] += sign * offsets[i]
+        noised[i] += sign * dither[i]
 
 
 @inline
-def _fill_offsets(offsets, words, bits):  # type: ignore[no-untyped-def]
-    """Turn words into uniform integers from -2^bits to 2^bits - 1, which spread a draw."""
+def _fill_dither(dither, words, bits):  # type: ignore[no-untyped-def]
+    """Turn words into a dither: uniform integers from -2^bits to 2^bits - 1."""
     for i in range(CHUNK):
-        offsets[i] = int64(words[i] >> uint64(63 - bits)) - (int64(1) << bits)
+        dither[i] = int64(words[i] >> uint64(63 - bits)) - (int64(1) << bits)
 
 
 @inline
-def _add_draw(noised, message, squares, words, scale):  # type: ignore[no-untyped-def]
+def _set_draw(noised, message, squares, words, std_units):  # type: ignore[no-untyped-def]
     for i in range(PAIRS):
         g, h = normal_pair(squares[i], words[PAIRS + i])
-        noised[i] = message[i] + round_to_integer(scale * g)
-        noised[PAIRS + i] = message[PAIRS + i] + round_to_integer(scale * h)
+        noised[i] = message[i] + round_to_integer(std_units * g)
+        noised[PAIRS + i] = message[PAIRS + i] + round_to_integer(std_units * h)
 
 
 @inline
-def _add_another_draw(noised, squares, words, scale):  # type: ignore[no-untyped-def]
+def _accumulate_draw(noised, squares, words, std_units):  # type: ignore[no-untyped-def]
     for i in range(PAIRS):
         g, h = normal_pair(squares[i], words[PAIRS + i])
-        noised[i] += round_to_integer(scale * g)
-        noised[PAIRS + i] += round_to_integer(scale * h)
+        noised[i] += round_to_integer(std_units * g)
+        noised[PAIRS + i] += round_to_integer(std_units * h)
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return zeros, padded to whole chunks as `add_noise` takes them, and a view of the first in a shape."""
+    """Allocate zeros padded to whole chunks, as `add_noise` takes them, and a view of them in `shape`."""
     d = math.prod(shape)
     flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
     return flat, flat[:d].reshape(shape)
 
 
 @kernel
-def add_noise(noised, message, key, who, first, count, t, scale):  # type: ignore[no-untyped-def]
+def add_noise(noised, message, key, stream, first, count, t, std_units):  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in round t.
 
-    Both come from `padded_zeros`, in units of the grid, and do not overlap. The draws of machines ``first ..
-    first + count - 1`` are added, each rounded by itself, with a standard deviation of `scale` units. Beyond
-    `FINEST`, where the errors of 64-bit numbers would count beside a unit, each number gets a uniform
-    integer: errors then have to cross the edge of a wide interval to matter. To the exact mechanism it is
-    post-processing.
+    Parameters
+    ----------
+    noised, message : int64 arrays of `padded_zeros`, in grid units; must not overlap
+    key : uint32 array of shape (8,)
+    stream, first, count : noise stream, first machine (0 for the server), number of machines
+    t : round, 1-based
+    std_units : standard deviation of each machine's draw in grid units; draws are rounded one by one
+
+    Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid unit, are dithered,
+    so that only errors across the edge of a wide interval matter. Dithering is post-processing of exact
+    noise.
     """
-    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
-    squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
-    bits = spreading_bits(scale, FINEST)
+    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
+    bits = dither_bits(std_units, DITHER_THRESHOLD)
     for chunk in range(message.size // CHUNK):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         for machine in range(first, first + count):
-            fill_pairs(words, further, squares, values, offsets, bits, key, chunk, who, machine, t)
+            fill_pairs(words, extra_words, squares, values, dither, bits, key, chunk, stream, machine, t)
             if machine == first:
-                _add_draw(noised[part], message[part], squares, words, scale)
+                _set_draw(noised[part], message[part], squares, words, std_units)
             else:
-                _add_another_draw(noised[part], squares, words, scale)
+                _accumulate_draw(noised[part], squares, words, std_units)
             if bits >= 0:
-                _add_offsets(noised[part], offsets, 1)
+                _add_dither(noised[part], dither, 1)
 
 
 @kernel
-def add_draws(noise, key, machines, numbers, scales, finests, sign):  # type: ignore[no-untyped-def]
-    """Add (sign = 1) or take away (-1) draws of machines from ``noise``, each rounded as in `add_noise`.
+def add_signed_noise(noise, key, machines, counts, std_units, thresholds, sign):  # type: ignore[no-untyped-def]
+    """Add (sign = 1) or subtract (-1) one draw of each machine, rounded as in `add_noise`, to ``noise``.
 
-    The number of each draw stands for the round there, and it is spread beyond its own `finests`.
+    The participation count of a machine takes the place of the round; ``std_units`` and ``thresholds`` are
+    the std and the dither threshold of each machine's draw in grid units.
     """
-    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
-    squares, values, offsets = scratch(PAIRS), scratch(PAIRS), scratch(CHUNK).view(np.int64)
+    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
     for chunk in range(noise.size // CHUNK):
         part = noise[chunk * CHUNK : (chunk + 1) * CHUNK]
         for n in range(machines.size):
-            bits = spreading_bits(scales[n], finests[n])
+            bits, machine, t = dither_bits(std_units[n], thresholds[n]), machines[n], counts[n]
             fill_pairs(
-                words, further, squares, values, offsets, bits, key, chunk, MACHINE, machines[n], numbers[n]
+                words, extra_words, squares, values, dither, bits, key, chunk, MACHINE_STREAM, machine, t
             )
-            # Rounding is to the nearest even number, which knows no sign.
-            _add_another_draw(part, squares, words, sign * scales[n])
+            # Rounding half to even is symmetric in the sign.
+            _accumulate_draw(part, squares, words, sign * std_units[n])
             if bits >= 0:
-                _add_offsets(part, offsets, sign)
+                _add_dither(part, dither, sign)
 
 
 @kernel
-def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
-    words, further = scratch(CHUNK).view(np.uint64), scratch(CHUNK).view(np.uint64)
-    squares, values = scratch(PAIRS), scratch(PAIRS)
+def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
+    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    squares, values = aligned_empty(PAIRS), aligned_empty(PAIRS)
     for chunk in range(out.size // CHUNK):
-        fill_pairs(words, further, squares, values, words.view(np.int64), -1, key, chunk, who, number, t)
+        fill_pairs(
+            words, extra_words, squares, values, words.view(np.int64), -1, key, chunk, stream, machine, t
+        )
         part = out[chunk * CHUNK : (chunk + 1) * CHUNK]
         for i in range(PAIRS):
             g, h = normal_pair(squares[i], words[PAIRS + i])
@@ -186,32 +200,34 @@ def _fill_normals(out, key, who, number, t):  # type: ignore[no-untyped-def]
             part[PAIRS + i] = h
 
 
-def standard_normal(key: NDArray[np.uint32], who: int, number: int, t: int, d: int) -> NDArray[np.float64]:
-    """Return one draw of d numbers before it is scaled and rounded; `number` is that of a machine, or 0."""
+def standard_normal(
+    key: NDArray[np.uint32], stream: int, machine: int, t: int, d: int
+) -> NDArray[np.float64]:
+    """Draw d standard normals, before scaling and rounding; `machine` is 0 for the server."""
     out = np.empty(-(-d // CHUNK) * CHUNK)
-    _fill_normals(out, key, who, number, t)
+    _fill_normals(out, key, stream, machine, t)
     return out[:d]
 
 
-def check_numbers(d: int, machines: int, rounds: int) -> None:
-    """Raise InputError if the stream has no numbers for so many coordinates, machines or rounds."""
-    if d > _MAX_COORDINATES or max(machines, rounds) > MAX_NUMBER:
+def check_stream_limits(d: int, machines: int, rounds: int) -> None:
+    """Raise InputError if coordinates, machines or rounds exceed the words of the nonce and the counter."""
+    if d > _MAX_COORDINATES or max(machines, rounds) > MAX_STREAM_INDEX:
         raise InputError(
-            f"{d} coordinates, {machines} machines and {rounds} rounds are more than the noise has numbers "
-            f"for: at most {_MAX_COORDINATES}, {MAX_NUMBER} and {MAX_NUMBER}"
+            f"--machines and --rounds must be at most {MAX_STREAM_INDEX}, and a model's parameters at most "
+            f"{_MAX_COORDINATES}, got {machines}, {rounds} and {d}."
         )
 
 
 def root_key(seed: int) -> bytes:
-    """Return the 32-byte key from which everything random in a seeded run follows."""
+    """Derive the 32-byte root key of a seeded run, from which all its other keys are derived."""
     return hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=32, person=b"mu2mpi seed").digest()
 
 
 def derive_key(root: bytes, purpose: str, context: str = "") -> bytes:
-    """Return the 32-byte key for a purpose in a context; different keys tell nothing of each other."""
+    """Derive an independent 32-byte key for a purpose and a context by keyed BLAKE2b."""
     return hashlib.blake2b(context.encode(), key=root, digest_size=32, person=purpose.encode()).digest()
 
 
 def key_words(key: bytes) -> NDArray[np.uint32]:
-    """Return a 32-byte key as the eight little-endian words that the kernels take."""
+    """Convert a 32-byte key to the eight little-endian words that the kernels take."""
     return np.frombuffer(key, dtype="<u4").astype(np.uint32)

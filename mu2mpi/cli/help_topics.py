@@ -1,0 +1,249 @@
+"""Help of the commands that run experiments: a first screen, all options by group, or one topic.
+
+A topic of ``mu2mpi run --help TOPIC`` is an option, a value of one such as the method mu2-sgd, or a group.
+"""
+
+from argparse import Action, ArgumentParser, HelpFormatter
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+from mu2mpi.cli.experiment_arguments import add_field, flag
+from mu2mpi.config.experiment_options import SELECTORS, details, option_fields, own_options, value_kind
+from mu2mpi.core.registry import known_names, lookup, summary_line
+from mu2mpi.core.suggestions import did_you_mean
+
+# Options by group, in the order of the help; own options of a method, source, ... follow their selector
+GROUPS = {
+    "data": "data data_dir normalize norm_bound",
+    "model and loss": "loss l2 diameter",
+    "method": "method preset rounds clip_norm eta_scale",
+    "privacy": "epsilon delta rho server mechanism noise budgets",
+    "federation": "machines partition participation participation_seed objective",
+    "run": "config methods index part list seed evaluations checkpoint_every import",
+    "output": "output overwrite log log_json",
+}
+OTHER_OPTIONS = "run"  # group of options that GROUPS does not list
+PAGES = {
+    "sources": "docs/guides/data.md",
+    "partitions": "docs/guides/federations.md",
+    "losses": "docs/guides/losses.md",
+    "methods": "docs/guides/methods.md",
+    "presets": "docs/guides/practical.md",
+    "mechanisms": "docs/guides/privacy.md",
+    "servers": "docs/guides/trust.md",
+    "participation": "docs/guides/federations.md",
+}
+
+
+class RegisteredValue(NamedTuple):
+    """Registered value of an option, such as the method mu2-sgd."""
+
+    option: str
+    kind: str
+    name: str
+    label: str  # as users write it, such as labels:N
+
+    @property
+    def title(self) -> str:
+        """The option with this value, as on the command line."""
+        return f"{flag(self.option)} {self.label}"
+
+    @property
+    def topics(self) -> set[str]:
+        """Topics of the help that this value answers."""
+        label = self.label.lower()
+        return {self.name, label, label.partition(":")[0]}
+
+    @property
+    def summary(self) -> str:
+        """A few words about the value."""
+        if self.kind == "losses":  # whose import, of numba, takes long
+            return summary_line("losses", self.name)
+        thing = lookup(self.kind, self.name)
+        return getattr(thing, "summary", None) or str(thing.__doc__).partition("\n")[0].rstrip(".")
+
+    @property
+    def own_fields(self) -> dict[str, Any]:
+        """Fields of the options that only this value and some others of the option have."""
+        if self.option not in SELECTORS:
+            return {}
+        fields = lookup(self.kind, self.name).options.model_fields
+        return {name: field for name, field in fields.items() if name not in _grouped_names()}
+
+
+def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
+    """Return the help of a command: its first screen, all of its options, or those of a topic."""
+    if topic is None:
+        return _first_screen(parser, command)
+    return _all_options(parser) if topic == "all" else _explain_topic(parser, topic)
+
+
+def grouped_options() -> dict[str, list[str]]:
+    """Return the names of an experiment's options by group, own ones behind their selector."""
+    known, groups = option_fields(), dict[str, list[str]]()
+    for title, listed in GROUPS.items():
+        members = [name for name in listed.split() if name in known]
+        own = [other for name in members for other in own_options(name)]
+        groups[title] = list(
+            dict.fromkeys([*members, *(name for name in own if name not in _grouped_names())])
+        )
+    return groups
+
+
+def option_values(option: str) -> list[RegisteredValue]:
+    """Return the registered values of an option; none if its values are numbers or fixed words."""
+    field = option_fields().get(option)
+    kind = value_kind(field) if field else None
+    return (
+        [RegisteredValue(option, kind, name, _label(kind, name)) for name in known_names(kind)]
+        if kind
+        else []
+    )
+
+
+def _label(kind: str, name: str) -> str:
+    form = getattr(lookup(kind, name), "form", name) if kind != "losses" else name
+    return form.removeprefix("a ").upper() if " " in form else form
+
+
+def _grouped_names() -> set[str]:
+    return {name for members in GROUPS.values() for name in members.split()}
+
+
+def _first_screen(parser: ArgumentParser, command: Any) -> str:
+    """Return usage, the options that beginners need, examples, and how to see the other options."""
+    actions = {action.dest: action for action in parser._actions}
+    formatter = _formatter(parser)
+    formatter.add_text(command.__doc__)
+    _add_section(formatter, "common options", [actions[name] for name in command.COMMON_OPTIONS.split()])
+    more = f"""\
+more help:
+  {parser.prog} --help all    all options, by group
+  {parser.prog} --help NAME   a method, data set, server, loss, ..., or an option
+  {" " * len(parser.prog)}               such as dp-sgd, shuffled, softmax or clip-norm
+"""
+    return f"{formatter.format_help()}\nexamples:\n{command.EXAMPLES}\n\n{more}"
+
+
+def _all_options(parser: ArgumentParser) -> str:
+    formatter = _formatter(parser)
+    for title, actions in _grouped_actions(parser).items():
+        _add_group(formatter, title, actions, with_values=title in GROUPS)
+    more = f"{parser.prog} --help NAME, or docs/reference/options.md"
+    return f"{formatter.format_help()}\nDetails: {more}\n"
+
+
+def _explain_topic(parser: ArgumentParser, topic: str) -> str:
+    """Return the help of an option, of values with this name, or of a group; InputError if there is none."""
+    key = topic.lower().lstrip("-").replace("_", "-")
+    groups, formatter = _grouped_actions(parser), _formatter(parser)
+    options = {action.dest: action for actions in groups.values() for action in actions}
+    options = {**{action.dest: action for action in _field_actions(option_fields())}, **options}
+    values = [value for option in option_fields() for value in option_values(option)]
+    chosen = [value for value in values if key in value.topics]
+    option = next((name for name in options if name.replace("_", "-") == key), None)
+    if option is not None:
+        is_special = options[option] in [a for title in groups.keys() - GROUPS.keys() for a in groups[title]]
+        if is_special:
+            _add_section(formatter, "option", [options[option]])
+        else:
+            _add_option(formatter, options[option])
+    for value in chosen:
+        _add_value(formatter, value)
+    if option is None and not chosen:
+        title = next((title for title in groups if key in title.split(" and ")), None)
+        if title is None:
+            known = [*(name.replace("_", "-") for name in options), *(value.name for value in values)]
+            hint = did_you_mean(key, known) or f"; {parser.prog} --help all lists them"
+            parser.error(f"no option or value of one is called {topic!r}{hint}")
+        _add_group(formatter, title, groups[title], with_values=title in GROUPS)
+    return formatter.format_help()
+
+
+def _formatter(parser: ArgumentParser) -> HelpFormatter:
+    """Return a formatter whose text begins with a short usage."""
+    formatter = parser._get_formatter()
+    operands = [
+        f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar)
+        for action in parser._get_positional_actions()
+    ]
+    formatter.add_usage(" ".join(["%(prog)s", *operands, "[OPTION ...]"]), [], [])
+    return formatter
+
+
+def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
+    """Return the options of a command by group, without those of one method, source, server or mechanism."""
+    defaults, special = parser._action_groups[:2], parser._action_groups[2:]
+    actions = {action.dest: action for group in defaults for action in group._group_actions}
+    of_group = {name: title for title, members in GROUPS.items() for name in members.split()}
+    own = {name for selector in SELECTORS for name in own_options(selector)} - of_group.keys()
+    order = [*of_group, *(actions.keys() - of_group.keys())]
+    groups: dict[str, list[Action]] = {title: [] for title in GROUPS}
+    for name in sorted(actions, key=order.index):
+        if name not in own and name != "help":
+            groups[of_group.get(name, OTHER_OPTIONS)].append(actions[name])
+    return groups | {str(group.title): group._group_actions for group in special}
+
+
+def _field_actions(fields: dict[str, Any]) -> list[Action]:
+    """Return the options that some fields become, of a parser of their own."""
+    parser = ArgumentParser(add_help=False)
+    for name, field in fields.items():
+        add_field(parser, name, field)
+    return parser._actions
+
+
+def _add_section(
+    formatter: HelpFormatter, title: str, actions: Sequence[Action], text: str | None = None
+) -> None:
+    formatter.start_section(title)
+    formatter.add_text(text)
+    formatter.add_arguments(actions)
+    formatter.end_section()
+
+
+def _add_group(formatter: HelpFormatter, title: str, actions: Sequence[Action], with_values: bool) -> None:
+    """Add a group: its options and, if wanted, the values that they take and the options of each value."""
+    _add_section(formatter, title, actions)
+    for values in filter(None, (option_values(action.dest) for action in actions if with_values)):
+        _add_values(formatter, values)
+        for value in values:
+            if fields := value.own_fields:
+                _add_section(formatter, f"options of {value.title}", _field_actions(fields))
+
+
+def _add_values(formatter: HelpFormatter, values: Sequence[RegisteredValue]) -> None:
+    rows = [
+        Action([], value.name, metavar=value.label, help=value.summary.replace("%", "%%")) for value in values
+    ]
+    _add_section(formatter, f"values of {flag(values[0].option)}", rows)
+
+
+def _add_option(formatter: HelpFormatter, action: Action) -> None:
+    """Add one option with its details: once for each value that has it, or with the values it takes."""
+    owners = [value for name in SELECTORS for value in option_values(name) if action.dest in value.own_fields]
+    for value in owners:
+        fields = {action.dest: value.own_fields[action.dest]}
+        _add_section(formatter, f"with {value.title}", _detailed(_field_actions(fields), fields))
+    if not owners:
+        _add_section(formatter, "option", _detailed([action], option_fields()))
+    if values := option_values(action.dest):
+        _add_values(formatter, values)
+
+
+def _detailed(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
+    """Return options whose help goes on with the details of their fields."""
+    detailed = [copy(action) for action in actions]
+    for action in detailed:
+        if action.dest in fields and (text := details(fields[action.dest])):
+            action.help = f"{action.help}. {text.replace('%', '%%')}"
+    return detailed
+
+
+def _add_value(formatter: HelpFormatter, value: RegisteredValue) -> None:
+    """Add one value: its summary, the page about it, and the options that it has of its own."""
+    fields = value.own_fields
+    texts = [value.summary, f"See {PAGES[value.kind]}", *([] if fields else ["It has no options of its own"])]
+    text = ". ".join(text[:1].upper() + text[1:] for text in texts)
+    _add_section(formatter, value.title, _detailed(_field_actions(fields), fields), f"{text}.")
