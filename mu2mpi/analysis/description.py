@@ -25,7 +25,7 @@ Columns = Mapping[str, tuple[str, Callable[[float], str]]]
 _ACCOUNTS: Columns = {
     "samples": ("samples", "{:,}".format), "rounds": ("rounds", "{:,}".format),
     "weight": ("weight", "{:.3g}".format), "sigma": ("sigma", "{:.4g}".format),
-    "rho allowed": ("rho_allowed", rounded_up), "rho": ("rho", rounded_up),
+    "rho allowed": ("rho_budget", rounded_up), "rho": ("rho", rounded_up),
     "epsilon": ("epsilon", rounded_up),
 }  # fmt: skip
 _HISTORY: Columns = {

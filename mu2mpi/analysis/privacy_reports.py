@@ -211,8 +211,8 @@ def _account_errors(result: Result) -> list[str]:
         experiment.rounds,
         experiment.machines,
     ):
-        return [f"present in /privacy/machines has the shape {accounts.participation.shape}"]
-    ranges = {"samples": (0, MAX_SAMPLES - 1), "rho_allowed": (MIN_NUMBER, math.inf)}
+        return [f"participation in /privacy/machines has the shape {accounts.participation.shape}"]
+    ranges = {"samples": (0, MAX_SAMPLES - 1), "rho_budget": (MIN_NUMBER, math.inf)}
     return [
         f"{name} of machine {accounts.names[np.argmin(is_valid)]} is out of range"
         for name, (low, high) in ranges.items()

@@ -93,7 +93,7 @@ def _publishable(result: Result, with_test_results: bool) -> Result:
         diagnostics=None,
         class_counts=None,
         timing={},
-        columns=schema.model_copy(update=file_names(schema)).toml if schema else None,
+        schema_toml=schema.model_copy(update=file_names(schema)).toml if schema else None,
         environment={**environment, "published": without},
     )
 

@@ -92,7 +92,7 @@ class RecordedRank(Communicator):
     def bcast(self, array: NDArray[np.float64]) -> None:
         np.copyto(array, self._from_rank_0(array))
 
-    def share(self, value: Any) -> Any:
+    def bcast_object(self, value: Any) -> Any:
         return deepcopy(self._from_rank_0(value))
 
     def gather(self, value: Any) -> list[Any] | None:

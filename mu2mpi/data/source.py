@@ -41,10 +41,12 @@ class PublicFacts(NamedTuple):
     """Properties of the data that presets may use: none depends on a sample's content."""
 
     classes: int
-    square: float  # bound on squared norms of features scaled to [-1, 1], without the bias
+    max_squared_norm: float  # bound on squared norms of features scaled to [-1, 1], without the bias
     samples: int  # number of samples that all machines can use together
-    shared: float | None = None  # of unequal machines: noise std of one / noise std of the averaged message
-    effective: float | None = None  # number of equal machines whose sample average has the same variance
+    # Of unequal machines: noise std of one machine / noise std of the averaged message, and the number of
+    # equal machines whose sample average has the same variance
+    noise_reduction: float | None = None
+    effective_machines: float | None = None
 
 
 @dataclass(frozen=True)

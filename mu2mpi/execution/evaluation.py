@@ -285,6 +285,6 @@ def compare_with_theory(
         minimum_loss=minimum.value,
         minimum_gap=minimum.gap,
         excess_loss=loss + penalty(x) - minimum.value,
-        first_slope=minimum.initial_gradient_norm,
-        last_slope=norm(gradient),
+        initial_gradient_norm=minimum.initial_gradient_norm,
+        final_gradient_norm=norm(gradient),
     )

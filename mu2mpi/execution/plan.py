@@ -94,7 +94,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         shared, effective = unequal.public_averaging(
             rounds, experiment.trust.protects_sum_only, experiment.rho
         )
-        facts = facts._replace(shared=shared, effective=effective)
+        facts = facts._replace(noise_reduction=shared, effective_machines=effective)
     trust_options = experiment.trust.resolve_options(experiment.server_options, machines)
     experiment = complete_experiment(experiment, facts, machines=machines, **trust_options)
     method = experiment.chosen_method

@@ -161,7 +161,7 @@ class Simulation:
             class_names=source.class_names,
             label_range=source.label_range,
             feature_names=source.feature_names,
-            columns=source.schema_toml,
+            schema_toml=source.schema_toml,
             scale=source.scale,
             facts=self.plan.facts,
             unit=constants.task.loss.unit,

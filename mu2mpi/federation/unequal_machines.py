@@ -129,9 +129,9 @@ class PerMachinePlan:
 
     def accounts(self, delta: float) -> PerMachineAccounts:
         """Return the privacy account of each machine."""
-        rho_allowed = np.full(len(self.mechanism_index), self.budget.rho)
+        rho_budget = np.full(len(self.mechanism_index), self.budget.rho)
         for i, budget in self.unequal.budgets.items():
-            rho_allowed[i] = budget.rho
+            rho_budget[i] = budget.rho
         rounds, machines = range(1, self.participation.rounds + 1), range(len(self.mechanism_index))
         is_small = len(rounds) * len(machines) <= 10**7
         return PerMachineAccounts(
@@ -140,7 +140,7 @@ class PerMachinePlan:
             weight=self.weights,
             clip_norm=self.clip_norms(),
             sigma=self.values_per_machine(lambda each: each.sigma),
-            rho_allowed=rho_allowed,
+            rho_budget=rho_budget,
             rho=self.values_per_machine(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
             epsilon=self.values_per_machine(lambda each: each.guarantee().epsilon(delta)),
             owners=self.unequal.owners,

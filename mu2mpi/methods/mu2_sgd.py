@@ -113,7 +113,7 @@ class Mu2Sgd(Method):
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
         """Return the theorem's eta with the limit on the noise of w_T in place of D / sqrt(d)."""
-        shared = facts.shared or experiment_noise_reduction(experiment)
+        shared = facts.noise_reduction or experiment_noise_reduction(experiment)
         noise_limit = 2 * constants.L * constants.weight_noise_std * experiment.rho * shared
         noise_limit /= constants.effective_clip_norm
         max_scale = max_averaged_eta_scale(experiment, facts)

@@ -16,8 +16,6 @@ from mu2mpi.privacy.mechanisms.mechanism import (
     Concern,
     Mechanism,
     approx_equal,
-    file_attributes,
-    file_name,
 )
 from mu2mpi.privacy.noise.sampler_error import is_negligible
 
@@ -112,7 +110,7 @@ class PrivacyStatement:
         """HDF5 attributes of `/privacy`: plain texts and numbers."""
         rho = {} if self.rho is None else {"rho": self.rho}
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
-        return file_attributes(own) | rho | self.mechanism.attributes()
+        return own | rho | self.mechanism.attributes()
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
@@ -134,7 +132,7 @@ class PrivacyStatement:
         """Messages on claims that do not follow from the statement's own numbers."""
         mechanism = self.mechanism
         messages = [
-            f"{file_name(name)} is {getattr(self, name)!r}, but must be {' or '.join(map(repr, choices))}"
+            f"{name} is {getattr(self, name)!r}, but must be {' or '.join(map(repr, choices))}"
             for name, choices in {"server": known_names("servers"), **_CHOICES}.items()
             if getattr(self, name) not in choices
         ]
@@ -199,7 +197,7 @@ def _values(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Read the fields of a dataclass of plain values from HDF5 attributes, as Python's own types."""
     types = get_type_hints(kind)
     own = (f.name for f in fields(kind) if f.name != "mechanism")
-    return {name: _value(file_name(name), types[name], attributes) for name in own}
+    return {name: _value(name, types[name], attributes) for name in own}
 
 
 def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from mu2mpi.core.registry import describe_imports
 from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, History, previous_path
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-6"
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-7"
 
 ARRAYS = ("q", "class_counts")  # datasets at the root of the file, named as fields of `Checkpoint`
 # Attributes named as fields of `Checkpoint`, with their types

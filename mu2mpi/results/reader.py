@@ -1,5 +1,6 @@
 """Read result files: in full, or only a summary for tables and figures."""
 
+import io
 import math
 import re
 import tomllib
@@ -28,15 +29,30 @@ from mu2mpi.core.hdf5 import (
 )
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.federation.timer import PHASES
 from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import PHASE_DATASETS, SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
+from mu2mpi.results.records import (
+    EARLIER_SCHEMA,
+    RENAMED,
+    SCHEMA,
+    SCORE_COLUMNS,
+    Diagnostics,
+    History,
+    Theory,
+)
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
 PRIVACY_ATTRIBUTES = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 # Measurements of a summary that are attributes of /theory
-THEORY_ATTRIBUTES = ("excess_loss", "excess_loss_bound", "minimum_loss", "first_slope", "last_slope")
+THEORY_ATTRIBUTES = (
+    "excess_loss",
+    "excess_loss_bound",
+    "minimum_loss",
+    "initial_gradient_norm",
+    "final_gradient_norm",
+)
 # Columns of the history whose last entry is read for a summary
 FINAL_COLUMNS = ("test_loss", *SCORE_COLUMNS.values(), "samples", "gradient_evaluations", "elapsed_seconds")
 
@@ -142,7 +158,7 @@ def read_result(path: Path | str) -> Result:
             test_rows=_read_optional(file, "metrics/test_row"),
             label_range=None if label_range is None else (float(label_range[0]), float(label_range[1])),
             feature_names=None if names is None else names[:-1],
-            columns=model.get("columns"),
+            schema_toml=model.get("schema_toml"),
             scale=float(model["scale"]),
             facts=_read_facts(file),
             # Reads one attribute: a damaged list of dimension scales, which has no checksum, can hang HDF5.
@@ -224,11 +240,27 @@ def _open(path: Path) -> Iterator[h5py.File]:
     with open_mu2mpi_file(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
-        if (schema := read_text(file.id, "schema")) != SCHEMA:
+        if (schema := read_text(file.id, "schema")) not in (SCHEMA, EARLIER_SCHEMA):
             raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
         if (status := read_text(file.id, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
-        yield file
+        if schema == SCHEMA:
+            yield file
+            return
+        with h5py.File(io.BytesIO(path.read_bytes()), "r+") as copy:
+            _rename_earlier(copy)
+            yield copy
+
+
+def _rename_earlier(file: h5py.File) -> None:
+    """Give attributes and datasets of the earlier schema their names of the current one, in place."""
+    for group_name, names in RENAMED.items():
+        group = file.get(group_name, {})
+        for earlier, name in names.items():
+            if earlier in group:
+                group.move(earlier, name)
+            elif group and earlier in group.attrs:
+                h5py.h5a.rename(group.id, earlier.encode(), name.encode())
 
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
@@ -278,11 +310,11 @@ def _read_accounts(file: h5py.File) -> PerMachineAccounts | None:
     if (group := "privacy/machines") not in file:
         return None
     columns = _read_columns(file, group, PerMachineAccounts, PerMachineAccounts.columns())
-    owners, present = _read_names(file, f"{group}/owner"), _read_optional(file, f"{group}/present")
+    owners, present = _read_names(file, f"{group}/owner"), _read_optional(file, f"{group}/participation")
     if owners is not None and len(owners) != len(columns["samples"]):
         raise ValueError(f"/{group} has {len(owners)} owners of {len(columns['samples'])} machines")
     if present is not None and (present.ndim != 2 or present.dtype != np.uint8):
-        raise ValueError(f"/{group}/present has the type {present.dtype} and the shape {present.shape}")
+        raise ValueError(f"/{group}/participation has the type {present.dtype} and the shape {present.shape}")
     return PerMachineAccounts(
         **columns, owners=owners, participation=None if present is None else present.astype(bool)
     )
@@ -291,10 +323,10 @@ def _read_accounts(file: h5py.File) -> PerMachineAccounts | None:
 def _read_facts(file: h5py.File) -> PublicFacts | None:
     model = open_group(file, "model")
     stored = [name for name in PublicFacts._fields if h5py.h5a.exists(model, name.encode())]
-    if "square" not in stored:
+    if "max_squared_norm" not in stored:
         return None
-    classes, square, samples, *averages = (read_number(model, name) for name in stored)
-    return PublicFacts(int(classes), square, int(samples), *averages)
+    classes, max_squared_norm, samples, *averages = (read_number(model, name) for name in stored)
+    return PublicFacts(int(classes), max_squared_norm, int(samples), *averages)
 
 
 def _read_metrics(file: h5py.File) -> dict[str, float]:
@@ -317,9 +349,10 @@ def _read_timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
     """Return seconds by phase, one per rank; empty if the file was published without them."""
     if "timing" not in file:
         return {}
-    timing, phases = open_group(file, "timing"), {name: phase for phase, name in PHASE_DATASETS.items()}
-    datasets = [name.decode() for name in timing if name != b"rank"]
-    return {phases.get(name, name): read_array(timing, name, np.float64) for name in datasets}
+    timing = open_group(file, "timing")
+    phases = [name.decode() for name in timing if name != b"rank"]
+    phases.sort(key=lambda phase: PHASES.index(phase) if phase in PHASES else len(PHASES))
+    return {phase: read_array(timing, phase, np.float64) for phase in phases}
 
 
 def stored_history(file: h5py.File) -> History:

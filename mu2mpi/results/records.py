@@ -1,4 +1,4 @@
-"""Records in result files (schema "mu2mpi-1") and checkpoints, shared by the writer and the reader."""
+"""Records in result files (schema "mu2mpi-2") and checkpoints, shared by the writer and the reader."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -11,8 +11,30 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.accounting.per_machine import Floats, Integers, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 
-SCHEMA = "mu2mpi-1"
-PHASE_DATASETS = {"communication": "moving"}  # names in /timing of phases with another name in files
+SCHEMA = "mu2mpi-2"
+EARLIER_SCHEMA = "mu2mpi-1"
+# Names of the earlier schema that have changed, by group
+RENAMED = {
+    "model": {
+        "square": "max_squared_norm",
+        "shared": "noise_reduction",
+        "effective": "effective_machines",
+        "columns": "schema_toml",
+    },
+    "privacy": {
+        "resolution": "grid_spacing",
+        "drawn": "batch_size",
+        "parts": "noise_shares",
+        "touched": "affected_sums",
+        "summed": "increments_per_message",
+        "lasts": "is_cumulative",
+        "growth": "final_batch",
+        "unit": "privacy_unit",
+    },
+    "privacy/machines": {"present": "participation", "rho_allowed": "rho_budget"},
+    "theory": {"first_slope": "initial_gradient_norm", "last_slope": "final_gradient_norm"},
+    "timing": {"moving": "communication"},
+}
 
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
 PREVIOUS_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
@@ -139,8 +161,8 @@ class Theory:
     minimum_loss: float  # test loss at the approximate minimiser over the ball K
     minimum_gap: float  # duality gap: the true minimum is at least `minimum_loss - minimum_gap`
     excess_loss: float  # test loss of the output x_T minus `minimum_loss`
-    first_slope: float  # norm of the gradient of the test loss at x_1
-    last_slope: float  # norm of the gradient of the test loss at x_T
+    initial_gradient_norm: float  # norm of the gradient of the test loss at x_1
+    final_gradient_norm: float  # norm of the gradient of the test loss at x_T
 
 
 @dataclass(frozen=True, eq=False)

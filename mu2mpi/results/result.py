@@ -95,7 +95,7 @@ class Result:
     metrics: dict[str, float] = field(default_factory=dict)
     label_range: tuple[float, float] | None = None
     feature_names: tuple[str, ...] | None = None
-    columns: str | None = None
+    schema_toml: str | None = None
     scale: float = 1.0
     facts: PublicFacts | None = None
     unit: str = "nat"
@@ -119,7 +119,7 @@ class Result:
         """Schema of the data table, or None for data without one."""
         from mu2mpi.data.table_schema import parse_schema
 
-        return None if self.columns is None else parse_schema(self.columns)
+        return None if self.schema_toml is None else parse_schema(self.schema_toml)
 
     @property
     def has_unprotected_test_set(self) -> bool:
@@ -155,7 +155,7 @@ class Result:
         if (accounts := self.accounts) is not None:
             samples = max(1, int(accounts.samples.min()))
             unequal = build_unequal_machines(self.experiment, accounts.samples, accounts.owners, accounts)
-        square = None if self.facts is None else self.facts.square
+        square = None if self.facts is None else self.facts.max_squared_norm
         shape = self.experiment.machines or 1, self.classes, self.x.shape[1], samples
         return build_task(self.experiment, *shape, square=square, unequal=unequal)
 

@@ -118,7 +118,7 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _write_dataset(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
     attributes = {"scale": result.scale, **({} if result.facts is None else result.facts._asdict())}
-    attributes |= {"label_range": result.label_range, "columns": result.columns}
+    attributes |= {"label_range": result.label_range, "schema_toml": result.schema_toml}
     write_attributes(group, {name: value for name, value in attributes.items() if value is not None})
     _write_dataset(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
@@ -141,7 +141,7 @@ def _write_accounts(group: h5py.Group, accounts: PerMachineAccounts) -> None:
         rounds = _write_dataset(group, "round", np.arange(1, len(accounts.participation) + 1), "round t")
         text = "1 if the machine takes part in the round"
         _write_dataset(
-            group, "present", accounts.participation.astype(np.uint8), text, scales=[rounds, machines]
+            group, "participation", accounts.participation.astype(np.uint8), text, scales=[rounds, machines]
         )
 
 

@@ -228,7 +228,7 @@ def test_noise_norms(runs, tmp_path):
         assert norm == pytest.approx(factor * ten[server].measurements["sigma"] * 65**0.5)
     theory = read_result(trusted.path).theory
     norms = signal_norm(trusted, np.array([1.0, 60.0]))
-    np.testing.assert_allclose(norms, [theory.first_slope, 60 * theory.last_slope])
+    np.testing.assert_allclose(norms, [theory.initial_gradient_norm, 60 * theory.final_gradient_norm])
     drawn = [
         line.get_ydata()[0]
         for line in lines(draw_figure("noise", runs).axes[1])
@@ -252,7 +252,7 @@ def test_timing_by_group_and_by_rank(runs, tmp_path):
     path.write_bytes(now.path.read_bytes())
     with h5py.File(path, "r+") as file:
         del file.attrs["cores"]
-        for phase in ("step", "data", "moving", "waiting"):
+        for phase in ("step", "data", "communication", "waiting"):
             del file["timing"][phase]
         file["timing/messages"] = [7.0]
     repeat = next(run for run in others if varying_settings([now, run]) == [])

@@ -146,12 +146,12 @@ def attribute(**values):
     [
         ("sizes", cell("sigma", 0, lambda sigma: sigma / 2), "sigma of machine east"),
         ("sizes", cell("rho", 3, 0.1), "rho of machine west is 0.1, but "),
-        ("sizes", cell("rho_allowed", 3, 0.1), "rho of machine west is "),
-        ("sizes", swapped("rho_allowed", "rho", "epsilon"), "sigma of machine east"),
+        ("sizes", cell("rho_budget", 3, 0.1), "rho of machine west is "),
+        ("sizes", swapped("rho_budget", "rho", "epsilon"), "sigma of machine east"),
         ("sizes", cell("samples", 3, 10), "rounds of machine "),
-        ("sizes", cell("rho_allowed", 0, np.nan), "rho_allowed of machine east is out of range"),
-        ("sizes", cell("present", (0, 2), lambda there: 1 - there), "present"),
-        ("sizes", replaced("present", lambda there: there[:-1]), "present"),
+        ("sizes", cell("rho_budget", 0, np.nan), "rho_budget of machine east is out of range"),
+        ("sizes", cell("participation", (0, 2), lambda there: 1 - there), "participation"),
+        ("sizes", replaced("participation", lambda there: there[:-1]), "participation"),
         ("sizes", without_a_row, "3 machines"),
         ("sizes", lambda file: file.pop("privacy/machines"), "/privacy/machines"),
         ("sizes", attribute(sigma=1.0), "sigma is 1.0 in /privacy and "),
@@ -166,7 +166,7 @@ def attribute(**values):
         (
             "gradients",
             with_experiment(rho=1.0),
-            "rho_allowed of machine 0 is 2, but its rounds, weight and budget give 1",
+            "rho_budget of machine 0 is 2, but its rounds, weight and budget give 1",
         ),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_table_that_was_changed_is_found_out(made, tmp_path, name, action, wor
         replaced("rounds", lambda there: there.astype(np.float64)),
         replaced("sigma", None),
         replaced("owner", [1, 2, 3, 4]),
-        replaced("present", [1, 0]),
+        replaced("participation", [1, 0]),
     ],
 )
 def test_a_table_that_cannot_be_read_is_refused(made, tmp_path, action):

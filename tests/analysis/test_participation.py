@@ -43,7 +43,7 @@ def test_of_data_without_a_known_minimum_the_test_loss_is_drawn():
             run,
             experiment=run.experiment.replace(data="mnist", features=None, classes=None),
             test_loss=2.0 + k,
-            figures={"parameters": 32},
+            measurements={"parameters": 32},
         )
         for k, run in enumerate(shared_runs(0.5, seeds=1))
     ]
@@ -61,7 +61,7 @@ def test_what_cannot_be_drawn_is_said():
         draw_figure(
             "participation", [run for run in shared_runs(0.5) if run.experiment.participation is None]
         )
-    with pytest.raises(InputError, match="participation = by-size, which has no share"):
+    with pytest.raises(InputError, match="participation = by-size, whose share varies"):
         draw_figure("participation", [*shared_runs(0.5), *shared_runs(0.5, participation="by-size")])
     with pytest.raises(InputError, match="--where rho="):
         draw_figure("participation", [run for rho in range(1, 6) for run in shared_runs(0.5, rho=float(rho))])

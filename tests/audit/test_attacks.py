@@ -306,8 +306,8 @@ more_than_claimed = both_draws(
 )
 
 DRAWS = [
-    (changed_key(lambda keys: replace(keys, sampling=bytes(32))), "different secrets"),
-    (changed_key(lambda keys: replace(keys, sampling=keys.noise.tobytes())), "not different from each other"),
+    (changed_key(lambda keys: replace(keys, batching=bytes(32))), "different secrets"),
+    (changed_key(lambda keys: replace(keys, batching=keys.noise.tobytes())), "not different from each other"),
     (patched(plan_module, "derive_key", same_sampling_root), "different secrets"),
     (patched(plan_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
     (lambda monkeypatch: monkeypatch.setattr(plan_module.os, "urandom", bytes), "share their secret"),

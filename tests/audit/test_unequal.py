@@ -85,7 +85,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
             assert len(canaries) == present[:last].sum()
         claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
         for machine, claim in zip(canaries.machines, claims, strict=True):
-            assert claim.rho <= constants.task.per_machine.accounts(1e-5).rho_allowed[machine]
+            assert claim.rho <= constants.task.per_machine.accounts(1e-5).rho_budget[machine]
         differences = trials.canary_effects(canaries, bytes(32))
         mu = np.empty(len(canaries))
         for machine in set(canaries.machines.tolist()):

@@ -72,6 +72,6 @@ def test_coefficients_are_printed_with_their_standard_errors(folder, capsys):
     assert main(["show", "--coefficients", str(folder / "numbers.h5")]) == 0
     lines = capsys.readouterr().out.splitlines()
     found = read_result(folder / "numbers.h5").coefficients()
-    for term, value, error in zip(found.terms, found.values[0], found.errors, strict=True):
+    for term, value, error in zip(found.terms, found.values[0], found.standard_errors, strict=True):
         [line] = [line for line in lines if line.startswith(f"{term}  ")]
         assert line.split()[-2:] == [f"{value:.4g}", f"{error:.4g}"]

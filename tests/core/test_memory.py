@@ -28,6 +28,6 @@ def test_a_text_file_must_fit_into_the_memory_of_the_job(tmp_path, monkeypatch, 
     assert memory.available_memory() == 10**7 + (2 << 20)
     with pytest.raises(InputError, match="GiB"):
         open_source(Experiment(data=str(path)))
-    memory.check_grid_range(path, 12e6)
+    memory.check_fits_in_memory(path, 12e6)
     (folder / limit).write_text("max\n")
     assert 2**28 < memory.available_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

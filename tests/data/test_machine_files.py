@@ -123,8 +123,8 @@ def test_each_machine_gets_the_budget_of_its_owner_or_of_its_number(partition, t
     np.testing.assert_array_equal(accounts.participation, present)
     assert accounts.names == tuple(names)
     assert accounts.owners == (tuple(names) if partition == "owner" else None)
-    assert accounts.rho_allowed[1:].tolist() == [2.0, 0.25]
-    np.testing.assert_allclose(accounts.rho, accounts.rho_allowed)
+    assert accounts.rho_budget[1:].tolist() == [2.0, 0.25]
+    np.testing.assert_allclose(accounts.rho, accounts.rho_budget)
     assert 0.99 < epsilon_exact(accounts.rho[0], 1e-5) <= accounts.epsilon[0] <= 1.0
 
 
@@ -151,7 +151,7 @@ def test_a_budget_may_stand_beside_the_samples_of_its_owner(kind, suffix, tmp_pa
     accounts = resolve(experiment, source, 1).constants.task.per_machine.accounts(1e-5)
     assert accounts.samples.sum() == source.training_samples
     assert accounts.samples.tolist() == accounts.rounds.tolist()
-    for name, allowed in zip(accounts.names, accounts.rho_allowed, strict=True):
+    for name, allowed in zip(accounts.names, accounts.rho_budget, strict=True):
         assert allowed == {2: 0.5, 10: 1.0, 9: 7.0}[int(float(name.removeprefix("clinic ")))]
-    assert len(set(accounts.rho_allowed)) == 3
+    assert len(set(accounts.rho_budget)) == 3
     assert math.isclose(accounts.rho.max(), 7.0)

@@ -47,7 +47,7 @@ def test_a_source_of_one_file_is_declared_like_any_other(extension):
     experiment = Experiment(data="spirals", turns=0.25)
     assert experiment.settings()["turns"] == 0.25
     assert Experiment.from_settings({"data": "spirals"}).turns == 0.5
-    with pytest.raises(InputError, match="turns applies to data = spirals only"):
+    with pytest.raises(InputError, match="turns needs data = spirals"):
         Experiment(turns=1.0)
     with pytest.raises(InputError, match="turns = 11"):
         Experiment(data="spirals", turns=11)

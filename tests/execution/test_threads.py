@@ -36,7 +36,7 @@ def numbers(path):
 
 def assert_same(paths):
     one, *others = map(numbers, paths)
-    assert {"history/message_norm", "theory@minimum_gap", "theory@last_slope", "model/x"} < set(one)
+    assert {"history/message_norm", "theory@minimum_gap", "theory@final_gradient_norm", "model/x"} < set(one)
     for other in others:
         np.testing.assert_equal(other, one)
 

@@ -28,7 +28,7 @@ TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machine
         ("--server aggregated --noise aggregate", "untrusted"),
         ("--server shuffled --method noisy-minibatch-sgd", "another --server"),
         ("--server aggregated --method snowball-sgd", "aggregated"),
-        ("--server shuffled --noise-correlation 0.5", "mechanism is binomial; leave it out"),
+        ("--server shuffled --noise-correlation 0.5", "got mechanism = binomial. Leave it out"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(words, said, tmp_path, capsys):

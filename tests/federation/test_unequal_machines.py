@@ -63,14 +63,14 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
 ):
     experiment = Experiment(server=server, participation=participation, budgets=budgets, seed=3, **method)
     if participation == "by-size" and "method" in method:
-        with pytest.raises(InputError, match="for methods that take a fresh sample a round"):
+        with pytest.raises(InputError, match="needs a method with a fresh sample per round"):
             resolve(experiment, source, 1)
         return
     constants = resolve(experiment, source, 1).constants
     accounts = constants.task.per_machine.accounts(1e-5)
     touched = releases(method, server, accounts, constants.rounds)
     moved = np.where(accounts.rounds > 0, sensitivities(constants, accounts) * np.sqrt(touched), 0.0)
-    allowed = accounts.rho_allowed
+    allowed = accounts.rho_budget
     np.testing.assert_allclose(allowed, RHO, rtol=0.01)
     if server == "untrusted":
         np.testing.assert_allclose(accounts.sigma, moved / allowed, rtol=1e-12)
@@ -101,11 +101,11 @@ def test_one_strategy_hides_all_machines_in_proportion_to_their_budgets(server, 
     assert len({kind.correlation for kind in kinds}) == 1
     strategy = kinds[0].correlation.sensitivity * (1 + 2.0**-14)
     moved = sensitivities(constants, accounts) * strategy
-    wanted = moved / accounts.rho_allowed
+    wanted = moved / accounts.rho_budget
     wanted = np.full(4, wanted.max()) if server == "trusted" else wanted
     np.testing.assert_allclose(accounts.sigma, wanted, rtol=1e-12)
     np.testing.assert_allclose(accounts.rho, moved / accounts.sigma, rtol=1e-9)
-    assert np.all(accounts.rho <= accounts.rho_allowed * (1 + 1e-12))
+    assert np.all(accounts.rho <= accounts.rho_budget * (1 + 1e-12))
 
 
 @SERVERS

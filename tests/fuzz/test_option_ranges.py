@@ -185,7 +185,7 @@ def planned(settings):
     assert statement.mismatches() == []
     if constants.task.per_machine is not None:
         accounts = constants.task.per_machine.accounts(completed.delta)
-        assert not any(accounts.rho > accounts.rho_allowed * (1 + 1e-9))
+        assert not any(accounts.rho > accounts.rho_budget * (1 + 1e-9))
         assert all(accounts.epsilon >= 0)
         assert 0 < constants.total_weight < math.inf
     assert (

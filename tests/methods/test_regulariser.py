@@ -169,6 +169,8 @@ def test_excess_loss_is_relative_to_the_regularised_minimum(loss):
     assert result.theory.minimum_loss == pytest.approx(regularised(x)[0], abs=1e-9)
     excess = regularised(result.x)[0] - regularised(x)[0]
     assert result.theory.excess_loss == pytest.approx(excess, abs=1e-9)
-    assert result.theory.last_slope == pytest.approx(np.linalg.norm(regularised(result.x)[1]), rel=1e-9)
+    assert result.theory.final_gradient_norm == pytest.approx(
+        np.linalg.norm(regularised(result.x)[1]), rel=1e-9
+    )
     assert np.sum((result.x - x) ** 2) <= 2 * result.theory.excess_loss / l2
     assert result.theory.excess_loss < result.theory.excess_loss_bound

@@ -301,8 +301,9 @@ MECHANISM = made(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("coins", MECHANISM.coins + 2), ("coins", 0), ("coins", 2**60), ("parts", 10), ("parts", 0),
-        ("sigma", MECHANISM.sigma * 1.001), ("rho", 0.4999), ("summed", 0),
+        ("coins", MECHANISM.coins + 2), ("coins", 0), ("coins", 2**60), ("noise_shares", 10),
+        ("noise_shares", 0),
+        ("sigma", MECHANISM.sigma * 1.001), ("rho", 0.4999), ("increments_per_message", 0),
     ],
 )  # fmt: skip
 def test_a_statement_with_another_number_is_found_out(name, value):

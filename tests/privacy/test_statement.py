@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterateMechanism, final_batch_size
-from mu2mpi.privacy.mechanisms.mechanism import file_name
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
@@ -66,8 +65,8 @@ STATEMENT = make_statement()
     [
         ("rho", 0.99), ("rho", 1 + 1e-7), ("epsilon", 0.9), ("epsilon_exact", 0.999),
         ("epsilon_sampler", 0.5), ("sigma", 0.5),
-        ("sigma", 1.001), ("clip_norm", 2), ("delta", 0.5), ("rounds", 2), ("resolution", 1.5),
-        ("resolution", 2**24), ("parameters", 10**18),
+        ("sigma", 1.001), ("clip_norm", 2), ("delta", 0.5), ("rounds", 2), ("grid_spacing", 1.5),
+        ("grid_spacing", 2**24), ("parameters", 10**18),
     ],
 )  # fmt: skip
 def test_a_changed_number_is_found_and_named(name, factor):
@@ -75,7 +74,7 @@ def test_a_changed_number_is_found_and_named(name, factor):
     value = type(stated)(stated * factor)
     problems = changed(STATEMENT, **{name: value}).mismatches()
     assert problems
-    if name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler", "resolution"):
+    if name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler", "grid_spacing"):
         assert name in "\n".join(problems)
 
 
@@ -157,9 +156,9 @@ def test_a_file_repeats_every_statement(mechanism, noise):
     assert attributes["mechanism"] == mechanism.name
     assert attributes["protects"] == mechanism.protects
     own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism"}
-    assert set(attributes) == {*map(file_name, own), "mechanism", "protects"}
+    assert set(attributes) == {*own, "mechanism", "protects"}
     for name in own:
-        assert getattr(made, name) == attributes[file_name(name)]
+        assert getattr(made, name) == attributes[name]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
@@ -173,7 +172,7 @@ def test_nothing_that_a_mechanism_states_may_be_absent(mechanism):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sigma": "large"}, {"sigma": [1.0, 2.0]}, {"rounds": 600.5}, {"touched": math.nan},
+        {"sigma": "large"}, {"sigma": [1.0, 2.0]}, {"rounds": 600.5}, {"affected_sums": math.nan},
         {"noise_recomputable": 2}, {"server": 1}, {"mechanism": "magic"}, {"protects": "last iterate"},
     ],
 )  # fmt: skip

@@ -75,7 +75,7 @@ def test_a_run_goes_on_only_with_the_files_about_machines_with_which_it_began(ch
     code, said = main(words), capsys.readouterr().err
     if changed == "neither":
         assert code == 0, said
-        assert read_result(output).accounts.rho_allowed.tolist() == [1.0, 4.0, 4.0]
+        assert read_result(output).accounts.rho_budget.tolist() == [1.0, 4.0, 4.0]
         return
     assert code == 2
     assert "a file about machines" in said

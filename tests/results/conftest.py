@@ -84,7 +84,7 @@ def results_agree(one, other):
     assert one.diagnostics == other.diagnostics
     assert one.theory == other.theory
     assert one.environment == other.environment
-    for name in ("class_names", "metrics", "label_range", "feature_names", "columns", "scale", "unit"):
+    for name in ("class_names", "metrics", "label_range", "feature_names", "schema_toml", "scale", "unit"):
         assert getattr(one, name) == getattr(other, name)
     assert list(one.timing) == list(other.timing)
     pairs = [(one.x, other.x), (one.w, other.w), (one.class_counts, other.class_counts)]

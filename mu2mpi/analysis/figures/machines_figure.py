@@ -30,7 +30,7 @@ class MachinesFigure(Figure):
         run, words = differing[0], options.words.name
         layout = Layout(options, 2, 1, 1.5, sharex=True)
         (upper,), (lower,) = layout.panels
-        order = np.lexsort((accounts.rho_allowed, accounts.rounds, accounts.samples))
+        order = np.lexsort((accounts.rho_budget, accounts.rounds, accounts.samples))
         levels: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
         dots = {"linestyle": "", "marker": "o"}
         drawn: list[Any] = [
@@ -42,7 +42,7 @@ class MachinesFigure(Figure):
             drawn.append((lower, "spends", accounts.epsilon, dots))
             lower.set_ylabel(f"{words('epsilon')} at {words('delta')} = {run.experiment.delta:g}")
         else:
-            drawn.append((lower, "may spend", accounts.rho_allowed, levels))
+            drawn.append((lower, "may spend", accounts.rho_budget, levels))
             drawn.append((lower, "spends", accounts.rho, dots))
             lower.set_ylabel(words("rho"))
         for panel, label, values, style in drawn:

@@ -40,9 +40,9 @@ def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64
 
 def signal_norm(run: RunSummary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the norm of the mean message; the gradient norm is interpolated linearly in log t."""
-    first, last = (run.measurements.get(name, math.nan) for name in ("first_slope", "last_slope"))
+    ends = (run.measurements.get(f"{end}_gradient_norm", math.nan) for end in ("initial", "final"))
     weights = [run.experiment.chosen_method.estimator.weight(t) for t in rounds]
-    slopes = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [first, last])
+    slopes = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [*ends])
     return np.array(weights) * slopes
 
 

@@ -61,7 +61,7 @@ class PracticalPreset(Preset):
         loss_function = lookup("losses", experiment.loss)
         defaults, l2 = loss_function.practical_defaults, experiment.l2 or 0.0
         max_squared_norm = Scaling(experiment.scaling == "unit", experiment.norm_bound).max_squared_norm(
-            facts.square
+            facts.max_squared_norm
         )
         sample_norm = math.sqrt(max_squared_norm)
         diameter = round_to_four_digits(scale * 2 * defaults.max_margin / sample_norm)
@@ -113,7 +113,7 @@ def max_averaged_eta_scale(experiment: Any, facts: PublicFacts) -> float:
 
     Beyond it, w follows single samples, or oscillates if samples do not have norm 1 or labels are numbers.
     """
-    multiple = facts.effective or experiment.machines or 1
+    multiple = facts.effective_machines or experiment.machines or 1
     if experiment.scaling != "unit" or lookup("losses", experiment.loss).label_kind == "numbers":
         multiple = min(multiple, single_pass_rounds(experiment, facts))
     return 16.0 * multiple

@@ -24,7 +24,7 @@ class PerMachineAccounts:
     weight: Floats = field(metadata=column_metadata("weight of the machine's increments"))
     clip_norm: Floats = field(metadata=column_metadata("clipping norm of its weighted increments"))
     sigma: Floats = field(metadata=column_metadata("noise standard deviation of its messages"))
-    rho_allowed: Floats = field(metadata=column_metadata("privacy budget rho"))
+    rho_budget: Floats = field(metadata=column_metadata("privacy budget rho"))
     rho: Floats = field(metadata=column_metadata("rho of one of its samples; NaN if undefined"))
     epsilon: Floats = field(metadata=column_metadata("epsilon of one sample at the delta of /privacy"))
     owners: tuple[str, ...] | None = None  # names of the machines' data owners
@@ -48,7 +48,7 @@ class PerMachineAccounts:
     @property
     def budgets(self) -> dict[int, tuple[str, float]]:
         """Privacy budget of each machine, in the form of a budgets file: index -> ("rho", value)."""
-        return {i: ("rho", rho) for i, rho in enumerate(self.rho_allowed.tolist())}
+        return {i: ("rho", rho) for i, rho in enumerate(self.rho_budget.tolist())}
 
     def differences(self, other: "PerMachineAccounts") -> list[str]:
         """Messages on columns in which recomputed accounts differ, each on the first machine concerned."""

@@ -93,5 +93,5 @@ class GaussianMechanism(Mechanism):
         possible = sorted({1, self._passes(self.rounds), self.rounds})
         if self.affected_sums not in possible:
             values = " or ".join(map(str, possible))
-            errors.append(f"touched is {self.affected_sums}, but must be {values}")
+            errors.append(f"affected_sums is {self.affected_sums}, but must be {values}")
         return errors

@@ -189,7 +189,7 @@ class LastIterateMechanism(Mechanism):
         errors = super().consistency_errors(delta)
         final_batch = final_batch_size(self.machines, self.parameters, self.rho)
         if not approx_equal(self.final_batch, final_batch):
-            errors.append(f"growth is {self.final_batch:.10g}, but rho gives {final_batch:.10g}")
+            errors.append(f"final_batch is {self.final_batch:.10g}, but rho gives {final_batch:.10g}")
         elif self.samples != (samples := int(self.batches.sum())):
             errors.append(f"samples is {self.samples:,}, but batches have {samples:,}")
         return errors

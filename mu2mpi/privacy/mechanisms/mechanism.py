@@ -3,7 +3,7 @@
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
 MAX_FINITE = sys.float_info.max  # largest finite float
 INVALID_GUARANTEE = "A guarantee must be a number >= 0. Fix the mechanism's code."
-# HDF5 attribute names of the fields of mechanisms and statements that differ from their Python names
-FILE_NAMES = {
-    "grid_spacing": "resolution", "batch_size": "drawn", "noise_shares": "parts", "privacy_unit": "unit",
-    "affected_sums": "touched", "increments_per_message": "summed", "is_cumulative": "lasts",
-    "final_batch": "growth",
-}  # fmt: skip
-
-
-def file_name(field: str) -> str:
-    """Name of a field as an HDF5 attribute."""
-    return FILE_NAMES.get(field, field)
-
-
-def file_attributes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename fields to their HDF5 attribute names."""
-    return {file_name(name): value for name, value in values.items()}
 
 
 class Concern(NamedTuple):
@@ -59,7 +43,7 @@ class Concern(NamedTuple):
 class Mechanism(ABC):
     """Additive-noise mechanism; its fields are written to result files, and its guarantee follows from them.
 
-    Fields are as in `Release`, unless commented on here, and named by `FILE_NAMES` in files.
+    Fields are as in `Release` unless commented on here.
     """
 
     kind: ClassVar[str] = "mechanisms"
@@ -135,7 +119,7 @@ class Mechanism(ABC):
     def release_attributes(cls, release: Release) -> dict[str, Any]:
         """HDF5 attributes that follow from a release, to be compared with those of a file."""
         affected = {"affected_sums": release.affected_sums}
-        return file_attributes({**cls.release_fields(release), **affected, **cls.extra_fields(release)})
+        return {**cls.release_fields(release), **affected, **cls.extra_fields(release)}
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Return a copy with another noise std, not below its own, and another grid."""
@@ -244,19 +228,19 @@ class Mechanism(ABC):
 
     def attributes(self) -> dict[str, Any]:
         """HDF5 attributes."""
-        return {"mechanism": self.name, "protects": self.protects, **file_attributes(asdict(self))}
+        return {"mechanism": self.name, "protects": self.protects, **asdict(self)}
 
     def range_errors(self) -> list[str]:
         """Messages on fields for whose values no guarantee can be computed."""
         return [
-            f"{file_name(name)} = {getattr(self, name)!r} is out of range"
+            f"{name} = {getattr(self, name)!r} is out of range"
             for name, (low, high) in self.ranges.items()
             if not low <= getattr(self, name) <= high
         ]
 
     def consistency_errors(self, delta: float) -> list[str]:
         """Messages on fields that contradict each other, all of them within their ranges."""
-        errors, spacing = [], f"resolution = {self.grid_spacing!r}"
+        errors, spacing = [], f"grid_spacing = {self.grid_spacing!r}"
         if math.frexp(self.grid_spacing)[0] != 0.5:
             errors.append(f"{spacing} is not a power of two, so rounding is not exact")
         # As in `mu2mpi.privacy.noise.grid.clipping_bound`: rounding takes at most half of the norm.

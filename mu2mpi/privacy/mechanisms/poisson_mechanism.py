@@ -39,5 +39,5 @@ class PoissonMechanism(PldMechanism):
         """Messages on fields outside of their ranges."""
         errors = super().range_errors()
         if self.batch_size > self.samples:
-            errors.append(f"drawn = {self.batch_size!r} is more than samples = {self.samples:,}")
+            errors.append(f"batch_size = {self.batch_size!r} is more than samples = {self.samples:,}")
         return errors

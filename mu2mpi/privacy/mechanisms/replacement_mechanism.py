@@ -84,6 +84,6 @@ class ReplacementMechanism(SubsampledMechanism):
         if not (lowest <= highest and round(self.batch_size) >= min_batch_size(*sizes, lowest, delta)):
             errors.append(
                 f"epsilon = {epsilon:.10g} does not follow: its theorem needs larger batches than "
-                f"drawn = {self.batch_size:g} of {self.samples:,} samples, or a smaller epsilon"
+                f"batch_size = {self.batch_size:g} of {self.samples:,} samples, or a smaller epsilon"
             )
         return errors
