@@ -143,8 +143,8 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
     determined = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
     determined |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
     groups = _group_by_shared_settings(kept, {*full.axes, *AVERAGED_SETTINGS, *determined}, varying, full)
-    columns = {tuple(group_by_settings(members, full.columns)) for members in groups.values()}
-    have_one_row = all(len(group_by_settings(members, full.rows)) == 1 for members in groups.values())
+    columns = {tuple(group_by_settings(subset, full.columns)) for subset in groups.values()}
+    have_one_row = all(len(group_by_settings(subset, full.rows)) == 1 for subset in groups.values())
     if not layout.rows and len(groups) > 1 == len(columns) and have_one_row:
         added, causes = list[str](), dict[str, str]()
         for name in (name for name in others if name not in determined):
@@ -193,21 +193,21 @@ def _section(
     rows = sorted({key[:n_rows] for key in groups}, key=sort_key)
     columns = sorted({key[n_rows:] for key in groups}, key=sort_key)
     for row, column in product(rows, columns):
-        members, others = groups.get(row + column, []), dict[str, Any]()
-        if members:
-            known, own = members[0].settings, members[0].independent_settings
+        subset, others = groups.get(row + column, []), dict[str, Any]()
+        if subset:
+            known, own = subset[0].settings, subset[0].independent_settings
             others = {name: known[name] if name == "colluders" else own[name] for name in determined}
             if known["epsilon"] is not None and "rho" not in layout.axes:
                 others["rho"] = known["rho"]
         key = _paper_key(settings | others | dict(zip(layout.axes, row + column, strict=True)))
         aggregates[row, column] = Aggregate(
-            seeds=len(members),
+            seeds=len(subset),
             values={
-                n: mean_and_std([run.table_row.get(n, math.nan) for run in members]) for n in layout.values
+                n: mean_and_std([run.table_row.get(n, math.nan) for run in subset]) for n in layout.values
             },
-            paper={} if determined and not members else _paper_values().get(key, {}),
+            paper={} if determined and not subset else _paper_values().get(key, {}),
             settings=others,
-            diameters=frozenset(run.experiment.diameter for run in members),
+            diameters=frozenset(run.experiment.diameter for run in subset),
         )
     return Section(layout, settings, runs[0].experiment.defaults, determined, rows, columns, aggregates)
 

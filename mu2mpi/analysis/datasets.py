@@ -46,7 +46,7 @@ def build_dataset(
     by_data: dict[Any, list[RunSummary]] = {}
     for run in kept:
         by_data.setdefault(run.experiment.data, []).append(run)
-    datasets = [transform(_dataset(members, history)) for members in by_data.values()]
+    datasets = [transform(_dataset(subset, history)) for subset in by_data.values()]
     if len(datasets) == 1:
         return datasets[0]
     short = [Path(data).name for data in by_data]

@@ -69,15 +69,17 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
 
 def describe_coefficients(result: Result, path: Path) -> str:
     """Return a table of a model's coefficients in the units of the data, with their standard errors."""
-    found = result.coefficients()
-    last = len(found.terms) - 1
+    coefficients = result.coefficients()
+    last = len(coefficients.terms) - 1
     largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_TERMS]
-    numbers = np.vstack([found.values, found.standard_errors]).T
-    rows = [[found.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in sorted({*largest.tolist(), last})]
-    notes = list(found.notes)
+    numbers = np.vstack([coefficients.values, coefficients.standard_errors]).T
+    rows = [
+        [coefficients.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in sorted({*largest.tolist(), last})
+    ]
+    notes = list(coefficients.notes)
     if len(rows) <= last:
         notes.append(f"Shown are the {MAX_TERMS} of {last:,} features with the largest coefficients.")
-    table = text_table(["", *found.rows, "standard error"], [rows])
+    table = text_table(["", *coefficients.rows, "standard error"], [rows])
     return "\n\n".join([str(path), table, "\n".join(map(wrap_paragraph, notes))])
 
 

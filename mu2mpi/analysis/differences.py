@@ -50,7 +50,7 @@ def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: S
     if pairs:
         parts += [_results(pairs, names, values), _identical_models(pairs, files), _verdict(pairs, values)]
     for letter, side, other in (("A", groups_a, groups_b), ("B", groups_b, groups_a)):
-        if count := sum(len(members) for key, members in side.items() if key not in other):
+        if count := sum(len(subset) for key, subset in side.items() if key not in other):
             subject = f"{count:,} run{'s' * (count > 1)} of {letter}"
             parts.append(f"{subject} without a counterpart that has the same settings.")
     return "\n\n".join(filter(None, parts))

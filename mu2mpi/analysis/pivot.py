@@ -51,7 +51,10 @@ def align_column(column: Sequence[Entry], blank: Callable[[str], str] = lambda t
 
 def _paddings(numbers: TableRow, blank: Callable[[str], str]) -> list[tuple[str, str]]:
     """Return the padding before and after each number that aligns their decimal points."""
-    parts = [(whole, point + digits) for whole, point, digits in (text.partition(".") for text in numbers)]
+    parts = [
+        (integer_part, point + digits)
+        for integer_part, point, digits in (text.partition(".") for text in numbers)
+    ]
     longest, deepest = (max(column, key=len) for column in zip(*parts, strict=True))
     return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in parts]
 

@@ -148,29 +148,29 @@ def contradictions(result: Result) -> list[str]:
         return found
     # Computed from the noise, not from the claimed rho.
     spent: Callable[[int], float] = partial(Mechanism.rho_spent, mechanism)
-    rounds, found, theirs = experiment.rounds, [], dict[str, Any]()
+    rounds, found, expected = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
             constants = result.constants
-            members: Any = constants.task.per_machine
+            plan: Any = constants.task.per_machine
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
             used = round(constants.sum_over_machines(constants.rounds, constants.batching.distinct_samples))
-            theirs = members.main_mechanism.attributes() | {"S": constants.S}
-            differences = result.accounts.differences(members.accounts(privacy.delta))
+            expected = plan.main_mechanism.attributes() | {"S": constants.S}
+            differences = result.accounts.differences(plan.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
             task, method, used = result.task, experiment.chosen_method, mechanism.samples_used
-            asked = method.release(task, method.batching(task, rounds))
-            if mechanism.supports(asked):
-                theirs = mechanism.release_attributes(asked) | {"S": method.contribution_bound(task)}
+            release = method.release(task, method.batching(task, rounds))
+            if mechanism.supports(release):
+                expected = mechanism.release_attributes(release) | {"S": method.contribution_bound(task)}
             else:
                 pair = f"mechanism = {mechanism.name} with method = {method.name}"
                 found.append(f"there is no privacy analysis of {pair}")
-        if theirs and (counted := int(result.history.samples[-1:].sum())) != used:
+        if expected and (counted := int(result.history.samples[-1:].sum())) != used:
             found.append(f"{counted:,} samples were used by /history, and {used:,} by /privacy")
     except InputError as error:
         found.append(f"its experiment cannot be run: {error}")
-    theirs |= {
+    expected |= {
         "server": experiment.server,
         "mechanism": experiment.chosen_mechanism,
         "delta": experiment.delta,
@@ -179,13 +179,13 @@ def contradictions(result: Result) -> list[str]:
     }
     # With --budgets, /privacy/machines has the budgets.
     if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
-        theirs["rho"] = experiment.rho
+        expected["rho"] = experiment.rho
     elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.epsilon_limit:
-        theirs["epsilon_exact"] = f"at most {experiment.epsilon_limit}"
+        expected["epsilon_exact"] = f"at most {experiment.epsilon_limit}"
     stated = privacy.attributes()
     found += [
         f"{name} is {stated[name]} in /privacy and {value} in the experiment"
-        for name, value in theirs.items()
+        for name, value in expected.items()
         if name in stated and stated[name] != value
         if isinstance(value, str) or not approx_equal(stated[name], value)
     ]
@@ -242,10 +242,10 @@ def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
         batching = result.experiment.chosen_method.batching(result.task, T)
         kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
     else:
-        batching, members = constants.batching, constants.task.per_machine
-        takes_part = members.mechanism_index >= 0
-        kinds = [members.mechanisms[k] for k in members.mechanism_index[takes_part].tolist()]
-        rounds = members.participation.counts[takes_part].tolist()
+        batching, plan = constants.batching, constants.task.per_machine
+        takes_part = plan.mechanism_index >= 0
+        kinds = [plan.mechanisms[k] for k in plan.mechanism_index[takes_part].tolist()]
+        rounds = plan.participation.counts[takes_part].tolist()
     # With subsampling, any sample may be used.
     used = [
         batching.samples_per_machine if batching.subsampling else batching.distinct_samples(n) for n in rounds
@@ -257,7 +257,7 @@ def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
         shares_noise=result.experiment.trust.protects_sum_only,
         one_per_round=batching.max_batch_size == 1 and not batching.subsampling,
         delta=privacy.delta,
-        machines_per_draw=privacy.machines_per_draw,
+        aggregated_machines=privacy.aggregated_machines,
     )
 
 
@@ -293,8 +293,8 @@ def describe_composition(results: Iterable[Result]) -> list[str]:
     by_people: dict[object, list[Result]] = {}
     for result in results:
         # A user's file may be a copy, version, part or other format of another.
-        asked = result.experiment
-        people = "files" if asked.source.is_user_data else (asked.data, asked.data_seed)
+        experiment = result.experiment
+        people = "files" if experiment.source.is_user_data else (experiment.data, experiment.data_seed)
         by_people.setdefault(people, []).append(result)
     return [sentence for group in by_people.values() for sentence in _composition_sentence(group)]
 

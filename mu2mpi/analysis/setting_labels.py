@@ -90,7 +90,7 @@ def colluders_getter(runs: Sequence[RunSummary]) -> Callable[[RunSummary], Fract
     """Return a function from a run to its colluders: a number if the same for all M, else a fraction of M."""
     given = [run for run in runs if run.experiment.colluders is not None]
     by_machines = group_by_settings(given, ["machines"])
-    numbers = {frozenset(run.experiment.colluders for run in members) for members in by_machines.values()}
+    numbers = {frozenset(run.experiment.colluders for run in subset) for subset in by_machines.values()}
     is_number = len(numbers) == 1
 
     def colluders(run: RunSummary) -> Fraction | None:
@@ -129,7 +129,7 @@ class RunGroup:
 def group_runs(runs: Iterable[RunSummary], names: Sequence[str]) -> list[RunGroup]:
     """Group runs by settings or measurements; settings determined by others count as None."""
     groups = group_by_columns(runs, names, lambda run: {**run.table_row, **run.independent_settings})
-    return [RunGroup(dict(zip(names, key, strict=True)), members) for key, members in groups.items()]
+    return [RunGroup(dict(zip(names, key, strict=True)), subset) for key, subset in groups.items()]
 
 
 def group_by_settings(runs: Iterable[RunSummary], names: Sequence[str]) -> dict[GroupKey, list[RunSummary]]:

@@ -208,10 +208,10 @@ def _column_type(column: Sequence[Entry]) -> str:
     if not numbers:
         return "c"
     parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
-    whole, digits = (max(len(part[k]) for part in parts) for k in (0, 2))
+    integer_part, digits = (max(len(part[k]) for part in parts) for k in (0, 2))
     spread = max(len(_digits(entry.std)) for entry in numbers)
     sign = "-" * any(entry.mean.startswith("-") for entry in numbers)
-    options = [f"table-format={sign}{whole}.{digits}" + f"({spread})" * bool(spread)]
+    options = [f"table-format={sign}{integer_part}.{digits}" + f"({spread})" * bool(spread)]
     if remark := max((entry.remark for entry in numbers), key=len):
         options.append(f"table-space-text-post={{~{_escape_text(remark)}}}")
     if any(entry.is_best for entry in numbers):

@@ -144,8 +144,8 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
     constants: RunConstants = method.run_constants(task, batching)
     trust = experiment.trust
     # A single draw replaces the noise of all machines, including the colluders' known share.
-    is_single_draw = trust.is_central and not trust.distributes_key(constants.task.server_options)
-    return constants.with_task(noise_shares=machines) if is_single_draw else constants
+    uses_single_noise_sample = trust.is_central and not trust.distributes_key(constants.task.server_options)
+    return constants.with_task(noise_shares=machines) if uses_single_noise_sample else constants
 
 
 def _check_size(constants: RunConstants, trials: int) -> None:
@@ -212,8 +212,8 @@ def _run_worst_case(
 
 def random_variants(canaries: int, trials: int, key: bytes) -> Variants:
     """Draw the variant of each canary in each run; the runs of a pair have opposite variants."""
-    draws = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
-    return np.concatenate([draws, ~draws], axis=1).reshape(2 * trials, canaries)
+    variants = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
+    return np.concatenate([variants, ~variants], axis=1).reshape(2 * trials, canaries)
 
 
 def canary_effects(canaries: Canaries, root: bytes) -> list[Array]:

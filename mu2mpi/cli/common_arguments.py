@@ -56,7 +56,7 @@ def read_runs(arguments: Namespace) -> "tuple[list[RunSummary], list[str]]":
     from mu2mpi.analysis.setting_labels import select_runs
     from mu2mpi.results.result_files import load_summaries, require_results
 
-    found, warnings = load_summaries(arguments.paths, arguments.strict)
+    runs, warnings = load_summaries(arguments.paths, arguments.strict)
     warn(*(f"skipped: {warning}" for warning in warnings))
-    require_results(found, arguments.paths)
-    return select_runs(found, arguments.where), warnings
+    require_results(runs, arguments.paths)
+    return select_runs(runs, arguments.where), warnings

@@ -60,8 +60,8 @@ class RegisteredValue(NamedTuple):
         """A few words about the value."""
         if self.kind == "losses":  # whose import, of numba, takes long
             return summary_line("losses", self.name)
-        thing = lookup(self.kind, self.name)
-        return getattr(thing, "summary", None) or str(thing.__doc__).partition("\n")[0].rstrip(".")
+        component = lookup(self.kind, self.name)
+        return getattr(component, "summary", None) or str(component.__doc__).partition("\n")[0].rstrip(".")
 
     @property
     def own_fields(self) -> dict[str, Any]:

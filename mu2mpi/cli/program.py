@@ -124,22 +124,22 @@ def _execute_command(arguments: argparse.Namespace) -> int:
     )
 
 
-def parse(words: Sequence[str]) -> argparse.Namespace:
+def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; only the named command adds its arguments, so that others are not imported."""
     # Import files first, since they may register commands and options.
     import_parser = Parser("mu2mpi", add_help=False, allow_abbrev=False)
     import_parser.add_argument("--import", dest="files", action="append")
-    imports, words = import_parser.parse_known_args(words)
+    imports, argv = import_parser.parse_known_args(argv)
     if imports.files:
         from mu2mpi.core import parallel
 
         with parallel.world_if_parallel().shared_errors():
             import_files(imports.files)
     names = command_names()
-    command = next((word for word in words if word in names), None)
+    command = next((argument for argument in argv if argument in names), None)
     # The other commands are needed only for the list of commands and for errors.
-    parser = build_parser([command] if command and command == words[0] else names, [command])
-    arguments, unknown = parser.parse_known_args(words)
+    parser = build_parser([command] if command and command == argv[0] else names, [command])
+    arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         arguments.parser.reject_unknown(unknown)
     return arguments

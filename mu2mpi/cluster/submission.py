@@ -131,7 +131,7 @@ class SweepJob:
                 )
         command = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
         command += ["--output", self.output]
-        return render_job(self.config.stem, [str(word) for word in command], self.options, self.tasks)
+        return render_job(self.config.stem, [str(argument) for argument in command], self.options, self.tasks)
 
     def submit(self) -> None:
         """Submit the script with sbatch, record the submission, and print the job id and estimated cost."""

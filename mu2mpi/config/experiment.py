@@ -77,9 +77,9 @@ class Experiment(ExperimentOptions):
                 self._implied_mechanism = implied_mechanism(others)
                 # The default mechanism depends on own options of the method, so these are validated first.
                 mechanisms = own_options("mechanism")
-                own_ones = {name: others.pop(name) for name in list(others) if name in mechanisms}
+                mechanism_options = {name: others.pop(name) for name in list(others) if name in mechanisms}
                 self._own_options = build_options(chosen, others)
-                self._own_options |= build_options({"mechanism": self.chosen_mechanism}, own_ones)
+                self._own_options |= build_options({"mechanism": self.chosen_mechanism}, mechanism_options)
                 check_compatibility(self)
                 self.chosen_method.check(self, self.options)
             except ValidationError as error:
@@ -322,10 +322,10 @@ def complete_experiment(experiment: Experiment, facts: PublicFacts | None = None
     return experiment.replace(**chosen, **sizes)
 
 
-def first_difference(one: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
+def first_difference(first: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
     """Describe the first setting, except those of `but`, that differs between two experiments, or None."""
     for name in (name for name in option_fields() if name not in but):
-        values = getattr(one, name), getattr(other, name)
+        values = getattr(first, name), getattr(other, name)
         if values[0] != values[1]:
             mine, theirs = ("unset" if value is None else value for value in values)
             return f"{name} is {mine} here and {theirs} there"

@@ -216,8 +216,10 @@ def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, 
 def _option_classes(selector: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return the values of an option such as ``method``, each with the class of its own options."""
     kind = SELECTORS.get(selector)
-    things = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
-    return tuple((thing.form if selector == "data" else name, thing.options) for name, thing in things)
+    components = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
+    return tuple(
+        (component.form if selector == "data" else name, component.options) for name, component in components
+    )
 
 
 def own_options(selector: str) -> dict[str, dict[str, FieldInfo]]:

@@ -26,8 +26,8 @@ def build_task(
     classes: int,
     features: int,
     samples: int,
-    most: int | None = None,
-    square: float | None = None,
+    max_samples: int | None = None,
+    max_squared_norm: float | None = None,
     unequal: UnequalMachines | None = None,
 ) -> Task:
     """Build the task of an experiment whose preset, if any, is already applied.
@@ -57,7 +57,7 @@ def build_task(
             f"--server {experiment.server} must have 1 to {machines} noise shares, got {parts!r}"
         )
     scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
-    longest = scaling.max_squared_norm(features - 1 if square is None else square)
+    longest = scaling.max_squared_norm(features - 1 if max_squared_norm is None else max_squared_norm)
     constants = loss_function.constants(longest, experiment.diameter / 2, classes)
     return Task(
         loss=loss_function,
@@ -66,7 +66,7 @@ def build_task(
         noise_shares=parts,
         machines=machines,
         samples=samples,
-        max_samples=most,
+        max_samples=max_samples,
         classes=classes,
         rows=loss_function.model_rows(classes),
         features=features,

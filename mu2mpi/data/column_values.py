@@ -13,7 +13,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.redaction import DataError, printable, read_errors, row_label
 
 # Spellings of a missing value in common tools, in lower case
-MISSING_WORDS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
+MISSING_MARKERS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 # Control characters and lone surrogates: HDF5 cannot store them, or a terminal executes them
 FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 MISSING_CODE = -1  # code of a missing value
@@ -65,8 +65,8 @@ class ColumnValues:
         code_of_text = {text: _text_code(text, declared, are_integers) for text in set(texts)}
         return np.array([code_of_text[text] for text in texts], np.int64)
 
-    def to_names(self, missing_words: set[str]) -> NDArray[Any]:
-        """Convert labels or owners to int64 or text; DataError if one is missing, or in `missing_words`."""
+    def to_names(self, missing_markers: set[str]) -> NDArray[Any]:
+        """Convert labels or owners to int64 or text; DataError if one is missing, or in `missing_markers`."""
         if self.values.dtype.kind not in "SUO":
             with np.errstate(invalid="ignore"):
                 ints = self.values.astype(np.int64)
@@ -77,10 +77,10 @@ class ColumnValues:
         faults: dict[str, Callable[[Any], object]] = {
             "a value that is missing": lambda text: not text or not text.strip(),
             "a character that no name may have": FORBIDDEN_CHARACTERS.search,
-            "a value that says it is missing": lambda text: text.strip().lower() in missing_words,
+            "a value that says it is missing": lambda text: text.strip().lower() in missing_markers,
         }
         remedy = "correct or remove it" + "; names such as NA need --missing-labels keep" * bool(
-            missing_words
+            missing_markers
         )
         for fault, is_faulty in faults.items():
             faulty = {text for text in set(texts) if is_faulty(text)}
@@ -109,7 +109,7 @@ def parse_number(text: str | None) -> float | None:
 
 
 def _is_missing(text: str | None) -> bool:
-    return not text or text.lower() in MISSING_WORDS
+    return not text or text.lower() in MISSING_MARKERS
 
 
 def _text_code(text: str | None, declared: Mapping[str, int], are_integers: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mu2mpi.core.lazy import NDArray, np
 
-WORDS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
+INTEGERS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
 
 
 def philox_key(key: bytes, use: str) -> int:
@@ -25,14 +25,14 @@ class SeedStream:
         self._philox = np.random.Philox(key=seed | stream << 64)
         self._state: Any = self._philox.state
 
-    def words(self, substream: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:
+    def integers(self, substream: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:
         """Return `count` words of a numbered substream, after its first `skipped` words."""
-        blocks, rest = divmod(skipped, WORDS_PER_COUNTER)
+        blocks, rest = divmod(skipped, INTEGERS_PER_COUNTER)
         self._state["state"]["counter"][:] = blocks, 0, substream, 0
         self._philox.state = self._state
         return self._philox.random_raw(rest + count)[rest:]
 
 
-def unit_uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def unit_uniforms(integers: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Convert 64-bit words to uniform numbers in [0, 1), by their first 53 bits."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (integers >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -131,7 +131,9 @@ class Source(OptionValue, ABC):
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
         """Read rows of the training or test set, in the given order, without validation."""
 
-    def draw_samples(self, key: bytes, machine: int, machines: int, numbers: NDArray[np.int64]) -> Samples:
+    def generate_samples(
+        self, key: bytes, machine: int, machines: int, numbers: NDArray[np.int64]
+    ) -> Samples:
         """Draw fresh samples of one of M machines; each depends on key, machine and its number alone."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 

@@ -46,10 +46,10 @@ COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
 # [missing values, undeclared values] by column
 Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"
 # Code of each common spelling of a boolean, in lower, upper and title case
-BOOLEAN_WORDS = {
-    change_case(word): code
-    for code, words in enumerate(("false f no n 0", "true t yes y 1"))
-    for word in words.split()
+BOOLEAN_TEXTS = {
+    change_case(text): code
+    for code, texts in enumerate(("false f no n 0", "true t yes y 1"))
+    for text in texts.split()
     for change_case in (str, str.upper, str.title)
 }
 
@@ -144,7 +144,7 @@ class ColumnSchema(BaseModel):
             out[:, 0] = np.where(missing, 0, scaled)
         else:
             if self.type == "boolean" and self.true is None:
-                codes = column.to_codes(BOOLEAN_WORDS, are_integers=True)
+                codes = column.to_codes(BOOLEAN_TEXTS, are_integers=True)
             else:
                 codes = _declared_codes(self.categories or (self.false, self.true), column)
             missing, outside = codes == MISSING_CODE, codes == UNDECLARED_CODE

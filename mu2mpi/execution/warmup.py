@@ -48,7 +48,7 @@ def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) ->
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if loss_function.label_kind == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
-    key, scales, one = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
+    key, scales, counts = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
     add, losses = (
         constants.estimator.compile_kernel(loss_function, task.rows),
         loss_function.compile_kernel(sum_losses),
@@ -57,7 +57,11 @@ def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) ->
     small = constants.with_task(rows=2, features=2)
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
-        *([lambda: add_signed_noise(noised, key, one, one, scales, scales, 1)] if task.per_machine else []),
+        *(
+            [lambda: add_signed_noise(noised, key, counts, counts, scales, scales, 1)]
+            if task.per_machine
+            else []
+        ),
         lambda: add(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),

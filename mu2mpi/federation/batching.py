@@ -137,10 +137,10 @@ class ReplacementBatches(Batching):
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
         """Return K random samples for each machine and round."""
-        from mu2mpi.federation.subsampling import draw_replacement_batches
+        from mu2mpi.federation.subsampling import sample_replacement_batches
 
         n, K = self.samples_per_machine, self.max_batch_size
-        indices = draw_replacement_batches(key, machines, rounds, n, K)
+        indices = sample_replacement_batches(key, machines, rounds, n, K)
         return BatchIndices(indices.ravel(), np.full(indices.shape[:2], K, np.int64))
 
 
@@ -162,11 +162,11 @@ class PoissonBatches(Batching):
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
         """Return the samples whose random 64-bit word is less than 2^64 q."""
-        from mu2mpi.federation.subsampling import draw_poisson_batches
+        from mu2mpi.federation.subsampling import sample_poisson_batches
 
         # Rounded down: the accountant allows no larger probability than q.
         n, threshold = self.samples_per_machine, math.floor(math.ldexp(self.probability, 64))
         if threshold >> 64:
             sizes = np.full((len(rounds), len(machines)), n, np.int64)
             return BatchIndices(np.tile(np.arange(n), sizes.size), sizes)
-        return BatchIndices(*draw_poisson_batches(key, machines, rounds, n, threshold))
+        return BatchIndices(*sample_poisson_batches(key, machines, rounds, n, threshold))

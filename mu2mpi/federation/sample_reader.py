@@ -104,8 +104,8 @@ def _row_reader(
         ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
         # The last part, behind the last machine, is empty.
         for machine, positions in zip(hosted, np.split(order, ends), strict=False):
-            drawn = source.draw_samples(key, machine, constants.task.machines, indices[positions])
-            features[positions], labels[positions] = drawn.features, drawn.labels
+            generated = source.generate_samples(key, machine, constants.task.machines, indices[positions])
+            features[positions], labels[positions] = generated.features, generated.labels
         return source.encode_labels(Samples(features, labels))
 
     return draw

@@ -11,41 +11,46 @@ from mu2mpi.core.kernels import aligned_empty, kernel
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.noise_stream import key_words
 
-WORDS = 8 * BLOCKS  # 64-bit words per call of the keystream
+CHUNK_SIZE = 8 * BLOCKS  # 64-bit words per call of the keystream
 BATCH_STREAM = 0x73616D70  # first word of the nonce, different from those of noise streams
 
 
 @kernel
-def _fill_words(words, key, chunk, machine, t):  # type: ignore[no-untyped-def]
-    """Fill `words`, shape (WORDS,), with a chunk of the stream of a machine in a round."""
+def _fill_keystream(keystream, key, chunk, machine, t):  # type: ignore[no-untyped-def]
+    """Fill `keystream`, shape (CHUNK_SIZE,), with a chunk of the stream of a machine in a round."""
     fill_keystream(
-        words.view(np.uint32), key, uint32(chunk * BLOCKS), uint32(BATCH_STREAM), uint32(machine), uint32(t)
+        keystream.view(np.uint32),
+        key,
+        uint32(chunk * BLOCKS),
+        uint32(BATCH_STREAM),
+        uint32(machine),
+        uint32(t),
     )
 
 
 @kernel
 def _poisson_indices(key, first, first_round, sizes, n, threshold):  # type: ignore[no-untyped-def]
-    words = aligned_empty(WORDS).view(np.uint64)
-    indices, count = np.empty(4 * WORDS, np.int64), 0
+    keystream = aligned_empty(CHUNK_SIZE).view(np.uint64)
+    indices, count = np.empty(4 * CHUNK_SIZE, np.int64), 0
     for row in range(sizes.shape[0]):
         for column in range(sizes.shape[1]):
             before = count
-            for start in range(0, n, WORDS):
-                _fill_words(words, key, start // WORDS, first + column, first_round + row)
-                if count + WORDS > indices.size:
+            for start in range(0, n, CHUNK_SIZE):
+                _fill_keystream(keystream, key, start // CHUNK_SIZE, first + column, first_round + row)
+                if count + CHUNK_SIZE > indices.size:
                     longer = np.empty(2 * indices.size, np.int64)
                     longer[:count] = indices[:count]
                     indices = longer
-                for i in range(min(WORDS, n - start)):
+                for i in range(min(CHUNK_SIZE, n - start)):
                     # Without a branch: the next index overwrites one that is not in the batch.
                     indices[count] = start + i
-                    count += words[i] < threshold
+                    count += keystream[i] < threshold
             sizes[row, column] = count - before
     return indices[:count].copy()
 
 
 @kernel
-def _high_word(a, b):  # type: ignore[no-untyped-def]
+def _multiply_high(a, b):  # type: ignore[no-untyped-def]
     """Return the upper 64 bits of a product of two 64-bit words."""
     half, mask = uint64(32), uint64(0xFFFFFFFF)
     a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
@@ -56,23 +61,25 @@ def _high_word(a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def _replacement_indices(key, first, first_round, indices, n, rejected):  # type: ignore[no-untyped-def]
-    """Fill `indices` as of `draw_replacement_batches`; products below `rejected` would bias the draw."""
-    words = aligned_empty(WORDS).view(np.uint64)
+    """Fill `indices` as of `sample_replacement_batches`; products below `rejected` would bias the draw."""
+    keystream = aligned_empty(CHUNK_SIZE).view(np.uint64)
     for row in range(indices.shape[0]):
         for column in range(indices.shape[1]):
             position = 0
             for draw in range(indices.shape[2]):
                 accepted = False
                 while not accepted:
-                    if position % WORDS == 0:
-                        _fill_words(words, key, position // WORDS, first + column, first_round + row)
-                    word = words[position % WORDS]
+                    if position % CHUNK_SIZE == 0:
+                        _fill_keystream(
+                            keystream, key, position // CHUNK_SIZE, first + column, first_round + row
+                        )
+                    uniform_bits = keystream[position % CHUNK_SIZE]
                     position += 1
-                    accepted = word * n >= rejected
-                indices[row, column, draw] = _high_word(word, n)
+                    accepted = uniform_bits * n >= rejected
+                indices[row, column, draw] = _multiply_high(uniform_bits, n)
 
 
-def draw_poisson_batches(
+def sample_poisson_batches(
     key: bytes, machines: range, rounds: range, n: int, threshold: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return Poisson subsamples of n <= 2^35 samples, as `BatchIndices`; probability threshold / 2^64."""
@@ -81,7 +88,9 @@ def draw_poisson_batches(
     return indices, sizes
 
 
-def draw_replacement_batches(key: bytes, machines: range, rounds: range, n: int, K: int) -> NDArray[np.int64]:
+def sample_replacement_batches(
+    key: bytes, machines: range, rounds: range, n: int, K: int
+) -> NDArray[np.int64]:
     """Return batches with replacement (Lemire, 2019) from n samples, shape (rounds, machines, K)."""
     indices = np.empty((len(rounds), len(machines), K), np.int64)
     rejected = np.uint64(2**64 % n)

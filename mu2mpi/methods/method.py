@@ -151,7 +151,7 @@ class Method(ABC):
             increments_per_message=batching.max_batch_size * (N if is_cumulative else 1),
             samples=batching.samples_per_machine,
             batch_size=float(batching.batch_size(1)),
-            machines_per_draw=task.machines if task.aggregate_noise else 1,
+            aggregated_machines=task.machines if task.aggregate_noise else 1,
             noise_shares=task.noise_shares,
             subsampling=batching.subsampling,
             is_cumulative=is_cumulative,

@@ -17,7 +17,7 @@ class Release:
     increments_per_message: int  # largest number of clipped increments in one machine's message
     samples: int  # n, samples of each machine that may be used
     batch_size: float  # expected number of samples per machine and round (in the first round, if they vary)
-    machines_per_draw: int = 1  # machines represented by one noise draw: M with simulated aggregate noise
+    aggregated_machines: int = 1  # machines represented by one noise draw: M with simulated aggregate noise
     noise_shares: int = 1  # machines whose noise adds up to variance sigma^2 (1: each machine adds all)
     subsampling: str = ""  # amplification by "poisson" or "replacement" sampling; "" for none
     hides_iterates: bool = False  # only the last iterate is released, and steps are contractions

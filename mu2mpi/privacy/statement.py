@@ -69,14 +69,14 @@ class PrivacyStatement:
         return replace(statement, **_epsilons(statement.guarantee, delta))
 
     @property
-    def machines_per_draw(self) -> int:
+    def aggregated_machines(self) -> int:
         """Number of machines represented by one noise draw."""
         return self.mechanism.machines if self.noise == "aggregate" else 1
 
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee for everything that the adversary sees."""
-        return self.mechanism.guarantee(machines_per_draw=self.machines_per_draw)
+        return self.mechanism.guarantee(aggregated_machines=self.aggregated_machines)
 
     def __getattr__(self, name: str) -> Any:
         """Forward to the mechanism, whose fields are in the same HDF5 group."""

@@ -29,6 +29,7 @@ RENAMED = {
         "summed": "increments_per_message",
         "lasts": "is_cumulative",
         "growth": "final_batch",
+        "coins": "fair_bits",
         "unit": "privacy_unit",
     },
     "privacy/machines": {"present": "participation", "rho_allowed": "rho_budget"},

@@ -155,9 +155,9 @@ class Result:
         if (accounts := self.accounts) is not None:
             samples = max(1, int(accounts.samples.min()))
             unequal = build_unequal_machines(self.experiment, accounts.samples, accounts.owners, accounts)
-        square = None if self.facts is None else self.facts.max_squared_norm
+        max_squared_norm = None if self.facts is None else self.facts.max_squared_norm
         shape = self.experiment.machines or 1, self.classes, self.x.shape[1], samples
-        return build_task(self.experiment, *shape, square=square, unequal=unequal)
+        return build_task(self.experiment, *shape, max_squared_norm=max_squared_norm, unequal=unequal)
 
     @property
     def constants(self) -> "RunConstants":

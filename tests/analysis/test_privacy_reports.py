@@ -113,7 +113,7 @@ CHANGES = [
     ("snowball", scaled(final_batch=30, sigma=1 / 30), "final_batch is"),
     ("snowball", scaled(samples=2), "samples is 204"),
     ("shuffled", scaled(noise_shares=1.5, sigma=math.sqrt(1.5)), "noise_shares is 3"),
-    ("shuffled", scaled(coins=1 / 4, sigma=1 / 2), "rho = 1"),
+    ("shuffled", scaled(fair_bits=1 / 4, sigma=1 / 2), "rho = 1"),
     ("shuffled", scaled(increments_per_message=2), "increments_per_message is 40"),
     ("aggregated", scaled(noise_shares=1.5), "noise_shares is 3"),
 ]

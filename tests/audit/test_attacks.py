@@ -268,24 +268,24 @@ def changed_draws(machine_of, round_of):
             of_all = [(machine_of(i), round_of(t)) for t in rounds for i in machines]
             return [(range(i, i + 1), range(t, t + 1)) for i, t in of_all]
 
-        def draw_poisson_batches(key, machines, rounds, *sizes):
+        def sample_poisson_batches(key, machines, rounds, *sizes):
             found = [independently(key, *cell, *sizes) for cell in cells(machines, rounds)]
             counts = np.array([count for _, count in found]).reshape(len(rounds), len(machines))
             return np.concatenate([places for places, _ in found]), counts
 
-        def draw_replacement_batches(key, machines, rounds, owned, number):
+        def sample_replacement_batches(key, machines, rounds, owned, number):
             found = [uniformly(key, *cell, owned, number) for cell in cells(machines, rounds)]
             return np.array(found).reshape(len(rounds), len(machines), number)
 
-        return draw_poisson_batches, draw_replacement_batches
+        return sample_poisson_batches, sample_replacement_batches
 
     return both_draws(make)
 
 
 def both_draws(make):
     def break_it(monkeypatch):
-        changed = make(subsampling.draw_poisson_batches, subsampling.draw_replacement_batches)
-        for name, draw in zip(("draw_poisson_batches", "draw_replacement_batches"), changed, strict=True):
+        changed = make(subsampling.sample_poisson_batches, subsampling.sample_replacement_batches)
+        for name, draw in zip(("sample_poisson_batches", "sample_replacement_batches"), changed, strict=True):
             monkeypatch.setattr(subsampling, name, draw)
 
     return break_it

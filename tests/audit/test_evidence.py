@@ -38,7 +38,7 @@ def outside(hits: int, repeats: int, probability: float) -> bool:
     return binom.cdf(hits, repeats, probability) < 1e-6
 
 
-def coins(rng, runs, pairs):
+def fair_bits(rng, runs, pairs):
     half = rng.integers(0, 2, (runs // 2, pairs)).astype(bool)
     return np.concatenate([half, ~half])
 
@@ -46,7 +46,7 @@ def coins(rng, runs, pairs):
 @pytest.mark.parametrize("mu", [0.0, 1.0, 4.0])
 def test_the_interval_of_mu_holds_mu_as_often_as_it_says(mu):
     rng = np.random.default_rng(1)
-    variants = coins(rng, 400, 1000)
+    variants = fair_bits(rng, 400, 1000)
     separations = MeanSeparation(rng.normal(0, 3, variants.shape) + 3 * mu * variants, variants)
     intervals = separations.weighted_sums(np.eye(1000), 0.025)
     held = sum(interval.low <= mu <= interval.high for interval in intervals)
@@ -60,7 +60,7 @@ def test_intervals_of_sums_hold_them_if_pairs_share_their_noise():
     """As do the sums of one machine that tell of its samples in different rounds."""
     rng, held, weights = np.random.default_rng(7), 0, np.array([[0.5, 0.3, 0.2]])
     for _ in range(1000):
-        variants = coins(rng, 400, 3)
+        variants = fair_bits(rng, 400, 3)
         scores = rng.normal(0, 1, (400, 1)) + variants * np.array([1.0, 2.0, 3.0])
         (interval,) = MeanSeparation(scores, variants).weighted_sums(weights, 0.025)
         held += interval.low <= 1.7 <= interval.high
@@ -119,13 +119,13 @@ def told_apart(seen, variants, difference):
 
 def test_noise_that_two_numbers_share_hides_nothing():
     rng = np.random.default_rng(4)
-    variants, difference = coins(rng, 1000, 1), np.array([0.0, 1e-3])
+    variants, difference = fair_bits(rng, 1000, 1), np.array([0.0, 1e-3])
     seen = np.repeat(rng.standard_normal((1000, 1)), 2, axis=1) + variants * difference
     assert told_apart(seen, variants, difference).low > 100
 
 
 def test_what_has_no_noise_at_all_is_told_apart():
-    variants = coins(np.random.default_rng(5), 100, 1)
+    variants = fair_bits(np.random.default_rng(5), 100, 1)
     seen = np.repeat(variants, 2, axis=1).astype(float)
     assert told_apart(seen, variants, np.ones(2)).low > 1e6
     scores = np.zeros(50), np.ones(50)
@@ -133,7 +133,7 @@ def test_what_has_no_noise_at_all_is_told_apart():
 
 
 def test_what_does_not_differ_gives_nothing_away():
-    variants, same = coins(np.random.default_rng(6), 100, 1), np.zeros(50)
+    variants, same = fair_bits(np.random.default_rng(6), 100, 1), np.zeros(50)
     (interval,) = MeanSeparation(np.ones((100, 1)), variants).weighted_sums(np.eye(1), 1e-5)
     assert (interval.low, interval.high) == (0, 0)
     assert epsilon_lower_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5, 0.05) == 0

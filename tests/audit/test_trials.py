@@ -260,7 +260,7 @@ def noiseless_on(machine):
 
 
 no_noise_by_the_server = patched(TrustedServer, "_add_noise", lambda _: lambda self, t, flat: self._total)
-not_normalized = patched(drawing.CorrelatedNoiseSource, "_draw", columns_that_are_not_normalized)
+not_normalized = patched(drawing.CorrelatedNoiseSource, "_generate", columns_that_are_not_normalized)
 SHUFFLED = {"rho": 8.0, "rounds": 4, "colluders": 0}
 MASKED = {"rho": 8.0, "rounds": 3, "colluders": 2}
 

@@ -53,9 +53,9 @@ def test_a_sample_depends_on_key_machine_and_round_alone(source, machines, data)
     machine = data.draw(st.integers(0, machines - 1))
     start = data.draw(st.integers(0, 2**32))
     stop = start + data.draw(st.integers(0, 12))
-    whole = source.draw_samples(KEY, machine, machines, np.arange(start, stop))
+    whole = source.generate_samples(KEY, machine, machines, np.arange(start, stop))
     for t in range(start, stop):
-        alone = source.draw_samples(KEY, machine, machines, np.arange(t, t + 1))
+        alone = source.generate_samples(KEY, machine, machines, np.arange(t, t + 1))
         np.testing.assert_array_equal(alone.features[0], whole.features[t - start])
         assert alone.labels[0] == whole.labels[t - start]
 
@@ -69,7 +69,7 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
     """Machines 0 and 1 are twins; the third one has none."""
     source = population(4, classes, margin, label_noise, heterogeneity)
     n = 100_000
-    samples = source.draw_samples(KEY, machine, 3, np.arange(n))
+    samples = source.generate_samples(KEY, machine, 3, np.arange(n))
     names = {point.tobytes(): k for k, point in enumerate(source.support)}
     points = np.array([names[row.tobytes()] for row in samples.features])
     # Points in 16 groups, by class and by the side of the machine's own plane.
@@ -89,7 +89,7 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
 def test_machines_keys_and_seeds_have_samples_of_their_own():
     source = population()
     draws = [
-        source.draw_samples(key, machine, 4, np.arange(2000))
+        source.generate_samples(key, machine, 4, np.arange(2000))
         for key, machine in ((KEY, 0), (KEY, 1), (KEY, 2), (bytes(32), 0))
     ]
     for i, first in enumerate(draws):
@@ -100,7 +100,7 @@ def test_machines_keys_and_seeds_have_samples_of_their_own():
 
 
 def test_the_bits_are_the_same_for_ever():
-    samples = population(7, 5, 0.5, 0.5, 0.7).draw_samples(KEY, 1, 2, np.arange(10_000))
+    samples = population(7, 5, 0.5, 0.5, 0.7).generate_samples(KEY, 1, 2, np.arange(10_000))
     digest = hashlib.sha256(samples.features.astype("<f8").tobytes() + samples.labels.tobytes()).hexdigest()
     assert digest[:16] == "18031fb1db1a5b9d"
 

@@ -11,7 +11,7 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.column_values import MISSING_WORDS
+from mu2mpi.data.column_values import MISSING_MARKERS
 from mu2mpi.execution.plan import open_source
 
 ROWS, BAD = 40, 17
@@ -77,7 +77,7 @@ def test_names_that_no_result_or_terminal_takes_or_that_are_missing(tmp_path, ki
 
 
 def test_whatever_says_that_a_label_is_missing_is_no_class(tmp_path):
-    for name in sorted(MISSING_WORDS):
+    for name in sorted(MISSING_MARKERS):
         for shown in {name, name.upper(), name.title()}:
             refused(written(tmp_path, "csv", having(shown)), ROW["csv"])
     refused(written(tmp_path, "csv", [*map(str, Y[:BAD]), "NA", *map(str, Y[BAD + 1 :])]), ROW["csv"])

@@ -10,8 +10,10 @@ def test_words_are_those_of_philox_wherever_they_are_read():
     whole = np.random.Philox(key=7 | 3 << 64, counter=[0, 0, 5, 0]).random_raw(40)
     stream = SeedStream(7, 3)
     for skipped, count in ((0, 40), (5, 9), (4, 4), (39, 1), (1, 0)):
-        np.testing.assert_array_equal(stream.words(5, count, skipped), whole[skipped : skipped + count])
-    assert len({SeedStream(*of).words(part, 1)[0] for of in ((7, 3), (7, 2), (6, 3)) for part in (5, 4)}) == 6
+        np.testing.assert_array_equal(stream.integers(5, count, skipped), whole[skipped : skipped + count])
+    assert (
+        len({SeedStream(*of).integers(part, 1)[0] for of in ((7, 3), (7, 2), (6, 3)) for part in (5, 4)}) == 6
+    )
 
 
 def test_uniforms_are_the_first_53_bits():

@@ -119,8 +119,8 @@ def test_sums_before_the_softmax_are_exact(features, classes):
 )
 def test_no_more_is_generated_than_is_needed(rows, needed, monkeypatch):
     source, seen = Synthetic(10**7, 511, 3, data_seed=0), []
-    real = synthetic.SeedStream.words
-    monkeypatch.setattr(synthetic.SeedStream, "words", lambda *args: seen.append(args[2]) or real(*args))
+    real = synthetic.SeedStream.integers
+    monkeypatch.setattr(synthetic.SeedStream, "integers", lambda *args: seen.append(args[2]) or real(*args))
     source.read_training(np.array(rows))
     assert needed * 512 / 2 <= sum(seen) <= needed * (512 / 2 + 2)
 

@@ -17,8 +17,8 @@ from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.servers.shuffled import (
     decode_sum,
-    draw_noise_bits,
     encode_messages,
+    generate_noise_bits,
     shuffle_messages,
 )
 from mu2mpi.federation.timer import Timer
@@ -38,7 +38,7 @@ def tiny_source():
 def tiny_plan(**settings):
     plan = resolve(Experiment(**{**SETTINGS, **settings}), tiny_source(), 1)
     mechanism = plan.constants.mechanism
-    fewer = replace(mechanism, coins=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.grid_spacing)
+    fewer = replace(mechanism, fair_bits=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.grid_spacing)
     return replace(plan, constants=replace(plan.constants, mechanism=fewer))
 
 
@@ -65,9 +65,9 @@ def test_made_and_mixed_messages_have_the_distribution_of_sums():
     (made, mechanism), (drawn, _) = first_sums("messages", range(80)), first_sums("sums", range(80, 480))
     assert made.shape[1] == mechanism.parameters == 2
     assert stats.ks_2samp(made.ravel(), drawn.ravel()).pvalue > 1e-4
-    coins = mechanism.machines * mechanism.coins
+    fair_bits = mechanism.machines * mechanism.fair_bits
     for found in (made, drawn):
-        binomial = stats.binom(coins, 0.5, loc=-coins // 2)
+        binomial = stats.binom(fair_bits, 0.5, loc=-fair_bits // 2)
         assert stats.kstest(found.ravel(), binomial.cdf).pvalue > 1e-4
         # Coordinates know nothing of each other.
         assert abs(np.corrcoef(found.T)[0, 1]) < 0.45
@@ -121,8 +121,8 @@ def test_messages_are_values_and_coins_and_their_counts_the_sum():
             # All that shows whose a message is, is how many there are of each coordinate: the same of all.
             assert np.sum(sent[1] // 2 == coordinate) * 2 == mechanism.messages_per_round
         heads = sum(
-            draw_noise_bits(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3)
+            generate_noise_bits(mechanism, key, machine, 4).sum(axis=1, dtype=int) for machine in range(3)
         )
-        expected = np.add(q, [5, -V]) + heads - 3 * mechanism.coins // 2
+        expected = np.add(q, [5, -V]) + heads - 3 * mechanism.fair_bits // 2
         np.testing.assert_array_equal(decode_sum(mechanism, np.concatenate(sent)), expected)
         np.testing.assert_array_equal(decode_sum(mechanism, shuffle_messages(sent, key, 4)), expected)

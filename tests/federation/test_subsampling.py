@@ -5,7 +5,12 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.federation.subsampling import BATCH_STREAM, WORDS, draw_poisson_batches, draw_replacement_batches
+from mu2mpi.federation.subsampling import (
+    BATCH_STREAM,
+    CHUNK_SIZE,
+    sample_poisson_batches,
+    sample_replacement_batches,
+)
 from mu2mpi.privacy.noise.chacha20 import BLOCKS
 
 keys = st.binary(min_size=32, max_size=32)
@@ -16,17 +21,24 @@ def plain_words(key, machine, t, count):
     """The words of a machine in a round as documented: in a part, word w of all blocks before word w + 1."""
     nonce = np.array([BATCH_STREAM, machine, t], "<u4").tobytes()
     parts = []
-    for part in range(-(-count // WORDS)):
+    for part in range(-(-count // CHUNK_SIZE)):
         blocks = [ref.chacha20_block(key, part * BLOCKS + b, nonce) for b in range(BLOCKS)]
         parts.append(np.array([np.frombuffer(block, "<u4") for block in blocks]).T.ravel().view("<u8"))
     return [int(word) for word in np.concatenate(parts)[:count]]
 
 
-@given(keys, ends, ends, st.sampled_from([1, 30, WORDS, WORDS + 1, 600]), st.floats(0, 1), max_examples=15)
+@given(
+    keys,
+    ends,
+    ends,
+    st.sampled_from([1, 30, CHUNK_SIZE, CHUNK_SIZE + 1, 600]),
+    st.floats(0, 1),
+    max_examples=15,
+)
 def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
     threshold = min(int(q * 2**64), 2**64 - 1)
     machines, rounds = range(machine, machine + 2), range(t, t + 2)
-    places, sizes = draw_poisson_batches(key, machines, rounds, owned, threshold)
+    places, sizes = sample_poisson_batches(key, machines, rounds, owned, threshold)
     wanted = [
         [k for k, word in enumerate(plain_words(key, i, s, owned)) if word < threshold]
         for s in rounds
@@ -38,12 +50,12 @@ def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
 
 @given(
     keys, ends, ends, st.integers(1, 40) | st.integers(1, 2**63 - 1) | st.just(3 * 2**61),
-    st.sampled_from([1, 7, WORDS + 5]), max_examples=15,
+    st.sampled_from([1, 7, CHUNK_SIZE + 5]), max_examples=15,
 )  # fmt: skip
 def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
     """Of large n, many words are refused; what is left is uniform to the last bit."""
     machines, rounds = range(machine, machine + 2), range(t, t + 2)
-    places = draw_replacement_batches(key, machines, rounds, owned, number)
+    places = sample_replacement_batches(key, machines, rounds, owned, number)
     for s, of_round in zip(rounds, places, strict=True):
         for i, found in zip(machines, of_round, strict=True):
             words = plain_words(key, i, s, 4 * number + 64)

@@ -146,7 +146,7 @@ def silent_from_machine_10_on(monkeypatch):
 half_of_the_coins = patched(
     BinomialMechanism,
     "noise_source",
-    lambda make: lambda self, *whose: make(replace(self, coins=self.coins // 4 * 2), *whose),
+    lambda make: lambda self, *whose: make(replace(self, fair_bits=self.fair_bits // 4 * 2), *whose),
 )
 
 

@@ -16,7 +16,7 @@ from helpers.simulations import make_schedule
 from mu2mpi.audit.evidence import byte_evidence
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.warmup import kernel_calls
-from mu2mpi.federation.subsampling import draw_poisson_batches, draw_replacement_batches
+from mu2mpi.federation.subsampling import sample_poisson_batches, sample_replacement_batches
 from mu2mpi.losses.loss import Loss
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.noise_stream import CHUNK, SERVER_STREAM, add_signed_noise, standard_normal
@@ -58,8 +58,8 @@ def _of_any_problem() -> None:
 
 
 def _draws() -> None:
-    draw_poisson_batches(bytes(32), range(1), range(1), 1, 0)
-    draw_replacement_batches(bytes(32), range(1), range(1), 1, 1)
+    sample_poisson_batches(bytes(32), range(1), range(1), 1, 0)
+    sample_replacement_batches(bytes(32), range(1), range(1), 1, 1)
     one, unit = np.ones(1, np.int64), np.ones(1)
     add_signed_noise(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 

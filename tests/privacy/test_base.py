@@ -18,8 +18,8 @@ def stating(guarantee_of, spends_what="rho"):
     class Own(GaussianMechanism):
         name, budget_parameter = "own", spends_what
 
-        def guarantee(self, rounds=None, machines_per_draw=1):
-            return guarantee_of(super().guarantee(rounds, machines_per_draw))
+        def guarantee(self, rounds=None, aggregated_machines=1):
+            return guarantee_of(super().guarantee(rounds, aggregated_machines))
 
     return Own
 

@@ -18,7 +18,7 @@ from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism, unit
 from mu2mpi.privacy.noise.binomial_sampler import (
     CLOSE,
     GUIDE_BITS,
-    MAX_COINS,
+    MAX_FAIR_BITS,
     TABLE_BITS,
     BinomialNoiseSource,
     is_accepted,
@@ -26,18 +26,18 @@ from mu2mpi.privacy.noise.binomial_sampler import (
     proposal_table,
 )
 from mu2mpi.privacy.noise.noise_stream import CHUNK, MACHINE_STREAM, SERVER_STREAM, key_words, root_key
-from mu2mpi.privacy.noise.sampler_error import MIN_COINS, TRUNCATION
+from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION
 from mu2mpi.privacy.release import Release
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(root_key(21))
 
 
-def drawn(coins, d, who=(SERVER_STREAM, 0, 1), t=1, key=KEY, **options):
+def drawn(fair_bits, d, who=(SERVER_STREAM, 0, 1), t=1, key=KEY, **options):
     """Return the noise of d coordinates."""
     message = np.zeros(-(-d // CHUNK) * CHUNK, np.int64)
     noised = np.full_like(message, -1)
-    BinomialNoiseSource(key, who, coins, d, **options)(noised, message, t)
+    BinomialNoiseSource(key, who, fair_bits, d, **options)(noised, message, t)
     assert not noised[d:].any()
     return noised[:d]
 
@@ -45,23 +45,25 @@ def drawn(coins, d, who=(SERVER_STREAM, 0, 1), t=1, key=KEY, **options):
 # ------------------------------------------------------------------------------------------- draws
 
 
-@pytest.mark.parametrize("coins", [MIN_COINS, 70_002, 2**20 + 2])
-def test_draws_have_the_exact_probabilities(coins):
+@pytest.mark.parametrize("fair_bits", [MIN_FAIR_BITS, 70_002, 2**20 + 2])
+def test_draws_have_the_exact_probabilities(fair_bits):
     """Of fixed draws; other keys would fail with probability 1e-4."""
-    number, n = 500_000, coins // 2
-    found = drawn(coins, number) + n
-    edges = np.arange(*stats.binom.ppf([1e-4, 1 - 1e-4], coins, 0.5), max(1, math.isqrt(coins) // 100))
-    expected = np.diff(stats.binom.cdf(np.r_[-1, edges, coins], coins, 0.5)) * number
+    number, n = 500_000, fair_bits // 2
+    found = drawn(fair_bits, number) + n
+    edges = np.arange(
+        *stats.binom.ppf([1e-4, 1 - 1e-4], fair_bits, 0.5), max(1, math.isqrt(fair_bits) // 100)
+    )
+    expected = np.diff(stats.binom.cdf(np.r_[-1, edges, fair_bits], fair_bits, 0.5)) * number
     counts = np.bincount(np.searchsorted(edges, found), minlength=len(expected))
     assert len(expected) > 300
     assert stats.chisquare(counts, expected).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("coins", [2**30 + 6, 2**45 - 2, MAX_COINS])
-def test_draws_of_many_coins_are_nearly_normal(coins):
+@pytest.mark.parametrize("fair_bits", [2**30 + 6, 2**45 - 2, MAX_FAIR_BITS])
+def test_draws_of_many_coins_are_nearly_normal(fair_bits):
     """Each check of fixed draws would fail with probability 1e-4 for other keys."""
-    found = drawn(coins, 200_000)
-    z = found / (math.sqrt(coins) / 2)
+    found = drawn(fair_bits, 200_000)
+    z = found / (math.sqrt(fair_bits) / 2)
     assert stats.kstest(z, "norm").pvalue > 1e-4
     for power, (mean, variance) in {1: (0, 1), 2: (1, 2), 3: (0, 15), 4: (3, 96), 6: (15, 10170)}.items():
         assert abs(np.mean(z**power) - mean) < 3.9 * math.sqrt(variance / z.size)
@@ -69,11 +71,11 @@ def test_draws_of_many_coins_are_nearly_normal(coins):
     assert stats.chisquare(np.bincount(found % 64, minlength=64)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("coins", [MIN_COINS, 2**40])
-def test_what_is_left_open_is_decided_as_it_would_have_been(coins):
+@pytest.mark.parametrize("fair_bits", [MIN_FAIR_BITS, 2**40])
+def test_what_is_left_open_is_decided_as_it_would_have_been(fair_bits):
     """By 300 decimals, here of many proposals; what follows is then drawn from further words."""
     for t in range(1, 201):
-        assert drawn(coins, 1, t=t, close=0.3) == drawn(coins, 1, t=t)
+        assert drawn(fair_bits, 1, t=t, close=0.3) == drawn(fair_bits, 1, t=t)
 
 
 def test_draws_are_those_of_machine_round_and_coordinate():
@@ -97,15 +99,15 @@ def exact_log_ratio(n, x):
         return 2 * mpmath.loggamma(n + 1) - mpmath.loggamma(n + x + 1) - mpmath.loggamma(n - x + 1)
 
 
-coins = st.integers(MIN_COINS.bit_length(), MAX_COINS.bit_length() - 1).flatmap(
+fair_bits = st.integers(MIN_FAIR_BITS.bit_length(), MAX_FAIR_BITS.bit_length() - 1).flatmap(
     lambda bits: st.integers(2 ** (bits - 2), 2 ** (bits - 1)).map(lambda half: 2 * half)
 )
 deviations = st.floats(0, TRUNCATION + 0.05) | st.floats(0, 3)
 
 
-@given(coins, deviations, max_examples=60)
-def test_probabilities_are_far_closer_than_what_is_left_open(coins, far):
-    table = proposal_table(coins)
+@given(fair_bits, deviations, max_examples=60)
+def test_probabilities_are_far_closer_than_what_is_left_open(fair_bits, far):
+    table = proposal_table(fair_bits)
     x = int(far * table.scale)
     block = min(x >> table.bits, len(table.heights) - 1)
     with mpmath.workdps(60):
@@ -115,9 +117,9 @@ def test_probabilities_are_far_closer_than_what_is_left_open(coins, far):
         assert exact <= 1
 
 
-@given(coins, deviations, st.integers(0, 10**6), max_examples=10)
-def test_what_is_left_open_is_decided_by_the_exact_probability(coins, far, part):
-    table = proposal_table(coins)
+@given(fair_bits, deviations, st.integers(0, 10**6), max_examples=10)
+def test_what_is_left_open_is_decided_by_the_exact_probability(fair_bits, far, part):
+    table = proposal_table(fair_bits)
     block = min(int(far * table.scale) >> table.bits, len(table.heights) - 1)
     x = (block << table.bits) + part % 2**table.bits
     share = int(table.ends[block]) - (int(table.ends[block - 1]) if block else 0)
@@ -133,14 +135,14 @@ def test_what_is_left_open_is_decided_by_the_exact_probability(coins, far, part)
     assert not is_accepted(table, block, x, Fraction(at + least + 1, 2**2000))
 
 
-@pytest.mark.parametrize("coins", [MIN_COINS, 70_002, 2**31 + 2, MAX_COINS])
-def test_a_table_covers_each_probability_up_to_the_farthest(coins):
-    table = proposal_table(coins)
+@pytest.mark.parametrize("fair_bits", [MIN_FAIR_BITS, 70_002, 2**31 + 2, MAX_FAIR_BITS])
+def test_a_table_covers_each_probability_up_to_the_farthest(fair_bits):
+    table = proposal_table(fair_bits)
     ends = table.ends.astype(object)
     shares = np.diff(ends, prepend=0)
     assert ends[-1] == 2**TABLE_BITS
     assert shares.min() >= 1
-    assert len(shares) << table.bits >= TRUNCATION * math.sqrt(coins) / 2
+    assert len(shares) << table.bits >= TRUNCATION * math.sqrt(fair_bits) / 2
     for g, first in enumerate(table.guide):
         number = g << (TABLE_BITS - GUIDE_BITS)
         assert ends[first] > number >= (ends[first - 1] if first else 0)
@@ -156,16 +158,16 @@ def test_a_table_covers_each_probability_up_to_the_farthest(coins):
 # ----------------------------------------------------------------------------------------- its account
 
 
-def quantiles(coins):
+def quantiles(fair_bits):
     """Return z_k = Phi^-1(F(k)) for k from -R to 0, of the binomial that is continued beyond R."""
-    n = coins // 2
-    R = math.floor(TRUNCATION * math.sqrt(coins) / 2)
+    n = fair_bits // 2
+    R = math.floor(TRUNCATION * math.sqrt(fair_bits) / 2)
     x = np.arange(-R, R + 1)
     log_p = -(special.gammaln(n + x + 1) + special.gammaln(n - x + 1))
     # Ratios of neighbours are exact where differences of such large numbers are not.
     log_p = np.r_[0.0, np.cumsum(np.log((n - x[:-1]) / (n + x[1:])))] + log_p[R] - log_p[R]
     last = np.log(((n + 1) ** 2 - float(R) ** 2) / (n**2 - float(R) ** 2))
-    steps = log_p[1] - log_p[0] + last * np.arange(1, 40 * math.isqrt(coins))
+    steps = log_p[1] - log_p[0] + last * np.arange(1, 40 * math.isqrt(fair_bits))
     tail = log_p[0] - np.cumsum(steps)
     start = np.logaddexp.reduce(tail)
     log_F = np.logaddexp.accumulate(np.r_[start, log_p])[1:]
@@ -174,19 +176,19 @@ def quantiles(coins):
     return special.ndtri_exp(log_F[: R + 1] - log_all)
 
 
-@pytest.mark.parametrize("coins", [MIN_COINS, 2**19])
-def test_no_shift_by_one_moves_a_quantile_farther_than_the_account_says(coins):
-    e, moved = unit_shift_rho(coins), np.diff(quantiles(coins))
+@pytest.mark.parametrize("fair_bits", [MIN_FAIR_BITS, 2**19])
+def test_no_shift_by_one_moves_a_quantile_farther_than_the_account_says(fair_bits):
+    e, moved = unit_shift_rho(fair_bits), np.diff(quantiles(fair_bits))
     assert moved.max() <= e * (1 + 1e-11)
     # And hardly less far, as with as many coins one of a normal of this variance does.
     assert moved.max() > 0.98 * e
-    assert e < 2 / math.sqrt(coins) * 1.012
+    assert e < 2 / math.sqrt(fair_bits) * 1.012
 
 
-def probabilities(coins, reach=12):
+def probabilities(fair_bits, reach=12):
     """Return the probabilities of a centred binomial up to some deviations, and beyond none."""
-    far = round(reach * math.sqrt(coins) / 2)
-    return stats.binom.pmf(np.arange(-far, far + 1) + coins // 2, coins, 0.5)
+    far = round(reach * math.sqrt(fair_bits) / 2)
+    return stats.binom.pmf(np.arange(-far, far + 1) + fair_bits // 2, fair_bits, 0.5)
 
 
 def shifted(p, a):
@@ -203,8 +205,8 @@ EPSILONS = 0.0, 0.3, 1.0, 2.5
 
 @pytest.mark.parametrize("shift", [1, 7, -60, 300])
 def test_a_shift_is_as_private_as_that_of_a_normal(shift):
-    p = probabilities(MIN_COINS)
-    rho = abs(shift) * unit_shift_rho(MIN_COINS)
+    p = probabilities(MIN_FAIR_BITS)
+    rho = abs(shift) * unit_shift_rho(MIN_FAIR_BITS)
     for epsilon in EPSILONS:
         for a, b in ((p, shifted(p, shift)), (shifted(p, shift), p)):
             found, allowed = hockey_stick(a, b, epsilon), float(ref.gaussian_delta(epsilon, rho))
@@ -216,9 +218,9 @@ def test_a_shift_is_as_private_as_that_of_a_normal(shift):
 @pytest.mark.parametrize("shifts", [(40, 30), (-50, 4)])
 def test_coordinates_and_rounds_add_up_as_those_of_normals(shifts):
     """Also where the second round is moved one way or the other, as the first one says."""
-    p = probabilities(MIN_COINS, reach=7)
+    p = probabilities(MIN_FAIR_BITS, reach=7)
     first, second = shifts
-    rho = math.hypot(first, second) * unit_shift_rho(MIN_COINS)
+    rho = math.hypot(first, second) * unit_shift_rho(MIN_FAIR_BITS)
     moved, ways = shifted(p, first), (shifted(p, second), shifted(p, -second))
     places = np.arange(p.size) - p.size // 2
     for adaptive in (False, True):
@@ -272,12 +274,12 @@ def test_no_fewer_coins_would_do(what):
 
 def check_coins(messages, rho, mechanism):
     moved = 2 * messages.clip_norm / mechanism.grid_spacing * math.sqrt(messages.affected_sums)
-    coins, parts = mechanism.coins, messages.noise_shares
-    assert coins % 2 == 0
-    assert moved * unit_shift_rho(parts * coins) <= rho * (1 + 1e-12)
-    assert moved * unit_shift_rho(parts * (coins - 2)) > rho * (1 - 1e-12)
+    fair_bits, parts = mechanism.fair_bits, messages.noise_shares
+    assert fair_bits % 2 == 0
+    assert moved * unit_shift_rho(parts * fair_bits) <= rho * (1 + 1e-12)
+    assert moved * unit_shift_rho(parts * (fair_bits - 2)) > rho * (1 - 1e-12)
     # All that any server or machine draws has a table.
-    assert MIN_COINS <= parts * coins <= messages.machines * coins <= MAX_COINS
+    assert MIN_FAIR_BITS <= parts * fair_bits <= messages.machines * fair_bits <= MAX_FAIR_BITS
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-9)
     statement = PrivacyStatement.of(mechanism, 1e-5, server="shuffled", S=messages.clip_norm)
     # A constants refuses a grid that leaves too little of the clipping norm.
@@ -286,7 +288,7 @@ def check_coins(messages, rho, mechanism):
     assert PrivacyStatement.from_attributes(statement.attributes()) == statement
     # Coins, and for a value as many ones and zeros as the largest has.
     largest = messages.increments_per_message * messages.clip_norm / mechanism.grid_spacing
-    assert mechanism.messages_per_round == messages.parameters * (coins + 2 * math.floor(largest))
+    assert mechanism.messages_per_round == messages.parameters * (fair_bits + 2 * math.floor(largest))
 
 
 MECHANISM = made(
@@ -301,7 +303,7 @@ MECHANISM = made(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("coins", MECHANISM.coins + 2), ("coins", 0), ("coins", 2**60), ("noise_shares", 10),
+        ("fair_bits", MECHANISM.fair_bits + 2), ("fair_bits", 0), ("fair_bits", 2**60), ("noise_shares", 10),
         ("noise_shares", 0),
         ("sigma", MECHANISM.sigma * 1.001), ("rho", 0.4999), ("increments_per_message", 0),
     ],
@@ -313,10 +315,12 @@ def test_a_statement_with_another_number_is_found_out(name, value):
 
 def test_noise_that_goes_with_fewer_coins_is_no_longer_enough():
     """Whoever changes coins and deviation alike is found by the rho that follows."""
-    coins = MECHANISM.coins - 1000
-    fewer = replace(MECHANISM, coins=coins, sigma=math.sqrt(9 * coins) / 2 * MECHANISM.grid_spacing)
+    fair_bits = MECHANISM.fair_bits - 1000
+    fewer = replace(
+        MECHANISM, fair_bits=fair_bits, sigma=math.sqrt(9 * fair_bits) / 2 * MECHANISM.grid_spacing
+    )
     assert fewer.consistency_errors(1e-5) == []
     assert fewer.guarantee().rho > 0.5 * (1 + 1e-9)
-    few = replace(MECHANISM, coins=100, sigma=math.sqrt(900) / 2 * MECHANISM.grid_spacing)
+    few = replace(MECHANISM, fair_bits=100, sigma=math.sqrt(900) / 2 * MECHANISM.grid_spacing)
     assert few.consistency_errors(1e-5) == ["coins = 100 is too small for a known guarantee"]
     assert few.guarantee().rho == math.inf

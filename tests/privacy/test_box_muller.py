@@ -9,7 +9,13 @@ import pytest
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.privacy.noise.box_muller import MIN_WORD_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.noise.box_muller import (
+    MIN_UNIFORM_BITS,
+    normal_pair,
+    split,
+    split_uniform,
+    squared_radius,
+)
 from mu2mpi.privacy.noise.grid import MAX_NORMAL
 from mu2mpi.privacy.noise.noise_stream import MAX_EXTRA_LEVEL
 from mu2mpi.privacy.noise.sampler_error import ERROR
@@ -17,7 +23,7 @@ from mu2mpi.privacy.noise.sampler_error import ERROR
 
 @numba.njit
 def pair_of(radius_word, angle_word):
-    e, v = split_word(radius_word)
+    e, v = split_uniform(radius_word)
     return normal_pair(squared_radius(e, v), angle_word)
 
 
@@ -38,7 +44,7 @@ def exact_pair(u, angle_word):
 
 # Words of all magnitudes, close to 2^64 too, and at the step of the mantissa.
 near_the_top = st.integers(1, 2**64 - 2**63).map(lambda below: 2**64 - below)
-of_any_size = st.integers(MIN_WORD_BITS, 63).flatmap(lambda k: st.integers(2**k, 2 ** (k + 1) - 1))
+of_any_size = st.integers(MIN_UNIFORM_BITS, 63).flatmap(lambda k: st.integers(2**k, 2 ** (k + 1) - 1))
 near_the_step = st.integers(-(2**20), 2**20).map(lambda k: math.isqrt(2**127) + k)
 close_to_the_top = st.integers(1, 2**30).map(lambda below: 2**64 - below)
 word = of_any_size | near_the_top | near_the_step | close_to_the_top

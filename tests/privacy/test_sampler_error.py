@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
-from mu2mpi.privacy.noise.box_muller import MIN_WORD_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.noise.box_muller import (
+    MIN_UNIFORM_BITS,
+    normal_pair,
+    split,
+    split_uniform,
+    squared_radius,
+)
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
     MACHINE_STREAM,
@@ -68,7 +74,7 @@ def enumerate_cells(bits, angle_bits, small_bits, k, reach):
                 weight = 2.0 ** (-bits - FURTHER_BITS - angle_bits)
             else:
                 middle = (np.uint64(i) << np.uint64(64 - bits)) + (np.uint64(1) << np.uint64(63 - bits))
-                e, v = split_word(middle)
+                e, v = split_uniform(middle)
                 square, weight = squared_radius(e, v), 2.0 ** (-bits - angle_bits)
             for a in range(angles):
                 place = (np.uint64(a >> 2) << np.uint64(66 - angle_bits)) + (
@@ -138,7 +144,7 @@ def test_small_words_are_continued_by_further_ones_of_the_stream():
                 int(ref.noise_words(key, (MACHINE_STREAM + 16 * level, 3, t), int(chunk))[i])
                 for level in range(3)
             ]
-            assert words[0] < 2**MIN_WORD_BITS
+            assert words[0] < 2**MIN_UNIFORM_BITS
             u = (mpmath.mpf(words[0]) * 2**64 + words[1]) / mpmath.mpf(2) ** 128
             assert abs(squares[chunk, i] + 2 * mpmath.log(u)) < 1e-13
             found += 1

@@ -94,13 +94,13 @@ def encode_groups(
     encoded = []
     for names in (panel, colour, dash):
         levels = sorted({_key(group, names) for group in groups}, key=sort_key)
-        labels = [options.words.settings(dict(zip(names, level, strict=True))) for level in levels]
+        labels = [options.labels.settings(dict(zip(names, level, strict=True))) for level in levels]
         encoded.append(([levels.index(_key(group, names)) for group in groups], labels))
     (panels, titles), (hues, hue_labels), (dashes, dash_labels) = encoded
     colours = palette(len(hue_labels))
     # Without dashes, markers distinguish lines that are printed in grey.
     styles = [
-        line_style(colours[hue], k, k if dash else hue) | {"label": options.words.settings(group.settings)}
+        line_style(colours[hue], k, k if dash else hue) | {"label": options.labels.settings(group.settings)}
         for group, hue, k in zip(groups, hues, dashes, strict=True)
     ]
     legend = []

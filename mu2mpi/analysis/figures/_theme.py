@@ -28,7 +28,7 @@ class FigureOptions:
     width: float = NAMED_WIDTHS["page"]  # inches
     title: str | None = None  # None: the figure's own
     linear: bool = False  # whether logarithmic axes become linear
-    words: Labels = field(default_factory=Labels)
+    labels: Labels = field(default_factory=Labels)
     style: Path | None = None  # a matplotlib style sheet of the user's
     axes: tuple[Any, ...] = ()  # matplotlib axes to draw on, in place of a new figure
 

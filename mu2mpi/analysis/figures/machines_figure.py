@@ -27,7 +27,7 @@ class MachinesFigure(Figure):
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:
             raise InputError("no run has unequal machines. See docs/guides/federations.md")
-        run, words = differing[0], options.words.name
+        run, labels = differing[0], options.labels.name
         layout = Layout(options, 2, 1, 1.5, sharex=True)
         (upper,), (lower,) = layout.panels
         order = np.lexsort((accounts.rho_budget, accounts.rounds, accounts.samples))
@@ -40,11 +40,11 @@ class MachinesFigure(Figure):
         upper.set_ylabel("number")
         if np.isnan(accounts.rho).any():
             drawn.append((lower, "spends", accounts.epsilon, dots))
-            lower.set_ylabel(f"{words('epsilon')} at {words('delta')} = {run.experiment.delta:g}")
+            lower.set_ylabel(f"{labels('epsilon')} at {labels('delta')} = {run.experiment.delta:g}")
         else:
             drawn.append((lower, "may spend", accounts.rho_budget, levels))
             drawn.append((lower, "spends", accounts.rho, dots))
-            lower.set_ylabel(words("rho"))
+            lower.set_ylabel(labels("rho"))
         for panel, label, values, style in drawn:
             style = {"color": palette(2)[panel is lower], **style}
             panel.plot(values[order], drawstyle="steps-mid", **style)
@@ -62,5 +62,5 @@ class MachinesFigure(Figure):
             name: value for name, value in run.experiment.settings().items() if name in TITLE_SETTINGS
         }
         suffix = f" — the first of {len(differing)} runs" if len(differing) > 1 else ""
-        layout.title = f"{options.words.settings(settings)}{suffix}"
+        layout.title = f"{options.labels.settings(settings)}{suffix}"
         return layout

@@ -28,7 +28,7 @@ class PartitionFigure(Figure):
         if len(groups) > MAX_PANELS:
             raise selection_error(f"{len(groups)} partitions are too many for one figure", names[0])
         layout = Layout(
-            options, 1, len(groups), 2.4, [options.words.settings(group.settings) for group in groups]
+            options, 1, len(groups), 2.4, [options.labels.settings(group.settings) for group in groups]
         )
         for panel, group in zip(layout.panels[0], groups, strict=True):
             result = read_result(path := group.runs[0].path)

@@ -215,7 +215,7 @@ class RatesFigure(Figure):
         labelled = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
         for group, style in styles.values():
             label = (
-                options.words.settings({name: group.settings[name] for name in labelled})
+                options.labels.settings({name: group.settings[name] for name in labelled})
                 if labelled
                 else "measured"
             )

@@ -112,7 +112,7 @@ def _series(
         by_ranks = rows.groupby([int(run.measurements["ranks"]) for run in same_level])
         if len(by_ranks) > 1:
             times = by_ranks["time"].agg(time="median", low="min", high="max")
-            label = [text.format(level), options.words.settings(dict(zip(names, others, strict=True)))]
+            label = [text.format(level), options.labels.settings(dict(zip(names, others, strict=True)))]
             points = by_ranks.mean().drop(columns="time").join(times)
             series[", ".join(filter(None, label))] = points.assign(oversubscribed=points.oversubscribed > 0)
     return series

@@ -27,7 +27,7 @@ class TimingFigure(Figure):
             bars = _by_rank(groups[0].runs)
         else:
             frames = (pandas.DataFrame([run.phase_seconds for run in group.runs]) for group in groups)
-            names = [options.words.settings(group.settings) for group in groups]
+            names = [options.labels.settings(group.settings) for group in groups]
             bars = pandas.DataFrame([frame.fillna(0.0).mean() for frame in frames], index=names)
         if bars.empty:
             raise InputError("these results contain no timings")

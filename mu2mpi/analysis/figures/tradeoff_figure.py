@@ -79,7 +79,7 @@ class TradeoffFigure(Figure):
             for panel in row:
                 panel.set(xlabel=_label(runs, against, options), ylabel=label)
                 if is_categorical:
-                    names = [options.words.table_value(against, value) for value in values]
+                    names = [options.labels.table_value(against, value) for value in values]
                     panel.set_xticks(range(len(values)), names)
                     panel.set_xlim(-0.5, len(values) - 0.5)
                 elif not options.linear and values[0] > 0:
@@ -126,7 +126,7 @@ def _pooled(runs: Sequence[RunSummary], against: str) -> list[str]:
 
 
 def _label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> str:
-    name = options.words.name(against)
+    name = options.labels.name(against)
     if against == "rho":
         return f"privacy {name}  (less private →)"
     if against == "epsilon":
@@ -138,13 +138,13 @@ def _label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> 
 
 def _draw_paper(panels: Any, runs: Sequence[RunSummary], against: str) -> bool:
     """Draw the paper's values where there are runs, and return whether any was drawn."""
-    members, is_drawn = group_by_settings(runs, PAPER_LAYOUT.axes), False
+    subset, is_drawn = group_by_settings(runs, PAPER_LAYOUT.axes), False
     for section in (
         build_sections(runs, PAPER_LAYOUT)[0] if {run.labels for run in runs} == {"classes"} else []
     ):
         for (row, (machines, *_)), cell in section.aggregates.items():
             if cell.seeds and cell.paper:
-                is_drawn, place = True, _value(members[(*row, machines)][0], against)
+                is_drawn, place = True, _value(subset[(*row, machines)][0], against)
                 for panel, name, factor in zip(panels, PAPER_LAYOUT.values, (1.0, 100.0), strict=True):
                     panel.plot(place, factor * cell.paper[name], color="black", zorder=4, **PAPER_STYLE)
     return is_drawn

@@ -48,10 +48,10 @@ class TrustFigure(Figure):
             }
 
         def line_name(run: RunSummary) -> str:
-            server, share = options.words.settings({"server": run.experiment.server}), colluders(run)
+            server, share = options.labels.settings({"server": run.experiment.server}), colluders(run)
             if share is None:
                 return server
-            return f"{server}, {options.words.name('colluders')} = {format_share(share)}"
+            return f"{server}, {options.labels.name('colluders')} = {format_share(share)}"
 
         for point in group_by_columns(runs, [*panels, "server", "share", "machines"], row_of).values():
             if differ := [

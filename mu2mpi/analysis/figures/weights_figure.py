@@ -55,5 +55,5 @@ class WeightsFigure(Figure):
         own = run.independent_settings
         settings = {name: own[name] for name in TITLE_SETTINGS if own[name] is not None}
         suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-        layout.title = f"$x_T$: {options.words.settings(settings)}{suffix}"
+        layout.title = f"$x_T$: {options.labels.settings(settings)}{suffix}"
         return layout

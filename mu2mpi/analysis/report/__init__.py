@@ -136,26 +136,28 @@ def _adversaries(runs: Sequence[RunSummary]) -> list[str]:
         server, mechanism = run.experiment.server, lookup("mechanisms", run.experiment.chosen_mechanism)
         method = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         titles.setdefault(mechanism.adversary(server), method or f"{server.capitalize()} server")
-    return [f"{title}: {who[0].lower()}{who[1:].rstrip(',')}" for who, title in titles.items()]
+    return [
+        f"{title}: {adversary[0].lower()}{adversary[1:].rstrip(',')}" for adversary, title in titles.items()
+    ]
 
 
 def claims_table(runs: Sequence[RunSummary]) -> Rows:
     """Return the privacy claims of single runs: a header, and a row for each distinct claim."""
 
     def get_row(run: RunSummary) -> dict[str, Any]:
-        asked, mechanism = run.experiment, lookup("mechanisms", run.experiment.chosen_mechanism)
-        spent = asked.rho if mechanism.budget_parameter == "rho" else None
-        own = {"method": asked.chosen_method.title, "epsilon": asked.target_epsilon, "rho": spent}
+        experiment, mechanism = run.experiment, lookup("mechanisms", run.experiment.chosen_mechanism)
+        spent = experiment.rho if mechanism.budget_parameter == "rho" else None
+        own = {"method": experiment.chosen_method.title, "epsilon": experiment.target_epsilon, "rho": spent}
         return {**run.table_row, **own, "mechanism": mechanism.name}
 
     names = ["server", "method", "epsilon", "rho", "delta", "mechanism"]
     groups = group_by_columns(runs, names, get_row)
     shows_methods = len({method for _, method, *_ in groups}) > 1
     rows = [["server", *["method"] * shows_methods, "ρ", "δ", "ε by the paper's lemma", "ε exactly"]]
-    for (server, method, _, spent, delta, mechanism), members in groups.items():
+    for (server, method, _, spent, delta, mechanism), subset in groups.items():
         # Sampler errors differ slightly between runs of the same claim; the largest holds for each.
         exact, lemma = (
-            max(run.measurements[n] for run in members) for n in ("epsilon_exact", "epsilon_paper")
+            max(run.measurements[n] for run in subset) for n in ("epsilon_exact", "epsilon_paper")
         )
         rho, exact_text, lemma_text = claim_columns(spent, exact, lemma, mechanism)
         row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma_text, exact_text]

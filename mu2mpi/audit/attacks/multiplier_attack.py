@@ -103,14 +103,16 @@ def _estimate_multipliers(
     ]
     noisy, known, flipped = np.split(observations_of(constants, stacked, machine), 3)
     hosted = range(machine, machine + 1)
-    drawn = np.array([canaries.sample_counts(hosted, derive_key(key, "sampling"))[:, 0, 0] for key in keys])
+    inclusions = np.array(
+        [canaries.sample_counts(hosted, derive_key(key, "sampling"))[:, 0, 0] for key in keys]
+    )
     last = constants.rounds - constants.task.trust.is_central
     rounds = [
-        t for t in canaries.participation_rounds[machine].tolist() if t <= last and drawn[:, t - 1].any()
+        t for t in canaries.participation_rounds[machine].tolist() if t <= last and inclusions[:, t - 1].any()
     ]
     moved, noise = np.where(variants, 1.0, -1.0) * (known - flipped), noisy - known
     # Effect of one inclusion of the canary on the observations, shape (rounds, numbers)
-    moves = np.linalg.lstsq(drawn[:, np.array(rounds) - 1], moved, rcond=None)[0]
+    moves = np.linalg.lstsq(inclusions[:, np.array(rounds) - 1], moved, rcond=None)[0]
     names, n_learning = [f"round {t}" for t in rounds], len(noise) // 2
     risk_each = risk / (2 * (1 + len(rounds)) + len(rounds))
     known_squares, learned_squares = (

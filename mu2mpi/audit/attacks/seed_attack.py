@@ -43,14 +43,14 @@ def run(context: AttackContext) -> Finding:
     counts = _counts(canaries, context.experiment, root)
     runs, machine_rounds, samples = counts.shape
     # Each of `draws` draws selects a given sample with probability p.
-    draws, p = round(batching.batch_size(1)), 1 / samples
+    trials, p = round(batching.batch_size(1)), 1 / samples
     if isinstance(batching, PoissonBatches):
-        draws, p = 1, batching.probability
+        trials, p = 1, batching.probability
     # Two-sided tests of each sample of each machine-round, of all, and of each pair of machine-rounds.
     log_tests = math.log(2 * (machine_rounds * samples + 1 + math.comb(machine_rounds, 2)) / context.risk)
     sums = counts.sum(axis=0).ravel()
     sums, sizes = np.append(sums, sums.sum()), np.append(np.full(sums.size, runs), runs * sums.size)
-    expected = sizes * draws * p
+    expected = sizes * trials * p
     excess = (sums - expected) / _limit(expected * (1 - p), 1.0, log_tests)
     if excess.max() > 1:
         refutations.append("samples are drawn more often than claimed")
@@ -60,8 +60,8 @@ def run(context: AttackContext) -> Finding:
     # replacement, (sum of A)^2 is at least the sum of A^2.
     shared = np.einsum("ras,rbs->ab", counts, counts, optimize=True)
     totals, squares = counts.sum(axis=(0, 2)), np.square(counts).sum(axis=(0, 2))
-    limits = _limit(draws * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests)
-    dependence = np.triu(np.abs(shared - (draws * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
+    limits = _limit(trials * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests)
+    dependence = np.triu(np.abs(shared - (trials * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
     if dependence.max() > 1:
         refutations.append("batches of two machines, or of two rounds, are not independent")
     summary = (
@@ -77,7 +77,7 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     # Each secret differs from the first in one byte.
     flips = (int.from_bytes(root) ^ (1 << 8 * k) for k in range(len(root)))
     keys_of_secrets = [
-        _draw(experiment, secret) for secret in (root, *(flip.to_bytes(len(root)) for flip in flips))
+        _create_keys(experiment, secret) for secret in (root, *(flip.to_bytes(len(root)) for flip in flips))
     ]
     noises = {b"" if keys.noise is None else keys.noise.tobytes() for keys in keys_of_secrets}
     uses = [{keys.partition for keys in keys_of_secrets}, {keys.batching for keys in keys_of_secrets}, noises]
@@ -86,7 +86,7 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     if len(set.union(*uses)) < sum(map(len, uses)):
         faults.append("keys for noise, subsampling and partition are not different from each other")
     for seeds in ((None, None), (0, 1)):
-        if len({_draw(experiment.replace(seed=seed)).root for seed in seeds}) == 1:
+        if len({_create_keys(experiment.replace(seed=seed)).root for seed in seeds}) == 1:
             faults.append("runs without a common seed share their secret")
     settings = {"method": experiment.method, "server": experiment.server, "machines": 3, "rounds": 8}
     # Without noise, no accountant runs.
@@ -101,17 +101,17 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     return faults
 
 
-def _batch_faults(chance: str, root: bytes) -> list[str]:
+def _batch_faults(subsampling: str, root: bytes) -> list[str]:
     """Describe batches that coincide between machines or rounds, for small and large numbers of both."""
-    if (batching := HIGH_ENTROPY_BATCHING.get(chance)) is None:
+    if (batching := HIGH_ENTROPY_BATCHING.get(subsampling)) is None:
         return []
     pairs = [(machine, t) for machine in BOUNDARIES for t in BOUNDARIES[1:]]
     takes = (batching.batches(root, range(machine, machine + 1), range(t, t + 1)) for machine, t in pairs)
-    repeated = len(pairs) - len({taken.indices.tobytes() for taken in takes})
+    repeated = len(pairs) - len({batch.indices.tobytes() for batch in takes})
     return [f"{repeated:,} batches of random samples were used before"] * (repeated > 0)
 
 
-def _draw(experiment: Experiment, root: bytes | None = None) -> RunKeys:
+def _create_keys(experiment: Experiment, root: bytes | None = None) -> RunKeys:
     return RunKeys.create(experiment, Communicator(), root)
 
 
@@ -129,7 +129,7 @@ def _counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
     runs = max(MIN_RUNS, min(MAX_RUNS, MAX_COUNTS // (len(present) * samples)))
     counts, hosted = np.empty((runs, len(present), samples)), range(canaries.constants.task.machines)
     for run in range(runs):
-        sampling = _draw(experiment, derive_key(root, "draws", str(run))).batching
+        sampling = _create_keys(experiment, derive_key(root, "draws", str(run))).batching
         counts[run] = canaries.sample_counts(hosted, sampling)[places]
     return counts
 

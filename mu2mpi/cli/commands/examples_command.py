@@ -15,8 +15,8 @@ from mu2mpi.core.toml import EXAMPLES_FOLDER, example_purpose, example_texts
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    words = "file to write, such as tables.toml, or tables for all files of that name"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=words)
+    help_text = "file to write, such as tables.toml, or tables for all files of that name"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
     add_flag(parser, "--all", "all examples")
     add_output(
         parser, f"folder of the files [default: {EXAMPLES_FOLDER}/]", "FOLDER", default=Path(EXAMPLES_FOLDER)
@@ -29,21 +29,21 @@ def execute(arguments: Namespace) -> None:
 
     if world_if_parallel().rank != 0:
         return
-    there = example_texts()
-    stems = dict.fromkeys(Path(name).stem for name in there)
-    chosen = list(there) if arguments.all else []
+    examples = example_texts()
+    stems = dict.fromkeys(Path(name).stem for name in examples)
+    chosen = list(examples) if arguments.all else []
     for bare in (Path(name).name for name in arguments.names):
-        found = [name for name in there if bare in (name, Path(name).stem)]
-        if not found:
+        matches = [name for name in examples if bare in (name, Path(name).stem)]
+        if not matches:
             raise InputError(
                 f"no example is called {bare!r}{suggest_or_list(Path(bare).stem, stems, 'examples')}"
             )
-        chosen += found
+        chosen += matches
     if not chosen:
-        width = max(map(len, there))
-        print("\n".join(f"{name:{width}}  {example_purpose(text)}" for name, text in there.items()))
+        width = max(map(len, examples))
+        print("\n".join(f"{name:{width}}  {example_purpose(text)}" for name, text in examples.items()))
         return
-    texts = {arguments.output / name: there[name].encode() for name in chosen}
+    texts = {arguments.output / name: examples[name].encode() for name in chosen}
     no_folder = os.path.lexists(arguments.output) and not arguments.output.is_dir()
     in_the_way = [arguments.output] if no_folder else [path for path in texts if path.is_dir()]
     if in_the_way:

@@ -49,16 +49,18 @@ def execute(arguments: Namespace) -> int:
             "Nothing to compute, or too much. Give either result files, or --rho, --epsilon and --delta"
         )
     person = "_of_a_person"
-    asked = {name.removesuffix(person): n for name, n in vars(arguments).items() if name.endswith(person)}
-    if asked and given:
+    group_options = {
+        name.removesuffix(person): n for name, n in vars(arguments).items() if name.endswith(person)
+    }
+    if group_options and given:
         arguments.parser.error(
             "Options about a person need result files. Give files instead of --rho, --epsilon and --delta"
         )
-    if "machines" in asked and asked["machines"] is None:
+    if "machines" in group_options and group_options["machines"] is None:
         arguments.parser.error(
             "--machines-of-a-person must be a number, got all. Give the largest number of machines"
         )
-    whom = Person(**asked) if asked else None
+    whom = Person(**group_options) if group_options else None
     text, problems = (convert_budget(given), []) if given else check_claims(arguments.paths, whom)
     print(text)
     for problem in problems:

@@ -20,8 +20,8 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_running_options
 
-    words = "file with settings, of which any may be a list"
-    parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=words)
+    help_text = "file with settings, of which any may be a list"
+    parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=help_text)
     compared = "methods to compare by their presets: all, or names with commas"
     parser.add_argument("--methods", metavar="NAMES", help=compared)
     add_output(parser, "folder of the results [default: runs/]", "FOLDER", default=Path("runs"))
@@ -34,10 +34,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _parse_part(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    if found is None or int(found[1]) >= int(found[2]):
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if match is None or int(match[1]) >= int(match[2]):
         raise ArgumentTypeError(f"{text!r} is not K/N with whole numbers 0 <= K < N")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def outputs(arguments: Namespace, ranks: int) -> list[Path]:

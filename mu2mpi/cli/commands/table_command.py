@@ -35,8 +35,8 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.tables import TableStyle, build_table
 
     layout = TableLayout(arguments.rows, arguments.columns, arguments.values)
-    words = Labels(read_labels(arguments.labels))
-    dress = TableStyle(arguments.caption, arguments.label, arguments.siunitx, arguments.best, words)
+    labels = Labels(read_labels(arguments.labels))
+    style = TableStyle(arguments.caption, arguments.label, arguments.siunitx, arguments.best, labels)
     runs, _ = read_runs(arguments)
     warn(*unmatched_labels(arguments.labels, runs))
-    print(build_table(runs, layout).render(arguments.format, dress))
+    print(build_table(runs, layout).render(arguments.format, style))

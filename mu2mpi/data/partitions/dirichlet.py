@@ -40,7 +40,7 @@ class Dirichlet(LabelPartition):
             while (missing := samples - own_counts.sum()) > 0:
                 weights = np.where(remaining > 0, weights, 0.0)
                 positive = weights if weights.sum() > 0 else remaining.astype(float)
-                drawn = np.minimum(random.multinomial(missing, positive / positive.sum()), remaining)
-                own_counts += drawn
-                remaining -= drawn
+                new_counts = np.minimum(random.multinomial(missing, positive / positive.sum()), remaining)
+                own_counts += new_counts
+                remaining -= new_counts
         return counts

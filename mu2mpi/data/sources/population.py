@@ -66,7 +66,7 @@ class Population(Source):
         pairs = (min(classes, POINTS) + 1) // 2
         corners = np.repeat(_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(SeedStream(data_seed, UNIFORM).words(0, POINTS * features)) - 1
+        spread = 2 * unit_uniforms(SeedStream(data_seed, UNIFORM).integers(0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.support = np.rint(exact * 2.0**12) * 2.0**-12
 
@@ -81,24 +81,28 @@ class Population(Source):
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
-    def draw_samples(self, key: bytes, machine: int, machines: int, numbers: NDArray[np.int64]) -> Samples:
+    def generate_samples(
+        self, key: bytes, machine: int, machines: int, numbers: NDArray[np.int64]
+    ) -> Samples:
         first, last = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, -1)
-        words = SeedStream(philox_key(key, "fresh samples")).words(machine, last + 1 - first, first)
-        scaled = POINTS * unit_uniforms(words)[numbers - first]
+        integers = SeedStream(philox_key(key, "fresh samples")).integers(machine, last + 1 - first, first)
+        scaled = POINTS * unit_uniforms(integers)[numbers - first]
         points = scaled.astype(np.int64)
         # The fractional part is uniform too, and independent of the point: it decides the label.
         labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)
         scaled_class = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
-        drawn = np.minimum(scaled_class.astype(np.int32), self.classes - 1)
+        classes = np.minimum(scaled_class.astype(np.int32), self.classes - 1)
         has_twin = machine ^ 1 < machines
         if has_twin and self.heterogeneity > 0:
             sides, preferred = self._class_preferences(machine)
-            pairs = np.minimum(drawn // 2, len(preferred) - 1)
-            is_partner = (sides[points[noisy]] ^ preferred[pairs]) != (drawn % 2 == 1)
-            has_partner = drawn < 2 * len(preferred)
-            drawn ^= (is_partner & has_partner & (scaled_class - drawn < self.heterogeneity)).astype(np.int32)
-        labels[noisy] = drawn
+            pairs = np.minimum(classes // 2, len(preferred) - 1)
+            is_partner = (sides[points[noisy]] ^ preferred[pairs]) != (classes % 2 == 1)
+            has_partner = classes < 2 * len(preferred)
+            classes ^= (is_partner & has_partner & (scaled_class - classes < self.heterogeneity)).astype(
+                np.int32
+            )
+        labels[noisy] = classes
         return Samples(self.support[points], labels)
 
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
@@ -116,5 +120,5 @@ class Population(Source):
 
 
 def _signs(seed: int, stream: int, substream: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    bits = SeedStream(seed, stream).words(substream, int(np.prod(shape))) >> np.uint64(63)
+    bits = SeedStream(seed, stream).integers(substream, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)

@@ -51,7 +51,7 @@ class Synthetic(Source):
         self._block_rows = max(1, BLOCK_VALUES // features)
         informative = min(features, MAX_INFORMATIVE, max(1, MAX_MODEL_SIZE // classes))
         self._columns = np.arange(informative) * features // informative
-        self._weights, self._intercept = _draw_model(data_seed, classes, informative)
+        self._weights, self._intercept = _random_model(data_seed, classes, informative)
 
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
@@ -68,26 +68,28 @@ class Synthetic(Source):
                 features[group], uniforms[group] = block_features[own_offsets], block_uniforms[own_offsets]
                 continue
             for row, offset in zip(group.tolist(), own_offsets.tolist(), strict=True):
-                one = slice(row, row + 1)
-                features[one], uniforms[one] = self._generate(stream, block, offset, 1)
-        return Samples(features, self._draw_labels(features, uniforms))
+                single_row = slice(row, row + 1)
+                features[single_row], uniforms[single_row] = self._generate(stream, block, offset, 1)
+        return Samples(features, self._random_labels(features, uniforms))
 
     def _generate(
         self, stream: SeedStream, block: int, first: int, rows: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Generate features of consecutive rows of a block, and the uniform numbers for their labels."""
         # A substream has a word for each row's label, then half a word for each feature.
-        uniforms = unit_uniforms(stream.words(block, rows, first))
+        uniforms = unit_uniforms(stream.integers(block, rows, first))
         start, end = first * self.dimension, (first + rows) * self.dimension
-        words = stream.words(block, (end + 1) // 2 - start // 2, self._block_rows + start // 2)
-        halves = words.view(np.uint32)[start % 2 :][: end - start]
+        integers = stream.integers(block, (end + 1) // 2 - start // 2, self._block_rows + start // 2)
+        halves = integers.view(np.uint32)[start % 2 :][: end - start]
         # 24 bits of each half word are exact in float32, and so is the shift to [-1, 1).
         features = (halves >> np.uint32(8)).astype(np.float32)
         features *= np.float32(2.0**-23)
         features -= np.float32(1)
         return features.reshape(rows, self.dimension), uniforms
 
-    def _draw_labels(self, features: NDArray[np.float32], uniforms: NDArray[np.float64]) -> NDArray[np.int32]:
+    def _random_labels(
+        self, features: NDArray[np.float32], uniforms: NDArray[np.float64]
+    ) -> NDArray[np.int32]:
         labels = np.empty(len(features), np.int32)
         step = max(1, LABEL_BUFFER_SIZE // max(self.classes, len(self._columns)))
         for start in range(0, len(features), step):
@@ -103,14 +105,16 @@ class Synthetic(Source):
         return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
 
 
-def _draw_model(seed: int, classes: int, informative: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _random_model(
+    seed: int, classes: int, informative: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw W, shape (classes, informative), and b, shape (classes,), as multiples of 2**-12.
 
     Features are multiples of 2**-23, so that sums in W z + b are exact in float64: labels do not depend on
     the summation order or the number of threads of the linear algebra library.
     """
-    words = SeedStream(seed, STREAMS["true model"]).words(0, classes * (informative + 1))
-    uniform = 2 * unit_uniforms(words.reshape(classes, informative + 1)) - 1
+    integers = SeedStream(seed, STREAMS["true model"]).integers(0, classes * (informative + 1))
+    uniform = 2 * unit_uniforms(integers.reshape(classes, informative + 1)) - 1
     logit_std = 2 * math.sqrt(2 * math.log(classes))
     # The product of two uniform numbers on [-1, 1] has the variance 1/9.
     uniform[:, :-1] *= 3 * logit_std / math.sqrt(informative)

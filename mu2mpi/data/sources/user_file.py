@@ -15,7 +15,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, Options, check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.data.column_values import FORBIDDEN_CHARACTERS, MISSING_WORDS
+from mu2mpi.data.column_values import FORBIDDEN_CHARACTERS, MISSING_MARKERS
 from mu2mpi.data.formats.format import Table, open_data_file
 from mu2mpi.data.redaction import DataError, printable, redacted_errors, row_label
 from mu2mpi.data.source import COLUMN_ROWS, DataRequest, Samples, Source, SplitName, class_indices, row_chunks
@@ -67,7 +67,7 @@ class FileOptions(Options):
     data_is_public: Flag = Field(None, description="let messages name rows and values, and count flaws")
 
     @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def _check_combination(self) -> Self:
         if self.schema is not None:
             replaced = ("features", "labels", "missing_labels", "feature_bound", "label_range")
             if given := [name for name in replaced if getattr(self, name) is not None]:
@@ -113,7 +113,7 @@ class UserFile(Source):
     def __init__(self, request: DataRequest) -> None:
         options = self._options = request.options
         self.is_public, self._strict = bool(options.data_is_public), bool(options.strict)
-        self._missing_words = MISSING_WORDS if options.missing_labels is None else set[str]()
+        self._missing_markers = MISSING_MARKERS if options.missing_labels is None else set[str]()
         self.flaws: Flaws = {}  # counts incremented as rows are read
         self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
         schema = None if options.schema is None else read_schema(Path(options.schema).expanduser())
@@ -130,7 +130,7 @@ class UserFile(Source):
                 low, high = map(float, options.label_range.split(":"))
                 self._label = ColumnSchema(type="label", low=low, high=high)
             if self._label is None:
-                self._class_values = _find_classes(training, self._missing_words)
+                self._class_values = _find_classes(training, self._missing_markers)
                 self.class_names = tuple(map(str, self._class_values))
             else:
                 self.label_range = self._label.range
@@ -198,14 +198,14 @@ class UserFile(Source):
             return super().read_owners(rows)
         table, file_rows = self._sets["training"]
         with redacted_errors(self.is_public):
-            return table.column("owner", file_rows(rows)).to_names(self._missing_words)
+            return table.column("owner", file_rows(rows)).to_names(self._missing_markers)
 
     def _read_labels(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Labels of some rows (ascending): int32 classes, or float64 in [-1, 1]."""
         column = table.column("label", rows)
         if self._label is not None:
             return self._label.encode_labels(column, self._strict, self.flaws)
-        labels = column.to_names(self._missing_words)
+        labels = column.to_names(self._missing_markers)
         if labels.dtype != self._class_values.dtype:
             raise InputError(f"the labels in {table.path} differ in type from those in {self.name}")
         classes = np.minimum(np.searchsorted(self._class_values, labels), self.classes - 1)
@@ -224,11 +224,11 @@ class UserFile(Source):
         return EncodedTable(file.column_reader(schema.value_kinds), schema, self._strict, self.flaws)
 
 
-def _find_classes(table: Table, missing_words: set[str]) -> NDArray[Any]:
+def _find_classes(table: Table, missing_markers: set[str]) -> NDArray[Any]:
     """Sorted distinct labels of a file; InputError if there is one, or too many to be classes."""
-    classes = table.column("label", np.arange(0)).to_names(missing_words)
+    classes = table.column("label", np.arange(0)).to_names(missing_markers)
     for rows in row_chunks(table.samples, COLUMN_ROWS):
-        classes = np.union1d(classes, table.column("label", rows).to_names(missing_words))
+        classes = np.union1d(classes, table.column("label", rows).to_names(missing_markers))
         if len(classes) > MAX_CLASSES or (MAX_SPARSE_CLASSES < len(classes) > table.samples / 3):
             fix = "give numbers a --label-range LOW:HIGH and a loss such as squared, or name other --labels"
             raise DataError(
@@ -274,9 +274,9 @@ class HoldoutSplit:
         return stratum * self._rows // self.n_test
 
 
-def _splitmix64(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
-    words = (words + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    values = (values + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -36,5 +36,5 @@ class BernoulliParticipation(ParticipationSchedule):
         """Participation matrix: where a uniform random number is less than p."""
         from mu2mpi.data.seed_stream import unit_uniforms
 
-        matrix: Mask = unit_uniforms(self.random_words(rounds)) < self.probability
+        matrix: Mask = unit_uniforms(self.random_integers(rounds)) < self.probability
         return matrix

@@ -22,7 +22,7 @@ class ProportionalParticipation(ParticipationSchedule):
         """Machines whose quota floor((t N_i + shift_i) / T) increases in round t."""
         T, sizes = total_rounds, self.federation.sizes
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))
-        shifts = (self.random_words(range(1)) % np.uint64(T)).astype(np.int64)
+        shifts = (self.random_integers(range(1)) % np.uint64(T)).astype(np.int64)
         t = np.arange(rounds.start - 1, rounds.stop)[:, np.newaxis]
         return np.diff((t * quotas + shifts) // T, axis=0) > 0
 

@@ -75,13 +75,13 @@ class ParticipationSchedule(OptionValue, ABC):
             A row depends on its round alone, not on the other rounds of the call.
         """
 
-    def random_words(self, rounds: range) -> "NDArray[np.uint64]":
+    def random_integers(self, rounds: range) -> "NDArray[np.uint64]":
         """Public random word of each machine in each of some rounds: shape (rounds, machines)."""
         from mu2mpi.data.seed_stream import SeedStream
 
-        words = SeedStream(self.federation.seed, _STREAM)
+        stream = SeedStream(self.federation.seed, _STREAM)
         first, count = rounds.start * self.machines, len(rounds) * self.machines
-        return words.words(0, count, first).reshape(len(rounds), self.machines)
+        return stream.integers(0, count, first).reshape(len(rounds), self.machines)
 
     @property
     def max_rounds(self) -> int:

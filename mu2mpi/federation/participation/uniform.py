@@ -38,8 +38,8 @@ class UniformParticipation(ParticipationSchedule):
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
         """Participation matrix with the m smallest random words of each round."""
-        words = self.random_words(rounds)
-        matrix = np.zeros(words.shape, bool)
-        smallest = np.argpartition(words, self.number - 1, axis=1)[:, : self.number]
+        integers = self.random_integers(rounds)
+        matrix = np.zeros(integers.shape, bool)
+        smallest = np.argpartition(integers, self.number - 1, axis=1)[:, : self.number]
         np.put_along_axis(matrix, smallest, True, axis=1)
         return matrix

@@ -104,12 +104,14 @@ class ShuffledServer(WithColluders, TrustedServer):
         return super()._noised_sum(t, total, machines) if self._bits_key is None else total
 
 
-def draw_noise_bits(mechanism: "BinomialMechanism", key: bytes, machine: int, t: int) -> "NDArray[np.uint8]":
-    """Return the noise bits of a machine in round t, shape (d, coins)."""
-    d, coins = mechanism.parameters, mechanism.coins
+def generate_noise_bits(
+    mechanism: "BinomialMechanism", key: bytes, machine: int, t: int
+) -> "NDArray[np.uint8]":
+    """Return the noise bits of a machine in round t, shape (d, fair_bits)."""
+    d, fair_bits = mechanism.parameters, mechanism.fair_bits
     stream = hashlib.shake_256(key + b"coins" + f"{machine} {t}".encode())
-    bits = np.unpackbits(np.frombuffer(stream.digest(-(-d * coins // 8)), np.uint8))
-    return bits[: d * coins].reshape(d, coins)
+    bits = np.unpackbits(np.frombuffer(stream.digest(-(-d * fair_bits // 8)), np.uint8))
+    return bits[: d * fair_bits].reshape(d, fair_bits)
 
 
 def encode_messages(
@@ -123,7 +125,7 @@ def encode_messages(
     bound = summed_machines * mechanism.max_coordinate
     messages = [np.repeat(zeros + np.uint32(1), bound + q), np.repeat(zeros, bound - q)]
     for machine in hosted:
-        messages.append((draw_noise_bits(mechanism, key, machine, t) + zeros[:, np.newaxis]).ravel())
+        messages.append((generate_noise_bits(mechanism, key, machine, t) + zeros[:, np.newaxis]).ravel())
     return np.concatenate(messages)
 
 

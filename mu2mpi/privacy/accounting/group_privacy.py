@@ -22,14 +22,14 @@ def person_guarantee(
     shares_noise: bool,
     one_per_round: bool,
     delta: float,
-    machines_per_draw: int = 1,
+    aggregated_machines: int = 1,
 ) -> Guarantee:
     """Guarantee for all samples of a person at the worst `max_machines` of some machines, at `delta`.
 
     `shares_noise` means that only noised sums over machines are released, so that one noise term protects
     all; `one_per_round` that a machine uses at most one of the person's samples per round.
     """
-    shared = one_per_round, machines_per_draw
+    shared = one_per_round, aggregated_machines
     groups = {m: m.mechanism.group_guarantee(m.samples, *shared) for m in dict.fromkeys(machines)}
     losses = {m: g.epsilon(delta) if g.rho is None else g.rho for m, g in groups.items()}
     worst = sorted(machines, key=losses.__getitem__, reverse=True)[:max_machines]
@@ -40,5 +40,5 @@ def person_guarantee(
     if len(gaussian) == len(guarantees):
         error = reduce(add, (g.sampler_error for g in gaussian))
         return GaussianGuarantee(sum(g.rho for g in gaussian), error)
-    single = worst[0].mechanism.guarantee(machines_per_draw=machines_per_draw)
+    single = worst[0].mechanism.guarantee(aggregated_machines=aggregated_machines)
     return GroupGuarantee(single, sum(m.samples for m in worst))

@@ -40,13 +40,13 @@ class SubsampledMechanism(Mechanism):
         """Epsilon of the first `rounds` rounds at `delta`, for exact noise."""
         return self.compute_epsilon(self.clip_norm, self.samples, self.batch_size, rounds, self.sigma, delta)
 
-    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> Guarantee:
+    def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> Guarantee:
         """Privacy curve of the messages of the first `rounds` rounds, by default of all."""
         count = self.rounds if rounds is None else rounds
         if count == 0:
             return GaussianGuarantee(0.0)
         curve = partial(self.epsilon, count) if self.is_noisy else lambda delta: math.inf
-        return CurveGuarantee(curve, self.sampler_error(count, machines_per_draw))
+        return CurveGuarantee(curve, self.sampler_error(count, aggregated_machines))
 
     @property
     def accounting_note(self) -> str:

@@ -14,7 +14,7 @@ from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.mechanism import approx_equal
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
-from mu2mpi.privacy.noise.sampler_error import MAX_LOG_INVERSE, MIN_COINS, TRUNCATION, SamplerError
+from mu2mpi.privacy.noise.sampler_error import MAX_LOG_INVERSE, MIN_FAIR_BITS, TRUNCATION, SamplerError
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ _MIN_NOISE_BITS = 8  # log2 of sigma in grid units: enough coins for nearly norm
 _MAX_NOISE_BITS = 27  # of the noise of all machines, so that sums fit into 64-bit integers
 
 
-def unit_shift_rho(coins: float) -> float:
+def unit_shift_rho(fair_bits: float) -> float:
     """GDP parameter rho of releasing the number of heads among fair coins plus a value of sensitivity 1.
 
-    Infinite below `MIN_COINS`. Within R = `TRUNCATION` standard deviations, every second difference of -log p
-    is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k:
+    Infinite below `MIN_FAIR_BITS`. Within R = `TRUNCATION` standard deviations, every second difference of
+    -log p is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k:
     docs/background/privacy-proofs.md.
     """
-    if coins < MIN_COINS:
+    if fair_bits < MIN_FAIR_BITS:
         return math.inf
-    k = (coins + 1) / (coins * coins / 4 - TRUNCATION**2 * coins / 4)
+    k = (fair_bits + 1) / (fair_bits * fair_bits / 4 - TRUNCATION**2 * fair_bits / 4)
     return math.sqrt(2 * k / (1 + math.sqrt(1 - k)))
 
 
@@ -51,9 +51,9 @@ class BinomialMechanism(GaussianMechanism):
     name = "binomial"
     is_server_specific = True
     noise_description = ", of fair coins, as private as normal noise but for a probability of e^-640"
-    ranges = GaussianMechanism.ranges | {"coins": (0, 2**58), "increments_per_message": (1, math.inf)}
+    ranges = GaussianMechanism.ranges | {"fair_bits": (0, 2**58), "increments_per_message": (1, math.inf)}
 
-    coins: int  # that each machine flips per coordinate and round
+    fair_bits: int  # that each machine flips per coordinate and round
     increments_per_message: int
 
     @classmethod
@@ -63,7 +63,7 @@ class BinomialMechanism(GaussianMechanism):
         sensitivity = 2 * release.clip_norm * math.sqrt(release.affected_sums)
         normal_sigma = sensitivity / budget.rho
         if not 0 < normal_sigma < math.inf:
-            return cls.from_sigma(release, normal_sigma, coins=0, **extra)
+            return cls.from_sigma(release, normal_sigma, fair_bits=0, **extra)
         grid_spacing = choose_grid_spacing(release, normal_sigma, noise_bits=_MIN_NOISE_BITS)
         total_sigma = normal_sigma * math.sqrt(release.machines / release.noise_shares)
         grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_NOISE_BITS))
@@ -72,11 +72,11 @@ class BinomialMechanism(GaussianMechanism):
                 f"Binomial noise of {release.machines} machines does not fit into 64-bit integers. "
                 "Use fewer --machines or --colluders."
             )
-        per_machine = min_coins(budget.rho * grid_spacing / sensitivity) / (2 * release.noise_shares)
-        coins = 2 * math.ceil(per_machine)
-        sigma = math.sqrt(release.noise_shares * coins) / 2 * grid_spacing
+        per_machine = min_fair_bits(budget.rho * grid_spacing / sensitivity) / (2 * release.noise_shares)
+        fair_bits = 2 * math.ceil(per_machine)
+        sigma = math.sqrt(release.noise_shares * fair_bits) / 2 * grid_spacing
         fields = cls.release_fields(release)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, coins=coins, **fields, **extra)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **fields, **extra)
 
     @staticmethod
     def extra_fields(release: Release) -> dict[str, Any]:
@@ -88,12 +88,12 @@ class BinomialMechanism(GaussianMechanism):
         if not self.is_noisy:
             return math.inf
         shift = 2 * self.clip_norm / self.grid_spacing
-        computed = shift * unit_shift_rho(self.noise_shares * self.coins)
+        computed = shift * unit_shift_rho(self.noise_shares * self.fair_bits)
         calibrated = self.rho / math.sqrt(self.affected_sums)
         return math.sqrt(count) * max(computed, calibrated)
 
     def sampler_error(
-        self, messages: int, machines_per_draw: int = 1, smallest: float = 1, largest: float = 1
+        self, messages: int, aggregated_machines: int = 1, smallest: float = 1, largest: float = 1
     ) -> SamplerError:
         """Probability of the truncated tail: the sampler is exact otherwise."""
         return SamplerError(0.0, 0.0, math.exp(-MAX_LOG_INVERSE)) if self.is_noisy else SamplerError()
@@ -109,10 +109,10 @@ class BinomialMechanism(GaussianMechanism):
         """Noise source of the coins of some machines, as in `Mechanism.noise_source`."""
         from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 
-        if not self.coins:
+        if not self.fair_bits:
             return super().noise_source(key, streams, variance_factor, size, dither_threshold)
-        coins = round(variance_factor * self.noise_shares) * self.coins
-        return BinomialNoiseSource(key, streams, coins, self.parameters)
+        fair_bits = round(variance_factor * self.noise_shares) * self.fair_bits
+        return BinomialNoiseSource(key, streams, fair_bits, self.parameters)
 
     @property
     def max_coordinate(self) -> int:
@@ -122,7 +122,7 @@ class BinomialMechanism(GaussianMechanism):
     @property
     def messages_per_round(self) -> int:
         """Number of shuffled messages (a bit and the index of its coordinate) a machine sends per round."""
-        return self.parameters * (2 * self.max_coordinate + self.coins)
+        return self.parameters * (2 * self.max_coordinate + self.fair_bits)
 
     @property
     def communication_cost(self) -> str:
@@ -130,7 +130,7 @@ class BinomialMechanism(GaussianMechanism):
         bits = 1 + max(1, (self.parameters - 1).bit_length())
         return (
             f"In each round a machine sends {self.messages_per_round:.4g} messages of {bits} bits: for each "
-            f"coordinate {2 * self.max_coordinate:,} of its value and {self.coins:,} of noise. In "
+            f"coordinate {2 * self.max_coordinate:,} of its value and {self.fair_bits:,} of noise. In "
             f"{self.rounds:,} rounds {self.machines:,} machines send "
             f"{self.messages_per_round * self.rounds * self.machines:.3g} of them."
         )
@@ -138,14 +138,16 @@ class BinomialMechanism(GaussianMechanism):
     def consistency_errors(self, delta: float) -> list[str]:
         """Messages on fields that contradict each other."""
         errors = super().consistency_errors(delta)
-        if not approx_equal(self.sigma, math.sqrt(self.noise_shares * self.coins) / 2 * self.grid_spacing):
-            errors.append(f"sigma = {self.sigma:.10g} is not the noise std of {self.coins:,} coins")
-        elif self.is_noisy and self.noise_shares * self.coins < MIN_COINS:
-            errors.append(f"coins = {self.coins:,} is too small for a known guarantee")
+        if not approx_equal(
+            self.sigma, math.sqrt(self.noise_shares * self.fair_bits) / 2 * self.grid_spacing
+        ):
+            errors.append(f"sigma = {self.sigma:.10g} is not the noise std of {self.fair_bits:,} coins")
+        elif self.is_noisy and self.noise_shares * self.fair_bits < MIN_FAIR_BITS:
+            errors.append(f"coins = {self.fair_bits:,} is too small for a known guarantee")
         return errors
 
 
-def min_coins(rho: float) -> float:
+def min_fair_bits(rho: float) -> float:
     """Solve `unit_shift_rho(N) = rho` for the number of coins N: the root of k (N^2 - 1444 N) = 4 N + 4."""
     k = rho * rho * (1 - rho * rho / 4)
     b = TRUNCATION**2 * k + 4

@@ -181,7 +181,7 @@ class CorrelatedMechanism(Mechanism):
         """Std of the fresh noise drawn in round t, to which a combination of earlier rounds' is added."""
         return self.sigma * self.correlation.column_norm(t)
 
-    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> GaussianGuarantee:
+    def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Guarantee for the first `rounds` messages (by default all), of the sample that loses most."""
         count = self.rounds if rounds is None else rounds
         if count == 0:
@@ -191,7 +191,7 @@ class CorrelatedMechanism(Mechanism):
         strategy = self.correlation
         sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ARITHMETIC_SHARE)
         sensitivity *= strategy.sensitivity_fraction(1, count)
-        error = self.sampler_error(self.rounds, machines_per_draw, largest=strategy.max_column_norm)
+        error = self.sampler_error(self.rounds, aggregated_machines, largest=strategy.max_column_norm)
         return GaussianGuarantee(sensitivity / self.sigma, error)
 
     def rho_fraction(self, first: int, last: int) -> float:

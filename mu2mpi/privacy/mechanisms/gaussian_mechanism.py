@@ -40,19 +40,19 @@ class GaussianMechanism(Mechanism):
         sigma = 2 * release.clip_norm * math.sqrt(release.affected_sums) / budget.rho
         return cls.from_sigma(release, sigma, rho=budget.rho, affected_sums=release.affected_sums)
 
-    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> GaussianGuarantee:
+    def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Guarantee for the first `rounds` sums (by default all), of the sample that affects most of them."""
         count = self.affected_by(self.rounds if rounds is None else rounds)
         if count == 0:
             return GaussianGuarantee(0.0)
-        return GaussianGuarantee(self._compose(count), self.sampler_error(count, machines_per_draw))
+        return GaussianGuarantee(self._compose(count), self.sampler_error(count, aggregated_machines))
 
     def _compose(self, count: int) -> float:
         """Compute rho of `count` sums that are each moved by 2 C."""
         return compose_rho([GaussianEvent(2 * self.clip_norm, self.sigma, count)])
 
     def group_guarantee(
-        self, group_size: int, one_per_round: bool, machines_per_draw: int = 1
+        self, group_size: int, one_per_round: bool, aggregated_machines: int = 1
     ) -> GaussianGuarantee:
         """Guarantee for k samples of one machine, from how many of them each sum contains.
 
@@ -67,7 +67,7 @@ class GaussianMechanism(Mechanism):
         else:
             k = min(k, T)
             squares = k * (k + 1) * (2 * k + 1) // 6 + k * k * (T - k)
-        error = self.sampler_error(min(T, k * self.affected_sums), machines_per_draw)
+        error = self.sampler_error(min(T, k * self.affected_sums), aggregated_machines)
         return GaussianGuarantee(self._compose(squares), error)
 
     def rho_spent(self, rounds: int) -> float:

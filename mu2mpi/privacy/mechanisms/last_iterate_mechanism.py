@@ -150,7 +150,7 @@ class LastIterateMechanism(Mechanism):
         # The grid costs rho and depends on the noise, so it is chosen for the noise without rounding.
         max_batch, G = int(noiseless.batches.max()), release.gradient_norm
         unrounded = M * max_batch * (noiseless._max_rho(1.0, 0.0) / rho)
-        largest = replace(release, increments_per_message=max_batch, machines_per_draw=1)
+        largest = replace(release, increments_per_message=max_batch, aggregated_machines=1)
         grid_spacing = choose_grid_spacing(largest, unrounded, noise_bits=40)
         # Where C exceeds G, rounded gradients are within C without being clipped.
         if C > G and clipping_bound(C, grid_spacing, d) < G * (1 + GRADIENT_TOLERANCE):
@@ -168,12 +168,12 @@ class LastIterateMechanism(Mechanism):
         messages = self.batches, self.machines, self.clip_norm
         return float(run_rho(*messages, noise, grid_spacing, self.parameters).max())
 
-    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> GaussianGuarantee:
+    def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Guarantee for the last iterate; rounds before the last release nothing."""
         if rounds is not None and rounds < self.rounds:
             return GaussianGuarantee(0.0)
         batches = int(self.batches.min()), int(self.batches.max())
-        error = self.sampler_error(self.rounds, machines_per_draw, *batches)
+        error = self.sampler_error(self.rounds, aggregated_machines, *batches)
         return GaussianGuarantee(self._max_rho(self.sigma / self.machines, self.grid_spacing), error)
 
     def rho_spent(self, rounds: int) -> float:

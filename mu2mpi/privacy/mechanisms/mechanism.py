@@ -85,12 +85,14 @@ class Mechanism(ABC):
         """Return the mechanism with the least noise within a budget; InputError if there is none."""
 
     @abstractmethod
-    def guarantee(self, rounds: int | None = None, machines_per_draw: int = 1) -> Guarantee:
+    def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> Guarantee:
         """Guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
 
-    def group_guarantee(self, group_size: int, one_per_round: bool, machines_per_draw: int = 1) -> Guarantee:
+    def group_guarantee(
+        self, group_size: int, one_per_round: bool, aggregated_machines: int = 1
+    ) -> Guarantee:
         """Guarantee for `group_size` samples of one machine; `one_per_round`: a round uses at most one."""
-        single = self.guarantee(machines_per_draw=machines_per_draw)
+        single = self.guarantee(aggregated_machines=aggregated_machines)
         if single.rho is None:
             return GroupGuarantee(single, group_size)
         return GaussianGuarantee(group_size * single.rho, single.sampler_error)
@@ -200,13 +202,13 @@ class Mechanism(ABC):
         return 1.0
 
     def sampler_error(
-        self, messages: int, machines_per_draw: int = 1, smallest: float = 1, largest: float = 1
+        self, messages: int, aggregated_machines: int = 1, smallest: float = 1, largest: float = 1
     ) -> SamplerError:
         """Error of the sampled noise of `messages` messages, with std from `smallest` to `largest` sigma."""
         if not self.is_noisy:
             return SamplerError()
         # In the order of `from_sigma`: otherwise rounding could make the grid seem too coarse.
-        units = self.sigma / math.sqrt(self.noise_shares) / self.grid_spacing * math.sqrt(machines_per_draw)
+        units = self.sigma / math.sqrt(self.noise_shares) / self.grid_spacing * math.sqrt(aggregated_machines)
         draws, stds = messages * self.noise_shares, (units * smallest, units * largest)
         error = sampler_error(self.parameters, draws, *stds, self.dither_threshold)
         return error + rounded_sum_error(messages * self.parameters, self.noise_shares, units * smallest)

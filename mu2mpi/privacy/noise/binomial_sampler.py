@@ -20,14 +20,14 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, inline, kernel
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.noise_stream import CHUNK
-from mu2mpi.privacy.noise.sampler_error import MIN_COINS, TRUNCATION
+from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 # Base of the first word of the nonce, distinct from those of all other keystreams; the noise stream is added.
 _NONCE_BASE = 0x62696E00
-MAX_COINS = 2**58  # more would overflow integers
+MAX_FAIR_BITS = 2**58  # more would overflow integers
 _BLOCKS_PER_STD = 16  # approximate number of blocks per standard deviation
 TABLE_BITS = 32  # random bits that choose a block
 GUIDE_BITS = 8  # leading ones of these, which index the guide table
@@ -56,11 +56,11 @@ class ProposalTable(NamedTuple):
 
 
 @cache
-def proposal_table(coins: int) -> ProposalTable:
+def proposal_table(fair_bits: int) -> ProposalTable:
     """Build the proposal table for an even number of coins."""
-    if coins % 2 or not MIN_COINS <= coins <= MAX_COINS:
-        raise ValueError(f"{coins} coins are not an even number from {MIN_COINS} to {MAX_COINS}")
-    n = coins // 2
+    if fair_bits % 2 or not MIN_FAIR_BITS <= fair_bits <= MAX_FAIR_BITS:
+        raise ValueError(f"{fair_bits} coins are not an even number from {MIN_FAIR_BITS} to {MAX_FAIR_BITS}")
+    n = fair_bits // 2
     scale = math.sqrt(n / 2)
     bits = math.floor(math.log2(scale / _BLOCKS_PER_STD))
     count = math.ceil(TRUNCATION * scale / 2**bits)
@@ -88,9 +88,9 @@ def log_ratio(n, x):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _block(word, ends, guide):  # type: ignore[no-untyped-def]
+def _block(uniform_bits, ends, guide):  # type: ignore[no-untyped-def]
     """Choose a block by the leading bits of a word."""
-    choice = word >> uint64(64 - TABLE_BITS)
+    choice = uniform_bits >> uint64(64 - TABLE_BITS)
     k = guide[choice >> uint64(TABLE_BITS - GUIDE_BITS)]
     while choice >= ends[k]:
         k += 1
@@ -108,7 +108,7 @@ def add_binomial(  # type: ignore[no-untyped-def]
     and listed in order in ``undecided``, shape (room, 6): machine, coordinate, proposal, block, random bits,
     and the draw in its place.
     """
-    words = aligned_empty(CHUNK).view(np.uint64)
+    keystream = aligned_empty(CHUNK).view(np.uint64)
     number = 0
     noised[:] = message
     mask = (int64(1) << bits) - 1
@@ -118,16 +118,16 @@ def add_binomial(  # type: ignore[no-untyped-def]
             before = number
             while True:
                 if place == CHUNK:
-                    halves = words.view(np.uint32)
+                    halves = keystream.view(np.uint32)
                     fill_keystream(
                         halves, key, uint32(counter), uint32(_NONCE_BASE + stream), uint32(machine), uint32(t)
                     )
                     counter, place = counter + BLOCKS, 0
-                word, uniform = words[place], words[place + 1]
+                uniform_bits, uniform = keystream[place], keystream[place + 1]
                 place += 2
-                k = _block(word, ends, guide)
-                x = (int64(k) << bits) + (int64(word >> uint64(1)) & mask)
-                if word & uint64(1):
+                k = _block(uniform_bits, ends, guide)
+                x = (int64(k) << bits) + (int64(uniform_bits >> uint64(1)) & mask)
+                if uniform_bits & uint64(1):
                     # 0 is proposed with one sign only.
                     if x == 0:
                         continue
@@ -153,12 +153,12 @@ class BinomialNoiseSource:
     """Noise of `coins` fair coins per machine in the first d coordinates, for machines or the server."""
 
     def __init__(
-        self, key: Words, streams: tuple[int, int, int], coins: int, d: int, close: float = CLOSE
+        self, key: Words, streams: tuple[int, int, int], fair_bits: int, d: int, close: float = CLOSE
     ) -> None:
         if d > 2**30:  # the block counter has 32 bits, and a coordinate takes some 20 bytes
             raise InputError(f"Binomial noise supports at most {2**30} parameters, got {d}.")
         self._key, self._streams, self._d, self._close = key, streams, d, close
-        self._table = proposal_table(coins)
+        self._table = proposal_table(fair_bits)
         self._undecided = np.empty((64, 6), np.int64)
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:

@@ -12,7 +12,7 @@ from mu2mpi.core.kernels import bits_to_float, float_to_bits, inline
 
 _QUANTUM = 2.0**-64  # spacing of u = word 2^-64, also close to 1
 # Significant bits of u: smaller words, below 2^44, are extended by further words of the keystream.
-MIN_WORD_BITS = 44
+MIN_UNIFORM_BITS = 44
 
 
 # Bit patterns of floats; the last makes mantissas lie in [sqrt(1/2), sqrt 2) instead of [1, 2).
@@ -31,10 +31,10 @@ def split(value, shift):  # type: ignore[no-untyped-def]
 
 
 @inline
-def split_word(word):  # type: ignore[no-untyped-def]
+def split_uniform(uniform_bits):  # type: ignore[no-untyped-def]
     """Split a word: (e, v) with u = word 2^-64 = (1 + v) 2^e to 53 bits of u, or close to 1, of v."""
-    e, v = split(np.float64(word), 64.0)
-    return e, (np.float64(~word) * -_QUANTUM if e == 0.0 else v)
+    e, v = split(np.float64(uniform_bits), 64.0)
+    return e, (np.float64(~uniform_bits) * -_QUANTUM if e == 0.0 else v)
 
 
 @inline
@@ -72,12 +72,12 @@ def _cos_and_sin(f):  # type: ignore[no-untyped-def]
 
 
 @inline
-def normal_pair(square, word):  # type: ignore[no-untyped-def]
+def normal_pair(square, uniform_bits):  # type: ignore[no-untyped-def]
     """Compute a pair of normals from a squared radius and a word: the angle, its low bits the quadrant."""
-    f = np.float64(int64(word)) * 2.0**-64
-    sign = int64(word << uint64(62)) & int64(_SIGN)
+    f = np.float64(int64(uniform_bits)) * 2.0**-64
+    sign = int64(uniform_bits << uint64(62)) & int64(_SIGN)
     radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)
     cosine, sine = _cos_and_sin(f)
     cosine, sine = radius * cosine, radius * sine
-    swap = (word & uint64(1)) != uint64(0)
+    swap = (uniform_bits & uint64(1)) != uint64(0)
     return (sine if swap else cosine), (cosine if swap else sine)

@@ -50,7 +50,7 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 
 @inline
-def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
+def fill_keystream(keystream, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
     """Compute `BLOCKS` blocks (RFC 8439, 2.1 to 2.4): word w of block b goes to ``words[w * BLOCKS + b]``."""
     a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
@@ -60,7 +60,7 @@ def fill_keystream(words, key, counter, nonce0, nonce1, nonce2):  # type: ignore
         a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
         a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
         for column in range(4):
-            words[column * BLOCKS + lane] = uint32(a[column] + a0[column])
-            words[(4 + column) * BLOCKS + lane] = uint32(b[column] + b0[column])
-            words[(8 + column) * BLOCKS + lane] = uint32(c[column] + c0[column])
-            words[(12 + column) * BLOCKS + lane] = uint32(d[column] + d0[column])
+            keystream[column * BLOCKS + lane] = uint32(a[column] + a0[column])
+            keystream[(4 + column) * BLOCKS + lane] = uint32(b[column] + b0[column])
+            keystream[(8 + column) * BLOCKS + lane] = uint32(c[column] + c0[column])
+            keystream[(12 + column) * BLOCKS + lane] = uint32(d[column] + d0[column])

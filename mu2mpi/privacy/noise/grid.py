@@ -46,8 +46,8 @@ def _min_exponent(release: Release, sigma: float) -> float:
     max_value = machines * (terms * C + MAX_NORMAL * sigma)
     capacity = MAX_SUM - machines * (terms + 1.0)
     sum_exponent = math.ceil(math.log2(max_value / capacity)) if capacity > 0 else math.inf
-    max_draw = MAX_NORMAL * math.sqrt(release.machines_per_draw) * sigma
-    return max(float(sum_exponent), math.ceil(math.log2(max(C, max_draw))) - _MAX_ROUNDED_BITS)
+    max_noise = MAX_NORMAL * math.sqrt(release.aggregated_machines) * sigma
+    return max(float(sum_exponent), math.ceil(math.log2(max(C, max_noise))) - _MAX_ROUNDED_BITS)
 
 
 def _overflow_error(release: Release) -> InputError:

@@ -92,21 +92,23 @@ def edge_key(root: bytes, i: int, j: int) -> NDArray[np.uint32]:
 
 
 @inline
-def _add_words(masked, words, sign):  # type: ignore[no-untyped-def]
+def _add_keystream(masked, keystream, sign):  # type: ignore[no-untyped-def]
     for i in range(CHUNK):
-        masked[i] += sign * words[i]
+        masked[i] += sign * keystream[i]
 
 
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
     """Add (sign 1) or subtract (-1) the masks of round t of keys, shape (edges, 8), modulo 2^64."""
-    words = aligned_empty(CHUNK).view(np.uint64)
+    keystream = aligned_empty(CHUNK).view(np.uint64)
     for chunk in range(masked.size // CHUNK):
         part = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
         for n in range(signs.size):
             counter = uint32(chunk * BLOCKS)
-            fill_keystream(words.view(np.uint32), keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t))
-            _add_words(part, words, uint64(signs[n]))
+            fill_keystream(
+                keystream.view(np.uint32), keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t)
+            )
+            _add_keystream(part, keystream, uint64(signs[n]))
 
 
 def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:

@@ -67,7 +67,7 @@ def add_correlated(  # type: ignore[no-untyped-def]
     ``thresholds`` each machine's std and dither threshold in grid units; ``norms``, ``weights`` and
     ``decays`` are those of a `Correlation`.
     """
-    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
     squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
     fresh, past = aligned_empty(CHUNK), aligned_empty(CHUNK)
     for chunk in range(message.size // CHUNK):
@@ -80,10 +80,20 @@ def add_correlated(  # type: ignore[no-untyped-def]
             scale = norm * std_units[i]
             bits = dither_bits(scale, thresholds[i])
             fill_pairs(
-                words, extra_words, squares, values, dither, bits, key, chunk, stream, first + i, counts[n]
+                keystream,
+                extra,
+                squares,
+                values,
+                dither,
+                bits,
+                key,
+                chunk,
+                stream,
+                first + i,
+                counts[n],
             )
             for j in range(PAIRS):
-                g, h = normal_pair(squares[j], words[PAIRS + j])
+                g, h = normal_pair(squares[j], keystream[PAIRS + j])
                 fresh[j] = scale * g
                 fresh[PAIRS + j] = scale * h
             _add_round(part, fresh, past, buffers[i, chunk], dither, bits >= 0, norm, weights, decays)
@@ -124,10 +134,10 @@ class CorrelatedNoiseSource:
         if t <= self._rounds_done:
             raise ValueError(f"the noise of round {t} was drawn before, and rounds must increase")
         for k in range(self._rounds_done + 1, t + 1):
-            self._draw(noised, message, k)
+            self._generate(noised, message, k)
         self._rounds_done = t
 
-    def _draw(self, noised: Integers, message: Integers, t: int) -> None:
+    def _generate(self, noised: Integers, message: Integers, t: int) -> None:
         if self._participants is None:
             self._counts.fill(t)
             participants = self._everyone, self._counts

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, aligned_zeros, float_to_bits, inline, kernel, round_to_integer
-from mu2mpi.privacy.noise.box_muller import MIN_WORD_BITS, normal_pair, split, split_word, squared_radius
+from mu2mpi.privacy.noise.box_muller import (
+    MIN_UNIFORM_BITS,
+    normal_pair,
+    split,
+    split_uniform,
+    squared_radius,
+)
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, DITHER_THRESHOLD
 
@@ -38,55 +44,55 @@ CHUNK = 2 * PAIRS  # normals, and 64-bit words, per call of the keystream
 
 
 @inline
-def fill_pairs(words, extra_words, squares, values, dither, bits, key, chunk, stream, machine, t):  # type: ignore[no-untyped-def]
+def fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stream, machine, t):  # type: ignore[no-untyped-def]
     """Fill a chunk with random words, and compute the squared radii of its pairs from the first half.
 
     One loop over dither, words, and extra words for small ones, so that the keystream is compiled once.
     """
     level = _DITHER_LEVEL if bits >= 0 else 0
     while True:
-        halves = (words if level == 0 else extra_words).view(np.uint32)
+        halves = (keystream if level == 0 else extra).view(np.uint32)
         nonce = uint32(stream + _LEVEL_STEP * level)
         fill_keystream(halves, key, uint32(chunk * BLOCKS), nonce, uint32(machine), uint32(t))
         if level == _DITHER_LEVEL:
-            _fill_dither(dither, extra_words, bits)
+            _fill_dither(dither, extra, bits)
             level = 0
         elif level == 0:
-            if not _fill_squares(squares, values, words):
+            if not _fill_squares(squares, values, keystream):
                 break
             level = 1
-        elif not _redo_small(squares, values, words, extra_words, level) or level == MAX_EXTRA_LEVEL:
+        elif not _redo_small(squares, values, keystream, extra, level) or level == MAX_EXTRA_LEVEL:
             break
         else:
             level += 1
 
 
 @inline
-def _fill_squares(squares, values, words):  # type: ignore[no-untyped-def]
+def _fill_squares(squares, values, keystream):  # type: ignore[no-untyped-def]
     """Compute the squared radii of all pairs; return whether some words are small and need extra words."""
     largest = int64(0)
     for i in range(PAIRS):
-        squares[i], values[i] = split_word(words[i])
+        squares[i], values[i] = split_uniform(keystream[i])
     for i in range(PAIRS):
         squares[i] = squared_radius(squares[i], values[i])
         largest = max(largest, float_to_bits(squares[i]))
     if largest < int64(_LARGE_SQUARE):
         return False
     for i in range(PAIRS):
-        values[i] = np.float64(words[i])
+        values[i] = np.float64(keystream[i])
     return True
 
 
 @inline
-def _redo_small(squares, values, words, extra_words, level):  # type: ignore[no-untyped-def]
+def _redo_small(squares, values, keystream, extra, level):  # type: ignore[no-untyped-def]
     """Extend small words by extra words; return whether some are still small."""
     small = False
     for i in range(PAIRS):
-        if values[i] < 2.0**MIN_WORD_BITS:
-            values[i] = values[i] * 2.0**64 + np.float64(extra_words[i])
+        if values[i] < 2.0**MIN_UNIFORM_BITS:
+            values[i] = values[i] * 2.0**64 + np.float64(extra[i])
             e, v = split(max(values[i], 1.0), 64.0 * (level + 1))
             squares[i] = squared_radius(e, v)
-            small = small or values[i] < 2.0**MIN_WORD_BITS
+            small = small or values[i] < 2.0**MIN_UNIFORM_BITS
     return small
 
 
@@ -103,24 +109,24 @@ def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _fill_dither(dither, words, bits):  # type: ignore[no-untyped-def]
+def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
     """Turn words into a dither: uniform integers from -2^bits to 2^bits - 1."""
     for i in range(CHUNK):
-        dither[i] = int64(words[i] >> uint64(63 - bits)) - (int64(1) << bits)
+        dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
 
 
 @inline
-def _set_draw(noised, message, squares, words, std_units):  # type: ignore[no-untyped-def]
+def _set_noise(noised, message, squares, keystream, std_units):  # type: ignore[no-untyped-def]
     for i in range(PAIRS):
-        g, h = normal_pair(squares[i], words[PAIRS + i])
+        g, h = normal_pair(squares[i], keystream[PAIRS + i])
         noised[i] = message[i] + round_to_integer(std_units * g)
         noised[PAIRS + i] = message[PAIRS + i] + round_to_integer(std_units * h)
 
 
 @inline
-def _accumulate_draw(noised, squares, words, std_units):  # type: ignore[no-untyped-def]
+def _accumulate_noise(noised, squares, keystream, std_units):  # type: ignore[no-untyped-def]
     for i in range(PAIRS):
-        g, h = normal_pair(squares[i], words[PAIRS + i])
+        g, h = normal_pair(squares[i], keystream[PAIRS + i])
         noised[i] += round_to_integer(std_units * g)
         noised[PAIRS + i] += round_to_integer(std_units * h)
 
@@ -148,17 +154,17 @@ def add_noise(noised, message, key, stream, first, count, t, std_units):  # type
     so that only errors across the edge of a wide interval matter. Dithering is post-processing of exact
     noise.
     """
-    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
     squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
     bits = dither_bits(std_units, DITHER_THRESHOLD)
     for chunk in range(message.size // CHUNK):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         for machine in range(first, first + count):
-            fill_pairs(words, extra_words, squares, values, dither, bits, key, chunk, stream, machine, t)
+            fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stream, machine, t)
             if machine == first:
-                _set_draw(noised[part], message[part], squares, words, std_units)
+                _set_noise(noised[part], message[part], squares, keystream, std_units)
             else:
-                _accumulate_draw(noised[part], squares, words, std_units)
+                _accumulate_noise(noised[part], squares, keystream, std_units)
             if bits >= 0:
                 _add_dither(noised[part], dither, 1)
 
@@ -170,32 +176,52 @@ def add_signed_noise(noise, key, machines, counts, std_units, thresholds, sign):
     The participation count of a machine takes the place of the round; ``std_units`` and ``thresholds`` are
     the std and the dither threshold of each machine's draw in grid units.
     """
-    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
     squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
     for chunk in range(noise.size // CHUNK):
         part = noise[chunk * CHUNK : (chunk + 1) * CHUNK]
         for n in range(machines.size):
             bits, machine, t = dither_bits(std_units[n], thresholds[n]), machines[n], counts[n]
             fill_pairs(
-                words, extra_words, squares, values, dither, bits, key, chunk, MACHINE_STREAM, machine, t
+                keystream,
+                extra,
+                squares,
+                values,
+                dither,
+                bits,
+                key,
+                chunk,
+                MACHINE_STREAM,
+                machine,
+                t,
             )
             # Rounding half to even is symmetric in the sign.
-            _accumulate_draw(part, squares, words, sign * std_units[n])
+            _accumulate_noise(part, squares, keystream, sign * std_units[n])
             if bits >= 0:
                 _add_dither(part, dither, sign)
 
 
 @kernel
 def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
-    words, extra_words = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
+    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
     squares, values = aligned_empty(PAIRS), aligned_empty(PAIRS)
     for chunk in range(out.size // CHUNK):
         fill_pairs(
-            words, extra_words, squares, values, words.view(np.int64), -1, key, chunk, stream, machine, t
+            keystream,
+            extra,
+            squares,
+            values,
+            keystream.view(np.int64),
+            -1,
+            key,
+            chunk,
+            stream,
+            machine,
+            t,
         )
         part = out[chunk * CHUNK : (chunk + 1) * CHUNK]
         for i in range(PAIRS):
-            g, h = normal_pair(squares[i], words[PAIRS + i])
+            g, h = normal_pair(squares[i], keystream[PAIRS + i])
             part[i] = g
             part[PAIRS + i] = h
 

@@ -25,7 +25,7 @@ _MIN_RESERVE_EPSILON = 0.01  # for a smaller epsilon, the reserve is a share of 
 # log(1 / p) of the least probable event covered. u below 2^-980 = e^-679 is not; none of 10^16 pairs has one
 # but with probability e^-642. If an event as rare as this matters, no epsilon is stated.
 MAX_LOG_INVERSE = 640.0
-MIN_COINS = 2**16  # binomial noise of fewer coins is not close enough to normal
+MIN_FAIR_BITS = 2**16  # binomial noise of fewer coins is not close enough to normal
 TRUNCATION = 38.0  # standard deviations of binomial noise beyond which a share e^-642 of draws is cut off
 
 
