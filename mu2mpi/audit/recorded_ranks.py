@@ -13,7 +13,7 @@ from mu2mpi.core.parallel import Communicator
 
 T = TypeVar("T")
 Integers = NDArray[np.int64]
-_FINISHED = object()  # contribution of a rank that takes no part in further exchanges
+_FINISHED_RANK = object()  # contribution of a rank that takes no part in further exchanges
 
 
 class OutOfStepError(RuntimeError):
@@ -54,7 +54,7 @@ class Rendezvous:
         contributions[rank] = value
         self.signal_next(rank)
         self.wait(rank)
-        if 0 < sum(entry is _FINISHED for entry in contributions) < self.size:
+        if 0 < sum(entry is _FINISHED_RANK for entry in contributions) < self.size:
             raise OutOfStepError("a rank waits for others that take no part in the exchange")
         return contributions
 
@@ -125,7 +125,7 @@ def run_on_ranks(size: int, action: Callable[[RecordedRank], T]) -> list[T]:
         try:
             rendezvous.wait(rank)
             answer = action(RecordedRank(rank, rendezvous))
-            rendezvous.exchange(rank, _FINISHED)
+            rendezvous.exchange(rank, _FINISHED_RANK)
             rendezvous.signal_next(rank)
             return answer
         except BaseException:

@@ -199,7 +199,7 @@ class Report:
 
     @property
     def alarms(self) -> list[str]:
-        """Texts of deviations from faithful code that refute no claim."""
+        """Texts of findings that correct code would not produce, but that refute no claim."""
         parts: list[Action | Finding] = [*(self.verdicts if self.is_tight else ()), *self.findings]
         return [text for part in parts for text in part.alarms]
 

@@ -353,10 +353,10 @@ def is_flag(field: FieldInfo) -> bool:
 
 def format_validation_errors(error: ValidationError) -> str:
     """Format the errors of pydantic: one line per option."""
-    return "\n".join(map(_format_error, error.errors()))
+    return "\n".join(map(_pydantic_message, error.errors()))
 
 
-def _format_error(error: Any) -> str:
+def _pydantic_message(error: Any) -> str:
     """Format one error of pydantic, such as "machines = 0 should be greater than or equal to 1"."""
     location = ".".join(str(part) for part in error["loc"])
     if not location:

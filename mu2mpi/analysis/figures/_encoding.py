@@ -55,10 +55,10 @@ def encode(
     panel: Names = ("server",),
     colour: Names = (*PRIVACY_SETTINGS, "machines"),
 ) -> Encoding:
-    """Encode groups of runs by the settings in which they differ, except those in `pooled`.
+    """Assign panels, colours and dashes to groups of runs by the settings in which they differ.
 
-    Settings in `panel` are encoded as panels, the first in `colour` as colour and the others as dashes,
-    unless `MAX_LEVELS` requires another assignment. InputError if no assignment fits.
+    Settings in `pooled` are ignored. Those in `panel` become panels, the first in `colour` becomes colour and
+    the others dashes, unless `MAX_LEVELS` requires another assignment. InputError if no assignment fits.
     """
     names = [name for name in varying_settings(runs) if name not in pooled]
     hue = next((name for name in (*colour, *names) if name in names and name not in panel), None)

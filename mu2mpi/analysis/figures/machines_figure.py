@@ -22,7 +22,7 @@ class MachinesFigure(Figure):
     name = "machines"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw samples and rounds upper rho, for the machines of the first run with unequal machines."""
+        """Draw samples and rounds above rho, for the machines of the first run with unequal machines."""
         differing = [run for run in runs if run.experiment.has_unequal_machines]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:

@@ -92,7 +92,7 @@ def _constants(audited: RunConstants, rho: float) -> RunConstants:
 
 
 def _tested_numbers(constants: RunConstants) -> tuple[list[int], list[int]]:
-    """Return the tested machines and rounds; consecutive rounds for correlated noise."""
+    """Return the machines and rounds whose noise is tested; consecutive rounds for correlated noise."""
     machines = [0] if constants.task.trust.is_central else BOUNDARIES
     if constants.mechanism.correlation is not None:
         return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])

@@ -57,7 +57,9 @@ class FileOptions(Options):
     )
     labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
     test: ShareOrFile = Field(None, description="share for testing, or another file [default: 0.2]")
-    missing_labels: Literal["keep"] | None = Field(None, description="keep takes labels such as NA as names")
+    missing_labels: Literal["keep"] | None = Field(
+        None, description="treatment of labels such as NA: keep them as class names"
+    )
     feature_bound: float | None = Field(
         None, ge=MIN_NUMBER, le=MAX_NUMBER, description="public divisor of features, with normalize = box"
     )

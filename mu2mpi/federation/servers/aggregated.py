@@ -37,13 +37,10 @@ class AggregatedServer(WithColluders, UntrustedServer):
     options = MaskOptions
     simulation_options = ("masks",)
     adversary = (
-        "Whoever sees everything that leaves the machines, be it the server with {colluders} machines that "
-        "work together with it,"
+        "Whoever sees everything that leaves the machines, such as the server with {colluders} colluding "
+        "machines,"
     )
-    trusted_parties = (
-        "all machines but those that may work together with the server, to add their noise and to keep the "
-        "keys of their masks"
-    )
+    trusted_parties = "all machines but the colluders, to add their noise and to keep the keys of their masks"
 
     @classmethod
     def simulation_fidelity(cls, options: Any) -> str:

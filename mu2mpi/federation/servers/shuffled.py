@@ -45,16 +45,16 @@ class ShuffledServer(WithColluders, TrustedServer):
     """
 
     name = "shuffled"
-    summary = "every machine its coins, which a shuffler mixes with those of all"
+    summary = "noise bits of every machine, permuted by a shuffler"
     options = ShuffleOptions
     mechanism = "binomial"
     adversary = (
-        "Whoever sees everything that leaves the shuffler, be it the server with {colluders} machines that "
-        "work together with it,"
+        "Whoever sees everything that leaves the shuffler, such as the server with {colluders} colluding "
+        "machines,"
     )
     trusted_parties = (
-        "the shuffler, to tell nobody whose message is whose, and all machines but those that may work "
-        "together with the server, to throw their coins"
+        "the shuffler, to conceal the senders of messages, and all machines but the colluders, to add their "
+        "noise bits"
     )
     reveals_sums = True
 

@@ -16,7 +16,7 @@ _ROUND_DOWN = 1 - 8 * _EPS
 MIN_DELTA = 1e-300  # fractions of it are still normal floating-point numbers
 # Above this rho the lemma is tight to a relative 10^-7, below the rounding errors of the exact formula.
 _MAX_EXACT_RHO = 1e8
-_MAX_Z = 100.0  # standard deviations; a larger z-score means a delta below e^-5000
+_MAX_NORMAL_QUANTILE = 100.0  # standard deviations; a larger z-score means a delta below e^-5000
 # Six-point Gauss-Legendre rule on [-1, 1]: positive nodes and their weights
 _NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
 _WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
@@ -56,7 +56,7 @@ def delta_paper(rho: float, epsilon: float) -> float:
     root = epsilon / rho - rho / 2
     if root <= 0:
         return 1.0  # Lemma 2.5 holds for delta < 1 only.
-    root = min(root, _MAX_Z)
+    root = min(root, _MAX_NORMAL_QUANTILE)
     return _exp_up(-root * root / 2 + 4 * _EPS * root * (root + rho))
 
 
@@ -128,7 +128,7 @@ def log_delta(epsilon: float, rho: float) -> LogDelta:
     For small rho the difference is computed as the integral of -m' = 1 - z m(z), to avoid cancellation.
     """
     a, b = epsilon / rho - rho / 2, epsilon / rho + rho / 2
-    if a > _MAX_Z:
+    if a > _MAX_NORMAL_QUANTILE:
         # delta < phi(a) m(0) = exp(-a^2 / 2) / 2.
         return LogDelta(-a * a / 2, -a / rho, a * b / rho)
     log_density = -a * a / 2 - math.log(2 * math.pi) / 2

@@ -13,7 +13,9 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 
 _TOLERANCE = 1e-4  # relative excess of the returned noise multiplier over the smallest sufficient one
-_DIGITS = 6  # significant digits of the noise multiplier, in which all processors and libraries agree
+_SIGNIFICANT_DIGITS = (
+    6  # significant digits of the noise multiplier, in which all processors and libraries agree
+)
 _MIN_DELTA = 1e-12  # below it, dp-accounting's truncation and rounding errors are no longer negligible
 MIN_MULTIPLIER = 2.0**-4  # with less noise the PLD has too many support points, and hardly any privacy
 MAX_MULTIPLIER = 2.0**100  # the square of a larger one overflows
@@ -109,5 +111,5 @@ def _interpolate(points: list[tuple[float, float]], low: float, high: float) -> 
 
 def _round_up(value: float) -> float:
     """Round up to `_DIGITS` significant digits."""
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _DIGITS)
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _SIGNIFICANT_DIGITS)
     return math.ceil(value / unit) * unit

@@ -33,7 +33,7 @@ TABLE_BITS = 32  # random bits that choose a block
 GUIDE_BITS = 8  # leading ones of these, which index the guide table
 # Distance of 64 random bits from a probability below which further bits decide, far above rounding errors
 CLOSE = 2.0**-38
-_DIGITS = 300  # decimals of exact decisions
+_SIGNIFICANT_DIGITS = 300  # decimals of exact decisions
 _BERNOULLI = 42  # terms of Stirling's series for so many decimals
 
 
@@ -182,7 +182,7 @@ class BinomialNoiseSource:
         """Decide a proposal exactly, by further random bits."""
         table = self._table
         context = f"{self._streams[0]} {machine} {t} {i} {x} {k} {bits}".encode()
-        more = hashlib.shake_256(self._key.astype("<u4").tobytes() + context).digest(_DIGITS // 2)
+        more = hashlib.shake_256(self._key.astype("<u4").tobytes() + context).digest(_SIGNIFICANT_DIGITS // 2)
         uniform = (bits % 2**64 << 8 * len(more)) + int.from_bytes(more, "little")
         return is_accepted(table, k, x, Fraction(uniform, 2 ** (64 + 8 * len(more))))
 
@@ -192,7 +192,7 @@ def is_accepted(table: ProposalTable, k: int, x: int, uniform: Fraction) -> bool
     choices = int(table.ends[k]) - (int(table.ends[k - 1]) if k else 0)
     # The exact number of choices, because the height of a block is rounded.
     bound = uniform * choices / Fraction(table.normalizer)
-    with localcontext(Context(prec=_DIGITS + 40)):
+    with localcontext(Context(prec=_SIGNIFICANT_DIGITS + 40)):
         n, limit = table.n, Decimal(bound.numerator) / Decimal(bound.denominator)
         log = 2 * _log_factorial(n) - _log_factorial(n + x) - _log_factorial(n - x)
         return limit < log.exp()
