@@ -6,26 +6,26 @@ from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
 from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
-_THRESHOLD = 0.25  # h: the loss is linear in larger errors; the declared label range [-1, 1] has length 2
+_LINEAR_FROM_ERROR = 0.25  # absolute error h beyond which the loss is linear; labels are in [-1, 1]
 
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    margins[0] = min(_THRESHOLD, max(-_THRESHOLD, margins[0] - label))
+    margins[0] = min(_LINEAR_FROM_ERROR, max(-_LINEAR_FROM_ERROR, margins[0] - label))
 
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
-    """Return e^2 / 2 if |e| <= h and h (|e| - h / 2) beyond, and the squared error of the prediction."""
-    error = abs(margins[0] - label)
+    """Return the Huber loss of a sample, and the squared error of its prediction clipped to [-1, 1]."""
+    error, h = abs(margins[0] - label), _LINEAR_FROM_ERROR
     prediction_error = min(1.0, max(-1.0, margins[0])) - label
-    value = 0.5 * error * error if error <= _THRESHOLD else _THRESHOLD * (error - 0.5 * _THRESHOLD)
-    return value, prediction_error * prediction_error
+    huber_loss = 0.5 * error * error if error <= h else h * (error - 0.5 * h)
+    return huber_loss, prediction_error * prediction_error
 
 
 @register
 class Huber(Loss):
-    """Half the squared error of a number in [-1, 1], linear in errors beyond 1/4 (Huber, 1964)."""
+    """Huber loss (1964) of a prediction of a label in [-1, 1]: linear in absolute errors beyond 1/4."""
 
     name, label_kind = "huber", "numbers"
     margin_meaning = "the prediction"
@@ -33,5 +33,5 @@ class Huber(Loss):
     practical_defaults = PracticalDefaults(clip_norm=0.8, noise_std=0.25)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return G = h ||z||, as |r| <= h, and L = ||z||^2."""
-        return LossConstants(_THRESHOLD * math.sqrt(max_squared_norm), max_squared_norm, 2.0)
+        """Return the Lipschitz constant G = ||z|| / 4 and the smoothness L = ||z||^2 for samples z."""
+        return LossConstants(_LINEAR_FROM_ERROR * math.sqrt(max_squared_norm), max_squared_norm, 2.0)

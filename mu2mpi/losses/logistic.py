@@ -12,22 +12,21 @@ from mu2mpi.losses.loss import Array, Loss, LossConstants, PracticalDefaults
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Replace the margin m by sigmoid(m) - label, without overflow."""
-    small = np.exp(-abs(margins[0]))
-    probability = (1.0 if margins[0] >= 0.0 else small) / (1.0 + small)
-    margins[0] = probability - label
+    """Replace the margin m of a sample, in place, by its residual sigmoid(m) - label, without overflow."""
+    exponential = np.exp(-abs(margins[0]))
+    margins[0] = (1.0 if margins[0] >= 0.0 else exponential) / (1.0 + exponential) - label
 
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
-    """Return log(1 + exp(-u)), and whether u > 0, where u = m for the second class and -m for the first."""
+    """Return the logistic loss of a sample in nats, and whether its class (0 or 1) is predicted correctly."""
     u = margins[0] if label == 1 else -margins[0]
     return np.log1p(np.exp(-abs(u))) + max(0.0, -u), (margins[0] > 0.0) == (label == 1)
 
 
 @register
 class Logistic(Loss):
-    """Logistic loss log(1 + exp(-u)), where u = x z for the second class and -x z for the first."""
+    """Logistic loss log(1 + exp(-u)) of model x on sample z: u = x z for class 1, -x z for class 0."""
 
     name, unit = "logistic", "nat"
     margin_meaning = "the log-odds"
@@ -40,11 +39,11 @@ class Logistic(Loss):
         return 1
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return G = ||z||, as |r| <= 1, and L = ||z||^2 / 4, as the second derivative is p (1 - p)."""
+        """Return the Lipschitz constant G = ||z|| and the smoothness L = ||z||^2 / 4 for samples z."""
         return LossConstants(math.sqrt(max_squared_norm), max_squared_norm / 4, 6.0)
 
     def scores(self, margins: Array) -> Array:
-        small = np.exp(-np.abs(margins[:, 0]))
-        second = np.where(margins[:, 0] >= 0, 1.0, small) / (1 + small)
-        first = np.where(margins[:, 0] >= 0, small, 1.0) / (1 + small)
-        return np.column_stack([first, second])
+        exponentials, is_positive = np.exp(-np.abs(margins[:, 0])), margins[:, 0] >= 0
+        second_class = np.where(is_positive, 1.0, exponentials) / (1 + exponentials)
+        first_class = np.where(is_positive, exponentials, 1.0) / (1 + exponentials)
+        return np.column_stack([first_class, second_class])

@@ -12,12 +12,13 @@ from mu2mpi.losses.loss import Array, Loss, LossConstants, PracticalDefaults
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
+    """Replace the margin m of a sample with label y, in place, by its residual exp(m) - (1 + y)."""
     margins[0] = np.exp(margins[0]) - (1.0 + label)
 
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
-    """Return exp(m) - (1 + y) m, and the squared error of the prediction, capped at the maximum count."""
+    """Return the Poisson loss of a sample, and the squared error of its prediction capped at the maximum."""
     mean = np.exp(margins[0])
     error = min(2.0, mean) - (1.0 + label)
     return mean - (1.0 + label) * margins[0], error * error
@@ -25,10 +26,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 @register
 class Poisson(Loss):
-    """Negative log-likelihood exp(m) - (1 + y) m of a count, in units of half its declared maximum.
-
-    The label y in [-1, 1] is the count maximum / 2 (1 + y); its mean is maximum / 2 exp(x z).
-    """
+    """Poisson loss exp(m) - (1 + y) m of a count 1 + y and its mean exp(m), in units of half the maximum."""
 
     name, label_kind, unit = "poisson", "numbers", "nat"
     margin_meaning = "the logarithm of the mean"
@@ -36,7 +34,7 @@ class Poisson(Loss):
     practical_defaults = PracticalDefaults(clip_norm=0.25, noise_std=2.0, max_margin=20.0)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return G = ||z|| exp(R ||z||) and L = ||z||^2 exp(R ||z||), as |m| <= R ||z|| on the ball."""
+        """Return G = ||z|| exp(R ||z||) and L = ||z|| G for samples z and models in a ball of radius R."""
         norm = math.sqrt(max_squared_norm)
         if radius * norm > 300:
             raise InputError(f"--loss poisson overflows with --diameter {2 * radius:g}. Use a smaller one.")
@@ -44,7 +42,7 @@ class Poisson(Loss):
         return LossConstants(norm * max_mean, max_squared_norm * max_mean, 12.0)
 
     def margin_to_label_units(self, low: float, high: float) -> tuple[float, float]:
-        """Return 1 and log(high / 2): the converted margin is the logarithm of the mean count."""
+        """Return factor 1 and offset log(high / 2), which convert a margin to the log of the mean count."""
         return 1.0, math.log(high / 2)
 
     def check_label_range(self, low: float, high: float) -> None:

@@ -9,12 +9,13 @@ from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
+    """Replace the margin m of a sample, in place, by its residual m - label."""
     margins[0] -= label
 
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
-    """Return (m - y)^2 / 2, and the squared error of the prediction, which is m clipped to [-1, 1]."""
+    """Return half the squared residual, and the squared error of the margin clipped to [-1, 1]."""
     error = margins[0] - label
     prediction_error = min(1.0, max(-1.0, margins[0])) - label
     return 0.5 * error * error, prediction_error * prediction_error
@@ -22,7 +23,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 @register
 class Squared(Loss):
-    """Half the squared error (x z - y)^2 / 2 of a number y in [-1, 1]."""
+    """Squared loss (x z - y)^2 / 2 of model x on sample z with a label y in [-1, 1]."""
 
     name, label_kind = "squared", "numbers"
     margin_meaning = "the prediction"
@@ -30,6 +31,6 @@ class Squared(Loss):
     practical_defaults = PracticalDefaults(clip_norm=0.15, noise_std=0.25)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return G = (R ||z|| + 1) ||z||, as |x z| <= R ||z|| on the ball of radius R, and L = ||z||^2."""
+        """Return G = (R ||z|| + 1) ||z||, as |x z| <= R ||z|| for ||x|| <= R = radius, and L = ||z||^2."""
         norm = math.sqrt(max_squared_norm)
         return LossConstants((radius * norm + 1) * norm, max_squared_norm, 2.0)

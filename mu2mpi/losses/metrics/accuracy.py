@@ -8,7 +8,7 @@ from mu2mpi.losses.metrics.metric import ClassPredictions, Metric
 
 @register
 class Accuracy(Metric):
-    """Share of samples that are classified correctly."""
+    """Classification accuracy: share of samples whose class is predicted correctly."""
 
     name = long_name = "accuracy"
     unit, label_kind = "%", "classes"

@@ -10,7 +10,7 @@ from mu2mpi.losses.metrics.metric import Array, ClassPredictions, Metric
 
 @register
 class Auc(Metric):
-    """Area under the ROC curve, one class against the rest, averaged over the classes that occur."""
+    """Area under the ROC curve, one class against the rest, averaged over the classes of the test set."""
 
     name, title, long_name = "auc", "AUC", "area under the ROC"
     label_kind = "classes"
@@ -19,13 +19,13 @@ class Auc(Metric):
         scores, weights, classes = predictions.scores, predictions.weights, predictions.occurring_classes
         if len(classes) < 2:
             return math.nan
-        totals = weights.sum(axis=1)
-        return float(np.mean([_auc(scores[:, k], weights[:, k], totals - weights[:, k]) for k in classes]))
+        rest = weights.sum(axis=1, keepdims=True) - weights
+        return float(np.mean([_binary_auc(scores[:, k], weights[:, k], rest[:, k]) for k in classes]))
 
 
-def _auc(scores: Array, positive: Array, negative: Array) -> float:
+def _binary_auc(scores: Array, positive_weights: Array, negative_weights: Array) -> float:
     """Return the probability that a positive sample scores above a negative one, ties counted half."""
-    _, group = np.unique(scores, return_inverse=True)
-    positives, negatives = np.bincount(group, positive), np.bincount(group, negative)
-    below = np.cumsum(negatives) - negatives
-    return float(np.sum(positives * (below + negatives / 2)) / (positives.sum() * negatives.sum()))
+    _, ranks = np.unique(scores, return_inverse=True)
+    positives, negatives = np.bincount(ranks, positive_weights), np.bincount(ranks, negative_weights)
+    lower_negatives = np.cumsum(negatives) - negatives
+    return float(np.sum(positives * (lower_negatives + negatives / 2)) / (positives.sum() * negatives.sum()))

@@ -8,7 +8,7 @@ from mu2mpi.losses.metrics.metric import ClassPredictions, Metric
 
 @register
 class BalancedAccuracy(Metric):
-    """Mean recall of the classes that occur."""
+    """Balanced accuracy: mean recall of the classes that occur in the test set."""
 
     name, long_name = "balanced-accuracy", "balanced accuracy"
     unit, label_kind = "%", "classes"

@@ -8,7 +8,7 @@ from mu2mpi.losses.metrics.metric import Metric, NumberPredictions
 
 @register
 class Mae(Metric):
-    """Mean absolute error, in the labels' own units."""
+    """Mean absolute error of numeric predictions, in the units of the labels."""
 
     name, long_name = "mae", "MAE"
     unit, label_kind = "label", "numbers"

@@ -1,4 +1,4 @@
-"""Base class of metrics, and the predictions that metrics are computed from."""
+"""Base class of evaluation metrics, and the test-set predictions from which they are computed."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ClassPredictions:
-    """Predicted classes of n samples, and the weight (0, 1 or a probability) of each of the K classes."""
+    """Predicted classes of n test samples, and the weight (0, 1 or a probability) of each true class."""
 
     predicted: NDArray[np.int64]  # predicted class, shape (n,)
     scores: Array  # score of each class, shape (n, K)
@@ -23,23 +23,23 @@ class ClassPredictions:
 
     @cached_property
     def class_weights(self) -> NDArray[Any]:
-        """Weight of each class summed over samples, shape (K,)."""
+        """Weight of each of K true classes, summed over samples, shape (K,)."""
         return np.asarray(self.weights.sum(axis=0))
 
     @cached_property
     def correct_weights(self) -> Array:
-        """Weight of the predicted class of each sample, shape (n,)."""
+        """Weight of each sample's predicted class as the true one, shape (n,): 1 if correct."""
         return self.weights[np.arange(len(self.weights)), self.predicted]
 
     @cached_property
     def occurring_classes(self) -> NDArray[np.int64]:
-        """Classes of positive weight."""
+        """Indices of the classes that occur in the test set (of positive weight)."""
         return np.flatnonzero(self.class_weights)
 
 
 @dataclass(frozen=True)
 class NumberPredictions:
-    """Predicted numbers of n samples, and K weighted labels per sample, all scaled to [-1, 1]."""
+    """Predicted numbers of n test samples, and K weighted labels per sample, all scaled to [-1, 1]."""
 
     predicted: Array  # predicted number, shape (n,)
     labels: Array  # shape (n, K), or (K,) if all samples have the same
@@ -48,21 +48,21 @@ class NumberPredictions:
 
     @cached_property
     def errors(self) -> Array:
-        """Predictions minus labels, shape (n, K)."""
+        """Predicted numbers minus labels, shape (n, K)."""
         return self.predicted[:, np.newaxis] - self.labels
 
     def weighted_mean(self, values: Array) -> float:
-        """Return the weighted mean of values of shape (n, K)."""
+        """Return the mean of values per sample and label, shape (n, K), with the weights of the labels."""
         return float(np.sum(self.weights * values)) / self.total_weight
 
     @cached_property
     def total_weight(self) -> float:
-        """Sum of all weights."""
+        """Sum of the weights of all samples' labels."""
         return float(np.sum(self.weights))
 
 
 class Metric(ABC):
-    """Quality measure of predictions; its name in result files is `name` with underscores."""
+    """Quality measure of predictions on the test set, stored in result files by `name` with underscores."""
 
     kind: ClassVar[str] = "metrics"
     name: ClassVar[str]
@@ -78,14 +78,14 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, predictions: Any) -> float:
-        """Return the metric of `ClassPredictions` or `NumberPredictions`; NaN if it is undefined."""
+        """Return the metric's value for `ClassPredictions` or `NumberPredictions`; NaN if it is undefined."""
 
 
 def metrics() -> dict[str, Metric]:
-    """Return all registered metrics by their names in result files."""
+    """Return all registered evaluation metrics by their names in result files."""
     return {name.replace("-", "_"): lookup("metrics", name) for name in known_names("metrics")}
 
 
 def compute_metrics(label_kind: str, predictions: ClassPredictions | NumberPredictions) -> dict[str, float]:
-    """Return the values of all metrics of a kind of labels ("classes" or "numbers"), by name."""
+    """Return the values of all metrics for labels that are "classes" or "numbers", by metric name."""
     return {name: m.value(predictions) for name, m in metrics().items() if m.label_kind == label_kind}

@@ -5,12 +5,12 @@ import math
 from mu2mpi.core.registry import register
 from mu2mpi.losses.metrics.metric import Metric, NumberPredictions
 
-MIN_VARIANCE = 1e-12  # variance of numbers in [-1, 1] up to which it may be rounding error alone
+MIN_VARIANCE = 1e-12  # variances of labels in [-1, 1] up to this may be rounding errors
 
 
 @register
 class R2(Metric):
-    """Share of the labels' variance that the predictions explain."""
+    """Coefficient of determination R^2: share of the labels' variance that the predictions explain."""
 
     name, title, long_name = "r2", "R²", "R2"
     label_kind = "numbers"
@@ -22,5 +22,5 @@ class R2(Metric):
 
 
 def r_squared(mean_squared_error: float, variance: float) -> float:
-    """Return R^2 from the mean squared error and the labels' variance; NaN if the variance is 0."""
+    """Return the coefficient of determination R^2; NaN if the variance of the labels is about 0."""
     return 1 - mean_squared_error / variance if variance > MIN_VARIANCE else math.nan

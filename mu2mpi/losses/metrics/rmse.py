@@ -8,7 +8,7 @@ from mu2mpi.losses.metrics.metric import Metric, NumberPredictions
 
 @register
 class Rmse(Metric):
-    """Root mean squared error, in the labels' own units."""
+    """Root mean squared error of numeric predictions, in the units of the labels."""
 
     name, long_name = "rmse", "RMSE"
     unit, label_kind = "label", "numbers"

@@ -1,1 +1,1 @@
-"""Linear models: margins, the scaling of samples, the ball, and the minimum over it."""
+"""Linear models: kernels of margins, scaling of samples, and minimisation over the feasible ball."""

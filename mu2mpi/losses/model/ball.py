@@ -1,4 +1,4 @@
-"""Feasible set K, a ball of diameter D about 0, and minimisation of smooth convex functions over it."""
+"""Feasible set of models, a ball about 0: projection, and minimisation of smooth convex functions."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,33 +11,32 @@ from mu2mpi.losses.model.linear import inner, norm
 
 # Coordinates per partial sum of squares: rounding errors grow with NORM_BLOCK + d / NORM_BLOCK, not with d.
 NORM_BLOCK = 256
-# Duality gap, in nats, at which the search for the minimum on a test set stops.
-MINIMUM_TOLERANCE = 1e-6
+MINIMUM_TOLERANCE = 1e-6  # duality gap, in nats, at which minimisation of the test loss stops
 Objective = Callable[[Array], tuple[float, Array]]  # returns value and gradient
 
 
 @reduction
 def squared_norm(v):  # type: ignore[no-untyped-def]
     """Return the squared Euclidean norm of a vector."""
-    total = 0.0
+    square_sum = 0.0
     for j in range(v.size):
-        total += v[j] * v[j]
-    return total
+        square_sum += v[j] * v[j]
+    return square_sum
 
 
 @inline
 def projection_factor(squared, radius):  # type: ignore[no-untyped-def]
-    """Return min(1, radius / sqrt(squared)), which projects or clips a vector of that squared norm."""
+    """Return the factor min(1, radius / norm) that projects a vector with norm^2 = squared on a ball."""
     return 1.0 if squared <= radius * radius else radius / np.sqrt(squared)
 
 
 class Minimum(NamedTuple):
-    """Smallest value found of a function over a ball, with a certificate."""
+    """Approximate minimum of a convex function over a ball, with its duality gap."""
 
     value: float  # smallest value found; the minimum is at least value - gap
     gap: float  # duality gap
-    passes: int  # evaluations of the function
-    initial_gradient_norm: float  # at the starting point
+    passes: int  # number of evaluations of the function
+    initial_gradient_norm: float  # gradient norm at the starting point
 
 
 def minimise_over_ball(
@@ -45,14 +44,14 @@ def minimise_over_ball(
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps with restarts.
 
-    The gradient's Lipschitz constant is at most `smoothness`; the step size is 1 / l for an estimate l of it.
+    The step size is the inverse of an estimate of the gradient's Lipschitz constant, at most `smoothness`.
     The gap follows from convexity: f(u) >= f(y) - (<f'(y), y> + radius ||f'(y)||) for u, y in the ball.
     Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009 (FISTA); O'Donoghue and
     Candes, "Adaptive restart for accelerated gradient schemes", 2015.
     """
     x = y = start
     # The local smoothness on real data is far below the worst case, so the estimate starts low.
-    momentum, estimate = 1.0, smoothness * (1 / 64)
+    momentum, local_smoothness = 1.0, smoothness * (1 / 64)
     value, gradient = function(y)
     initial_gradient_norm = norm(gradient)
     lower_bound, lowest = -np.inf, np.inf
@@ -62,7 +61,7 @@ def minimise_over_ball(
         lower_bound = max(lower_bound, value - gap)
         if lowest - lower_bound <= tolerance or passes == max_passes:
             break
-        x_next = _project(y - gradient / estimate, radius)
+        x_next = _project(y - gradient / local_smoothness, radius)
         is_ascent = inner(y - x_next, x_next - x) > 0
         momentum_next = 1.0 if is_ascent else (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         weight = 0.0 if is_ascent else (momentum - 1) / momentum_next
@@ -70,14 +69,14 @@ def minimise_over_ball(
         value_next, gradient_next = function(y_next)
         step = y_next - y
         # For tiny steps, differences of gradients are still accurate where those of values have cancelled.
-        is_too_low = inner(gradient_next - gradient, step) > estimate * inner(step, step)
-        estimate = min(2 * estimate, smoothness) if is_too_low else 0.95 * estimate
+        is_too_low = inner(gradient_next - gradient, step) > local_smoothness * inner(step, step)
+        local_smoothness = min(2 * local_smoothness, smoothness) if is_too_low else 0.95 * local_smoothness
         momentum = 1.0 if value_next > value else momentum_next
         x, y, value, gradient = x_next, y_next, value_next, gradient_next
     return Minimum(float(lowest), float(max(0.0, lowest - lower_bound)), passes, initial_gradient_norm)
 
 
 def _project(y: Array, radius: float) -> Array:
-    """Return the projection of y on the ball of a radius about 0."""
-    length = norm(y)
-    return y if length <= radius else y * (radius / length)
+    """Return the Euclidean projection of a vector y on the ball of the given radius about 0."""
+    y_norm = norm(y)
+    return y if y_norm <= radius else y * (radius / y_norm)

@@ -1,7 +1,4 @@
-"""Kernels of linear models: margins x z of a model x, shape (K, F), and sums of gradients r z^T.
-
-A gradient is the outer product of a residual r and a sample z, and is never formed as a K by F matrix.
-"""
+"""Numba kernels of linear models: margins of samples, and sums of gradients, which are outer products."""
 
 import math
 from typing import Any
@@ -16,12 +13,12 @@ TILE = 400  # features per tile: a block of samples and two rows of models fit i
 
 
 def residual(margins: Any, label: Any) -> None:
-    """Replace margins by the residual; stands for `Loss.residual_kernel` in templates of kernels."""
+    """Replace a sample's margins by its residual: placeholder of `Loss.residual_kernel` in templates."""
     raise NotImplementedError
 
 
 def loss(margins: Any, label: Any) -> tuple[float, bool]:
-    """Return loss and score; stands for `Loss.loss_kernel` in templates of kernels."""
+    """Return the loss and score of a sample: placeholder of `Loss.loss_kernel` in kernel templates."""
     raise NotImplementedError
 
 
@@ -37,7 +34,7 @@ def empty_block(samples, features):  # type: ignore[no-untyped-def]
 
 @inline
 def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
-    """Write a stored row of features times its scale, then the bias feature, to the start of `z`."""
+    """Write a sample to the start of `z`: its stored features times its scale, then the bias feature."""
     for j in range(row.size):
         z[j] = scale * np.float64(row[j])
     z[row.size] = bias
@@ -45,7 +42,7 @@ def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
 
 @reduction
 def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
-    """Return the inner products of x, then of y, with four vectors, reading each vector once."""
+    """Return the inner products of vectors x and y with four vectors z0 to z3, reading each vector once."""
     x0 = x1 = x2 = x3 = 0.0
     y0 = y1 = y2 = y3 = 0.0
     for j in range(x.size):
@@ -62,7 +59,7 @@ def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
 
 @reduction
 def _two_products(x, y, z):  # type: ignore[no-untyped-def]
-    """Return the inner products of x and of y with z."""
+    """Return the inner products of two vectors x and y with a vector z."""
     x_product = y_product = 0.0
     for j in range(x.size):
         x_product += x[j] * z[j]
@@ -72,7 +69,7 @@ def _two_products(x, y, z):  # type: ignore[no-untyped-def]
 
 @inline
 def two_model_margins(x, y, z, x_margins, y_margins):  # type: ignore[no-untyped-def]
-    """Write the margins x z and y z, shape (n, >= K), of one sample or a block z, shape (n, >= F)."""
+    """Write margins of two models x and y, shape (K, F), on one sample or a block z, shape (n, >= F)."""
     if z.shape[0] == 1:
         for k in range(x.shape[0]):
             x_margins[0, k], y_margins[0, k] = _two_products(x[k], y[k], z[0, : x.shape[1]])
@@ -92,15 +89,15 @@ def two_model_margins(x, y, z, x_margins, y_margins):  # type: ignore[no-untyped
 
 @inline
 def model_margins(x, z, margins, upper_half):  # type: ignore[no-untyped-def]
-    """Write the margins x z, shape (n, K), of one sample or a block; both halves of x share reads of z."""
-    half, rest = (x.shape[0] + 1) // 2, x.shape[0] // 2
-    two_model_margins(x[:half], x[rest:], z, margins, upper_half)
+    """Write margins of a model x, shape (K, F), on one sample or a block z to `margins`, shape (n, K)."""
+    half, upper_start = (x.shape[0] + 1) // 2, x.shape[0] // 2  # both halves of the rows share reads of z
+    two_model_margins(x[:half], x[upper_start:], z, margins, upper_half)
     for i in range(z.shape[0]):
         for k in range(half):
-            margins[i, rest + k] = upper_half[i, k]
+            margins[i, upper_start + k] = upper_half[i, k]
 
 
-# These replace BLAS, whose results depend on its number of threads in the last bits.
+# The functions below replace BLAS, whose last bits depend on its number of threads.
 
 
 def inner(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -115,12 +112,12 @@ def norm(x: NDArray[np.float64]) -> float:
 
 @kernel
 def all_margins(x, z):  # type: ignore[no-untyped-def]
-    """Return the margins x z, shape (n, K), of samples z, shape (n, F)."""
+    """Return the margins, shape (n, K), of a model x, shape (K, F), on samples z, shape (n, F)."""
     margins, upper_half = np.empty((len(z), len(x))), np.empty((SAMPLE_BLOCK, (len(x) + 1) // 2))
-    in_blocks = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
-    for i in range(0, in_blocks, SAMPLE_BLOCK):
+    blocks_end = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
+    for i in range(0, blocks_end, SAMPLE_BLOCK):
         model_margins(x, z[i : i + SAMPLE_BLOCK], margins[i : i + SAMPLE_BLOCK], upper_half)
-    for i in range(in_blocks, len(z)):
+    for i in range(blocks_end, len(z)):
         model_margins(x, z[i : i + 1], margins[i : i + 1], upper_half)
     return margins
 
@@ -128,31 +125,31 @@ def all_margins(x, z):  # type: ignore[no-untyped-def]
 @kernel
 def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
     """Return the sum over samples of r_i z_i^T, shape (K, F), for r of shape (n, K) and z of shape (n, F)."""
-    total = np.zeros((r.shape[1], z.shape[1]))
-    in_blocks = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
-    for i in range(0, in_blocks, SAMPLE_BLOCK):
+    gradient = np.zeros((r.shape[1], z.shape[1]))
+    blocks_end = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
+    for i in range(0, blocks_end, SAMPLE_BLOCK):
         for first in range(0, z.shape[1], TILE):
             stop = min(first + TILE, z.shape[1])
             z0, z1 = z[i, first:stop], z[i + 1, first:stop]
             z2, z3 = z[i + 2, first:stop], z[i + 3, first:stop]
             for k in range(r.shape[1]):
-                row, r0, r1, r2, r3 = total[k, first:stop], r[i, k], r[i + 1, k], r[i + 2, k], r[i + 3, k]
+                row, r0, r1, r2, r3 = gradient[k, first:stop], r[i, k], r[i + 1, k], r[i + 2, k], r[i + 3, k]
                 for j in range(row.size):
                     row[j] += (r0 * z0[j] + r1 * z1[j]) + (r2 * z2[j] + r3 * z3[j])
-    for i in range(in_blocks, len(z)):
+    for i in range(blocks_end, len(z)):
         for k in range(r.shape[1]):
-            row = total[k]
+            row = gradient[k]
             for j in range(row.size):
                 row[j] += r[i, k] * z[i, j]
-    return total
+    return gradient
 
 
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
-    """Return sums of loss and score over stored samples with their scale factors; a template of a kernel."""
+    """Return a model's loss and score, summed over stored samples with scale factors (kernel template)."""
     classes, width = x.shape
     z, margins = empty_block(SAMPLE_BLOCK, width), np.empty((SAMPLE_BLOCK, classes))
     upper_half = np.empty((SAMPLE_BLOCK, (classes + 1) // 2))
-    total, score = 0.0, 0
+    loss_sum, score_sum = 0.0, 0
     for start in range(0, labels.size, SAMPLE_BLOCK):
         count = min(SAMPLE_BLOCK, labels.size - start)
         for i in range(count):
@@ -160,6 +157,6 @@ def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-de
         model_margins(x, z, margins, upper_half)
         for i in range(count):
             sample_loss, sample_score = loss(margins[i], labels[start + i])
-            total += sample_loss
-            score += sample_score
-    return total, score
+            loss_sum += sample_loss
+            score_sum += sample_score
+    return loss_sum, score_sum
