@@ -1,1 +1,1 @@
-"""Optimisation methods, one module each, and presets of their settings."""
+"""Federated optimisation methods, one module each, and presets of their settings."""

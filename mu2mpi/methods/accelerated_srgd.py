@@ -11,7 +11,7 @@ from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
 from mu2mpi.federation.task import Task
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field
-from mu2mpi.methods.presets.practical import PracticalPreset, round_to_four_digits
+from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AcceleratedOptions(PresetOptions):
-    """Batch size, and the preset."""
+    """Options of accelerated SRGD: batch size, and the preset."""
 
     batch: int | None = batch_field("batch size K of each machine, each sample used once [default: n / T]")
 
@@ -28,9 +28,8 @@ class AcceleratedOptions(PresetOptions):
 class AcceleratedSrgd(Method):
     """Accelerated SRGD: optimistic online-to-batch conversion with private sums of increments over batches.
 
-    Zhang, Tran and Cutkosky, "Differentially private online-to-batch for smooth losses", 2022, with an
-    optimistic learner; rounds and batches of Choquette-Choo, Ganesh and Thakurta, "Near-optimal rates for
-    O(1)-smooth DP-SCO with a single epoch and large batches", 2025. See docs/background/methods.md.
+    Zhang, Tran and Cutkosky, 2022, with an optimistic learner, and rounds and batches of Choquette-Choo,
+    Ganesh and Thakurta, 2025 (docs/background/methods.md).
     """
 
     name, title = "accelerated-srgd", "accelerated SRGD"
@@ -40,25 +39,19 @@ class AcceleratedSrgd(Method):
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical preset: the fewest rounds with steps of at most 1 / (2 L)."""
+        """Return the practical preset's settings: the fewest rounds with step sizes of at most 1 / (2 L)."""
         M, constants = experiment.machines or 1, preset.practical_constants(experiment, facts)
         n, max_step = facts.samples // M, 0.5 / constants.unit_margin_smoothness
         sensitivity = 2 * constants.effective_clip_norm
-        path = (
-            constants.weight_noise_std * experiment.rho * experiment_noise_reduction(experiment) / sensitivity
-        )
+        noise_reduction = experiment_noise_reduction(experiment)
+        path = constants.weight_noise_std * experiment.rho * noise_reduction / sensitivity
         min_rounds = math.ceil(min(n, math.sqrt(path * n / max_step)))
         K = experiment.batch or n // (experiment.rounds or min_rounds) or 1
         T = experiment.rounds or max(1, n // K)
-        return {
-            "clip_norm": constants.clip_norm,
-            "diameter": constants.diameter,
-            "rounds": T,
-            "eta_scale": round_to_four_digits(min(path * K / T, max_step) * 8 * constants.L),
-        }
+        return constants.settings(min(path * K / T, max_step) * 8 * constants.L, rounds=T)
 
     def batching(self, task: Task, rounds: int | None) -> Batching:
-        """Return max(sqrt(n), (n M)^(1/4)) rounds of equal batches, which use each sample once."""
+        """Return disjoint batches of equal size, by default in max(sqrt(n), (n M)^(1/4)) rounds."""
         n = task.samples
         min_rounds = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
         batch = task.options.batch or max(1, n // (rounds or min_rounds))
@@ -68,36 +61,33 @@ class AcceleratedSrgd(Method):
         return DisjointBatches.from_ends(tuple(range(batch, rounds * batch + 1, batch)))
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return batches of two samples, one of which is unknown to the adversary."""
+        """Return the audit's samples per machine: two per batch, one of which is unknown to the adversary."""
         return rounds * (options.batch or 2), {}
 
     def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
-        """Return the batch size."""
+        """Return the option `batch`: the batch size per machine."""
         return {"batch": batching.max_batch_size}
 
     def max_eta(self, task: Task, batching: Batching) -> float:
-        """Return 1 / (8 L), whatever the number of rounds."""
+        """Return the largest learning rate of the theory, 1 / (8 L), for any number of rounds."""
         return 1 / (8 * task.smoothness)
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return min(1 / (8 L), D / sqrt(8 V)), which minimises the bound of docs/background/methods.md."""
+        """Return the learning rate min(1 / (8 L), D / sqrt(8 V)) with V of `hint_error`."""
         V = self.hint_error(task, batching, mechanism)
         return min(self.max_eta(task, batching), task.diameter / math.sqrt(8 * V))
 
     def hint_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return V, a bound on the sum of the hints' errors ||q_t - h_t||^2, with G^2 / 2 for the first.
-
-        Messages and hints have the sampling error C^2 / (K M) and the noise d sigma^2 / (N K)^2.
-        """
+        """Return V, a bound on the squared errors of all rounds' hints, which predict the next message."""
         T, K, C = batching.rounds, batching.max_batch_size, mechanism.clip_norm
         sampling_error = C**2 / (K * task.machines)
-        noise = 2 * C / (task.budget.rho * task.noise_reduction * K)
-        noise_error = task.d * T * noise * noise  # overflows to infinity, where a power would raise
+        noise_std = 2 * C / (task.budget.rho * task.noise_reduction * K)
+        noise_error = task.d * T * noise_std * noise_std  # overflows to infinity, where a power would raise
         hint_errors = sampling_error * (T + math.log(T) + 1) + noise_error * (2 * T + 2 * math.log(T) + 3)
         return task.G**2 / 2 + hint_errors
 
     def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return 2 / (T (T + 1)) (D^2 / (8 eta) + eta V + 2/3 D S (T + 1)^(3/2) / sqrt(K M)), or NaN."""
+        """Return the excess loss bound (docs/background/methods.md), or NaN if gradients may be clipped."""
         D, T, S = task.diameter, batching.rounds, self.contribution_bound(task)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism:
             return math.nan
@@ -107,14 +97,12 @@ class AcceleratedSrgd(Method):
         return 2 / (T * (T + 1)) * (regret + estimation)
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Average v_{t+1} = proj(w_{t+1} - eta h) instead of w_{t+1}, with the hint h = (t + 1) / t q_t.
-
-        Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
-        """
+        """Take an optimistic step: average proj(w_{t+1} - (t + 1) / t eta message) instead of w_{t+1}."""
+        # Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
         if iterates.l2:
             iterates.apply_regulariser(t)
         iterates.projected_step(t, total, scale)
-        # Restore x_t, which is to be averaged with v_{t+1} instead.
+        # Restore x_t, which is averaged with v instead.
         iterates.x, iterates.x_previous = iterates.x_previous, iterates.x
         v, hint_factor = iterates.w.copy(), (t + 1) / t
         if iterates.l2:

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 @register
 class AnytimeDpMf(Method):
-    """DP-FTRL: Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", 2021.
-
-    Here with a matrix factorisation (Denisov et al., 2022), and gradients at averages (Cutkosky, 2019).
-    """
+    """DP-FTRL (Kairouz et al., 2021) with matrix factorisation (Denisov et al., 2022) at averages."""
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"
     summary = "gradients at averages, with correlated noise that cancels over rounds"
@@ -33,11 +30,11 @@ class AnytimeDpMf(Method):
     supports_partial_participation = True
 
     def practical_diameter_factor(self, experiment: Any) -> float:
-        """Return 3: earlier iterates have several times the noise of the last one."""
+        """Return the factor 3 of the preset's diameter: earlier iterates are noisier than the last one."""
         return 3.0
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
-        """Return the scale at which the noise of w_T reaches its limit, but at most that of mu^2-SGD."""
+        """Return the preset's eta_scale: the noise of w_T reaches `weight_noise_std`, at most mu^2-SGD's."""
         from mu2mpi.privacy.noise.correlation import Correlation
 
         rounds = single_pass_rounds(experiment, facts)
@@ -46,51 +43,44 @@ class AnytimeDpMf(Method):
         options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
         gain = Correlation(*options.strategy, rounds, normalized=True, is_cumulative=False).total_noise_std()
         sensitivity = 2 * constants.effective_clip_norm
-        eta = (
-            constants.weight_noise_std
-            * experiment.rho
-            * experiment_noise_reduction(experiment)
-            / (sensitivity * gain)
-        )
+        noise_reduction = experiment_noise_reduction(experiment)
+        eta = constants.weight_noise_std * experiment.rho * noise_reduction / (sensitivity * gain)
         max_eta = 2 * (experiment.machines or 1) / constants.unit_margin_smoothness
         return float(8 * constants.L * min(eta, max_eta))
 
     def max_eta(self, task: Task, batching: Batching) -> float:
-        """Return 1 / (8 L), with which T rounds move as far as those of mu^2-SGD with its `max_eta`."""
+        """Return the largest learning rate 1 / (8 L), which moves as far in T rounds as that of mu^2-SGD."""
         return 1 / (8 * task.smoothness)
 
     def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the root mean squared error per round of the sum of all averaged messages."""
+        """Return the RMS error of the sum of the T averaged messages, divided by sqrt(T)."""
         if (correlation := mechanism.correlation) is None:
             return super().gradient_error(task, batching, mechanism)
-        sigma, shared = task.noise_std_and_reduction(mechanism)
+        sigma, noise_reduction = task.noise_std_and_reduction(mechanism)
         noise_std = sigma * correlation.total_noise_std() / math.sqrt(mechanism.rounds)
-        noise = math.sqrt(task.d) * noise_std / shared
-        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines), noise)
+        noise_error = math.sqrt(task.d) * noise_std / noise_reduction
+        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines), noise_error)
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return min(D / sqrt(V T), 1 / (8 L)), where sqrt(V T) is the RMS error of the sum of messages."""
+        """Return the learning rate min(D / sqrt(V T), 1 / (8 L)), where V is `gradient_error` squared."""
         error = self.gradient_error(task, batching, mechanism)
         return min(task.diameter / (error * math.sqrt(batching.rounds)), self.max_eta(task, batching))
 
     def state_names(self, options: Any) -> tuple[str, ...]:
-        """Return the sum of all steps, whose projections are the iterates."""
+        """Return the name of the state array, the unprojected sum of steps."""
         return ("sum",)
 
     def iterates_reveal_messages(self, options: Any) -> bool:
-        """Return True: within the ball, lazy projection makes no difference."""
+        """Return True: consecutive iterates within the ball determine the averaged messages."""
         return True
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Take a step from the unprojected sum of steps (lazy projection), in which correlated noise cancels.
-
-        Zinkevich, "Online convex programming", 2003.
-        """
+        """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
         steps = iterates.state["sum"]
         if iterates.l2:
             iterates.apply_regulariser(t, steps)
         iterates.lazy_projected_step(steps, t, total, scale)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta in all rounds."""
+        """Return the learning rate eta, the step size of every round."""
         return eta

@@ -20,8 +20,9 @@ class AnytimeSgd(Method):
     supports_partial_participation = True
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
-        """Return the scale at which the noise of x_T, sqrt(8 T^3 / 105) eta per unit, reaches its limit."""
+        """Return the preset's eta_scale, at which the noise std of x_T reaches `weight_noise_std`."""
         T = single_pass_rounds(experiment, facts)
+        # The noise std of x_T is eta sqrt(8 T^3 / 105) times that of a message.
         noise_limit = 4 * T * constants.noise_limited_step_sum(experiment) / math.sqrt(8 / 105 * T**3)
         max_scale = max_averaged_eta_scale(experiment, facts)
         return constants.L * min(noise_limit, max_scale / constants.unit_margin_smoothness)

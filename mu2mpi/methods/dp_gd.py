@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DpGdOptions(PresetOptions):
-    """Batch size, averaging of the iterates, and momentum."""
+    """Options of DP-GD: batch size, averaging of the iterates, and momentum."""
 
     batch: int | None = batch_field(
         "batch size of each machine, in passes over its samples [default: all of its samples]"
@@ -41,60 +41,55 @@ class DpGd(Method):
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return two samples in every round, or 1.5 batches, so that samples recur after few rounds."""
+        """Return the audit's samples per machine: two, or 1.5 batches, so that samples recur soon."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical preset; momentum 0.9 needs a tenth of the rounds.
-
-        The average gradient over all rounds has the noise of one over sqrt(n K) samples per machine.
-        """
+        """Return the practical preset's settings: momentum 0.9, which needs a tenth of the rounds."""
         n = facts.samples / (experiment.machines or 1)
         K = min(n, experiment.batch or n)
         momentum = 0.9 if experiment.momentum is None else experiment.momentum
-        chosen = preset.multi_pass_settings(
-            experiment,
-            facts,
-            noise_divisor=math.sqrt(n * K) * experiment_noise_reduction(experiment),
-            rounds_range=(20, round(400 * n / K)),
-            tail=0.25,
-            acceleration=1 / (1 - momentum),
+        divisor, rounds_range = (
+            math.sqrt(n * K) * experiment_noise_reduction(experiment),
+            (20, round(400 * n / K)),
         )
-        return {**chosen, "momentum": momentum}
+        acceleration = 1 / (1 - momentum)
+        settings = preset.multi_pass_settings(experiment, facts, divisor, rounds_range, 0.25, acceleration)
+        return {**settings, "momentum": momentum}
 
     def first_averaged_round(self, rounds: int, options: Any) -> int | None:
-        """Return the first round of the tail, or 2: the query point of round 1 is the initial model."""
+        """Return the first round that the output averages: that of the tail, or 2 without a tail."""
         return super().first_averaged_round(rounds, options) or 2
 
     def batching(self, task: Task, rounds: int | None) -> Batching:
-        """Return whole passes, in R rounds such that L D^2 / (8 R) is at most the noise term D e / 2."""
+        """Return cyclic batches in whole passes, with rounds so that noise exceeds the optimisation error."""
         n, C = task.samples, self.clip_norm(task)
         K = task.options.batch or n
         check_batch(K, n, "a machine")
         if rounds is None:
             noise = 2 * math.sqrt(task.d) / (task.budget.rho * task.noise_reduction * math.sqrt(n * K))
-            e = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
-            # After 10,000 passes the optimisation error is negligible.
-            steps = math.ceil(min(task.smoothness * task.diameter / (4 * e), 10_000))
+            error = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
+            # After R steps, L D^2 / (8 R) is at most D error / 2; it is negligible after 10,000 passes.
+            steps = math.ceil(min(task.smoothness * task.diameter / (4 * error), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
         return CyclicBatches(min(n, K * rounds), rounds, K)
 
     def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the RMS error of a gradient, including the dependence caused by reuse of the samples."""
+        """Return the RMS error sqrt(V) of an average gradient, including the effect of reused samples."""
         T, n, K = batching.rounds, task.samples, batching.batch_size(1)
-        sigma, shared = task.noise_std_and_reduction(mechanism)
-        noise = math.sqrt(task.d) * sigma / (shared * K)
+        sigma, noise_reduction = task.noise_std_and_reduction(mechanism)
+        noise_error = math.sqrt(task.d) * sigma / (noise_reduction * K)
         sampling_error = math.sqrt((1 / K - 1 / n + 2 * T / n) / task.effective_machines)
-        return math.hypot(noise, self.clip_norm(task) * sampling_error)
+        return math.hypot(noise_error, self.clip_norm(task) * sampling_error)
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return (1 - momentum) / (L + b), b = 2 sqrt(V T) / D, which minimises `excess_loss_bound`."""
+        """Return the learning rate (1 - momentum) / (L + 2 sqrt(V T) / D) with V of `gradient_error`."""
         error = self.gradient_error(task, batching, mechanism)
         b = 2 * error * math.sqrt(batching.rounds) / task.diameter
         return (1 - (task.options.momentum or 0)) / (task.smoothness + b)
 
     def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1; NaN but for plain full-batch steps."""
+        """Return the excess loss bound D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, or NaN."""
         R, options = batching.rounds - 1, task.options
         is_plain = batching.is_full_batch and options.tail is None and not options.momentum and R > 0
         is_default = isinstance(mechanism, lookup("mechanisms", self.mechanism)) and task.unequal is None
@@ -106,15 +101,15 @@ class DpGd(Method):
         return task.diameter**2 / (8 * self.theory_eta(task, batching, mechanism) * R) + error_term
 
     def state_names(self, options: Any) -> tuple[str, ...]:
-        """Return the previous iterate, which momentum needs."""
+        """Return the name of the state array of momentum, the previous iterate, or none."""
         return ("w_previous",) if options.momentum else ()
 
     def iterates_reveal_messages(self, options: Any) -> bool:
-        """Return True without momentum."""
+        """Whether iterates determine messages: True without momentum."""
         return not options.momentum
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Take w_{t+1} = proj(w_t + beta (w_t - w_{t-1}) - eta g_t) with momentum beta (Polyak, 1964)."""
+        """Take a projected gradient step, with heavy-ball momentum (Polyak, 1964) if the option is given."""
         if momentum := iterates.constants.task.options.momentum:
             w, w_previous = iterates.w, iterates.state["w_previous"]
             w_current = w.copy()

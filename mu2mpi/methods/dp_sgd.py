@@ -15,7 +15,7 @@ from mu2mpi.privacy.accounting.pld import MAX_PLD_ROUNDS
 
 
 class DpSgdOptions(PresetOptions):
-    """Expected batch size, and averaging of the iterates."""
+    """Options of DP-SGD: expected batch size, and averaging of the iterates."""
 
     batch: int | None = batch_field(
         "expected batch size over all machines [default: a hundredth of all samples, at least 256]"
@@ -44,19 +44,17 @@ class DpSgd(Method):
             )
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return one sample per machine and sampling probability 1/3, so that subsampling matters."""
+        """Return the audit's samples per machine, 1, and the batch size of sampling probability 1/3."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical preset; the noise is that of a sum over all samples."""
+        """Return the practical preset's settings, with 100 to 20,000 rounds of the default batch size."""
         batch = experiment.batch or default_batch_size(facts.samples)
         rounds_range = 100, min(20_000, max_accounted_rounds(facts.samples, batch))
-        return preset.multi_pass_settings(
-            experiment, facts, noise_divisor=facts.samples, rounds_range=rounds_range, tail=0.5
-        )
+        return preset.multi_pass_settings(experiment, facts, facts.samples, rounds_range, tail=0.5)
 
     def batching(self, task: Task, rounds: int | None) -> Batching:
-        """Return Poisson batches, by default 20 passes with a hundredth of all samples per batch."""
+        """Return Poisson-subsampled batches, by default 20 passes in batches of `default_batch_size`."""
         total_samples = task.machines * task.samples
         batch = task.options.batch or default_batch_size(total_samples)
         check_batch(batch, total_samples, "all machines")
@@ -70,15 +68,15 @@ class DpSgd(Method):
         return PoissonBatches(task.samples, rounds, task.samples, probability=batch / total_samples)
 
     def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
-        """Return the expected batch size."""
+        """Return the option `batch`: the expected batch size over all machines."""
         return {"batch": task.options.batch or default_batch_size(task.machines * task.samples)}
 
 
 def default_batch_size(samples: int) -> int:
-    """Return the default of the expected batch size; beyond some hundred, larger ones gain little."""
+    """Return the default expected batch size: 1 % of all samples, at least 256."""
     return min(samples, max(256, samples // 100))
 
 
 def max_accounted_rounds(samples: int, batch: int) -> int:
-    """Return the largest number of noisy rounds that the accountant composes without gigabytes of memory."""
+    """Return the largest number of DP-SGD rounds that the accountant composes without gigabytes of memory."""
     return min(MAX_PLD_ROUNDS, 10**4 * samples // batch)

@@ -1,7 +1,4 @@
-"""Base class of methods: options, batching, messages, noise, server steps and output.
-
-Method modules are imported to list their options, so slow imports are deferred until a run needs them.
-"""
+"""Base class of federated optimisation methods: options, batching, messages, noise, server steps, output."""
 
 import math
 from abc import ABC
@@ -19,16 +16,16 @@ from mu2mpi.federation.batching import Batching, FreshSamples
 from mu2mpi.federation.estimators import Estimator, QueryPoint
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.task import Task
-from mu2mpi.methods.presets.practical import PracticalPreset, PresetConstants, round_to_four_digits
+from mu2mpi.methods.presets.practical import PracticalPreset, PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, calibrate_mechanism
 from mu2mpi.privacy.release import Release
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # methods are imported to list their options, so slow imports wait until a run needs them
     from mu2mpi.federation.iterates import Integers, Iterates
 
 
 class PresetOptions(Options):
-    """Option of methods that support presets."""
+    """Option ``--preset`` of methods that support presets of settings."""
 
     preset: Annotated[str | None, AfterValidator(partial(check_registered_name, "presets"))] = Field(
         None,
@@ -38,33 +35,29 @@ class PresetOptions(Options):
 
 
 def batch_field(description: str) -> Any:
-    """Return the option ``--batch`` of a method, the batch size."""
+    """Return the pydantic field of a method's option ``--batch``, the batch size."""
     return Field(None, ge=1, lt=2**32, description=description)
 
 
 def tail_field(default: str) -> Any:
-    """Return the option ``--tail`` of a method that can average its last query points."""
-    return Field(
-        None, gt=0, le=1, description=f"share of last rounds averaged as output [default: {default}]"
-    )
+    """Return the pydantic field of the option ``--tail``, the share of last query points in the output."""
+    description = f"share of last rounds averaged as output [default: {default}]"
+    return Field(None, gt=0, le=1, description=description)
 
 
 class Method(ABC):
-    """Optimisation method: a gradient estimator at a query point, with batching, noise and server steps.
-
-    Defaults: one fresh sample per machine and round, Gaussian noise, projected steps of size eta alpha_t.
-    """
+    """Optimisation method: a gradient estimator at a query point, with batching, noise and server steps."""
 
     kind: ClassVar[str] = "methods"
     name: ClassVar[str]  # value of the option --method
     title: ClassVar[str]  # name in figures; default: the name
     summary: ClassVar[str] = ""  # short description in the help
     options: ClassVar[type[Options]] = Options
-    presets: ClassVar[tuple[str, ...]] = ()  # names of options that only choose other settings
+    presets: ClassVar[tuple[str, ...]] = ()  # options that set values of other options
     # Settings of the practical preset beside `normalize`; None if they depend on public facts.
     preset_settings: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
     estimator: ClassVar[Estimator]  # gradient estimator that machines send
-    query: ClassVar[QueryPoint]  # where gradients are taken
+    query: ClassVar[QueryPoint]  # model at which machines compute gradients
     mechanism: ClassVar[str] = "gaussian"  # default of the option --mechanism
     outputs_mean: ClassVar[bool] = False  # output the mean of all query points instead of the last
     is_default: ClassVar[bool] = False  # whether it is the default of --method
@@ -85,31 +78,30 @@ class Method(ABC):
         """Raise ValueError if settings of the experiment are incompatible with the method."""
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
-        """Return samples per machine (None: as many as used) and options of the worst case for an audit."""
+        """Return an audit's samples per machine (None: as many as used) and options of the method."""
         return None, {}
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical preset, which follow from public facts alone."""
+        """Return the practical preset's settings of the method by option name, from public facts alone."""
         constants = preset.practical_constants(experiment, facts, self.practical_diameter_factor(experiment))
-        eta_scale = round_to_four_digits(self.practical_eta_scale(experiment, facts, constants))
-        return {"clip_norm": constants.clip_norm, "diameter": constants.diameter, "eta_scale": eta_scale}
+        return constants.settings(self.practical_eta_scale(experiment, facts, constants))
 
     def practical_diameter_factor(self, experiment: Any) -> float:
-        """Return the ratio of the practical preset's diameter to that of other methods."""
+        """Return the method's factor of the diameter that the practical preset chooses."""
         return 1.0
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
-        """Return the learning rate of the practical preset, in units of `max_eta`."""
+        """Return the practical preset's eta_scale: the learning rate in units of `max_eta`."""
         raise NotImplementedError
 
     def first_averaged_round(self, rounds: int, options: Any) -> int | None:
-        """Return the first round whose query point the output averages; None: the output is the last one."""
+        """Return the first round that the output averages; None: the output is the last query point."""
         if (tail := getattr(options, "tail", None)) is not None:
             return rounds - math.ceil(float(tail) * rounds) + 1
         return 1 if self.outputs_mean else None
 
     def batching(self, task: Task, rounds: int | None) -> Batching:
-        """Return rounds and batches: by default a fresh sample a round. InputError if samples run out."""
+        """Return the batching of the samples: by default one fresh sample per machine and round."""
         if task.unequal is None:
             rounds = rounds or task.samples
             return FreshSamples(rounds, rounds)
@@ -119,7 +111,7 @@ class Method(ABC):
         return FreshSamples(task.unequal.run_participation(rounds).max_count, rounds)
 
     def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
-        """Return the values of the method's options that the user left open."""
+        """Return values of the method's options, by name, that replace those that the user left open."""
         return {}
 
     def contribution_bound(self, task: Task) -> float:
@@ -127,20 +119,20 @@ class Method(ABC):
         return self.estimator.contribution_bound(task.G, task.L, task.diameter, self.query)
 
     def clip_norm(self, task: Task) -> float:
-        """Return the smaller of ``--clip-norm`` and `contribution_bound`; InputError if it is infinite."""
+        """Return the clipping norm: the smaller of ``--clip-norm`` and `contribution_bound`."""
         S = self.contribution_bound(task)
-        clip = S if task.clip_norm is None else min(task.clip_norm, S)
-        if math.isinf(clip):
+        clip_norm = S if task.clip_norm is None else min(task.clip_norm, S)
+        if math.isinf(clip_norm):
             raise InputError(f"The increments of --method {self.name} are unbounded. Give --clip-norm.")
-        return clip
+        return clip_norm
 
     def release(self, task: Task, batching: Batching, participations: int | None = None) -> Release:
-        """Return what the mechanism protects, for a machine that takes part in some (default: all) rounds."""
+        """Return the release to privatise for a machine with a number of participations (None: all)."""
         is_cumulative = self.estimator.is_cumulative
         N = batching.rounds if participations is None else participations
         # Cumulative sums and correlated noise of a machine are also released in rounds in which it is absent.
-        stays = is_cumulative or lookup("mechanisms", task.mechanism).correlates_rounds
-        T = batching.rounds if task.trust.protects_sum_only and stays else N
+        is_carried_over = is_cumulative or lookup("mechanisms", task.mechanism).correlates_rounds
+        T = batching.rounds if task.trust.protects_sum_only and is_carried_over else N
         return Release(
             rounds=T,
             machines=task.machines,
@@ -159,29 +151,21 @@ class Method(ABC):
         )
 
     def noise_limited_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the first term of eta in Theorems 5.2 and 6.2, rho D N / (2 C T sqrt(d)), N = sqrt(M) or M.
-
-        For unequal machines it is D / (s sqrt(d T)), where s is the noise std of the averaged message.
-        """
+        """Return the learning rate rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for dominant noise."""
         T, D, C = batching.rounds, task.diameter, mechanism.clip_norm
         if task.per_machine is None:
-            return (
-                task.budget.rho
-                * D
-                * task.noise_reduction
-                / (2 * C * T * math.sqrt(task.d))
-                / mechanism.noise_accumulation
-            )
-        noise = task.per_machine.noise_std
-        return D / (noise * math.sqrt(task.d * T)) if noise else math.inf
+            eta = task.budget.rho * D * task.noise_reduction / (2 * C * T * math.sqrt(task.d))
+            return eta / mechanism.noise_accumulation
+        noise_std = task.per_machine.noise_std  # of the averaged message
+        return D / (noise_std * math.sqrt(task.d * T)) if noise_std else math.inf
 
     def max_eta(self, task: Task, batching: Batching) -> float:
-        """Return the learning rate of theory without noise: 1 / (4 L T) at averages, 1 / L at iterates."""
+        """Return the theory's learning rate without noise: 1 / (4 L T) at averages, 1 / L at iterates."""
         L = task.smoothness
         return 1 / (4 * L * batching.rounds) if self.query.is_averaged else 1 / L
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the learning rate of the method's theory.
+        """Return the default learning rate eta, that of the method's theory.
 
         With a bound V on the squared error of gradients: D / sqrt(V sum of t^2) at averages (Cutkosky, 2019),
         1 / (1 / max_eta + sqrt(V T) / D) at iterates (Dekel et al., 2012); see docs/background/methods.md.
@@ -193,56 +177,56 @@ class Method(ABC):
         return 1 / (1 / max_eta + error * math.sqrt(T) / D)
 
     def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return sqrt(V), a bound on the root mean squared error of an average gradient, noise included."""
+        """Return sqrt(V), a bound on the RMS error of an average gradient, from sampling and noise."""
         batch_size = batching.processed_samples(batching.rounds) / batching.rounds
-        sigma, shared = task.noise_std_and_reduction(mechanism)
-        noise = math.sqrt(task.d) * sigma / (shared * batch_size)
-        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines * batch_size), noise)
+        sigma, noise_reduction = task.noise_std_and_reduction(mechanism)
+        noise_error = math.sqrt(task.d) * sigma / (noise_reduction * batch_size)
+        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines * batch_size), noise_error)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return the factor of the averaged message of round t: eta if it is cumulative, else eta alpha_t."""
+        """Return the step size of round t, a factor of the averaged message: eta, or eta times a weight."""
         return eta if self.estimator.is_cumulative else eta * self.query.importance(t)
 
     def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the theorem's bound on the excess loss with `theory_eta`, in nats; NaN if there is none."""
+        """Return the bound on the excess loss of the method's theorem at `theory_eta`, or NaN without one."""
         return math.nan
 
     def state_names(self, options: Any) -> tuple[str, ...]:
-        """Return names of arrays that `step` keeps beside w, x and x_previous, initially zero."""
+        """Return the names of state arrays of `step`, initially zero, beside w, x and x_previous."""
         return ()
 
     def iterates_reveal_messages(self, options: Any) -> bool:
-        """Whether a step within the ball is the scaled message, so that iterates determine messages."""
+        """Whether an adversary can compute the averaged messages from consecutive iterates."""
         return type(self).step is Method.step
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Take w_{t+1} = proj(w_t - scale total), and average it into the query point x_{t+1}."""
+        """Take the step w_{t+1} = proj(w_t - scale total), and average it into the query point x_{t+1}."""
         if iterates.l2:
             iterates.apply_regulariser(t)
         iterates.projected_step(t, total, scale)
 
     def run_constants(self, task: Task, batching: Batching) -> RunConstants:
-        """Return the constants of a run; InputError if no accountant covers it, or numbers overflow."""
+        """Return the constants of a run of the method, with its calibrated mechanism and learning rate."""
         from mu2mpi.privacy.noise.noise_stream import check_stream_limits
 
         release = self.release(task, batching)
         check_stream_limits(task.d, task.machines, batching.rounds)
-        kind: type[Mechanism] = lookup("mechanisms", task.mechanism)
-        if not kind.supports(release):
+        mechanism_class: type[Mechanism] = lookup("mechanisms", task.mechanism)
+        if not mechanism_class.supports(release):
             implied = f"Use another --method, or another --server than {task.server}, which implies it."
             raise InputError(
-                f"--mechanism {kind.name} has no privacy accountant for --method {self.name}. "
+                f"--mechanism {mechanism_class.name} has no privacy accountant for --method {self.name}. "
                 + (implied if task.trust.mechanism else "Leave --mechanism out.")
             )
         if task.unequal is None:
-            mechanism = calibrate_mechanism(kind, task.budget, release)
+            mechanism = calibrate_mechanism(mechanism_class, task.budget, release)
         else:
             from mu2mpi.federation.unequal_machines import calibrate_machines
 
             plan = calibrate_machines(
                 task.unequal,
                 task.budget,
-                kind,
+                mechanism_class,
                 batching.rounds,
                 partial(self.release, task, batching),
                 protects_sum_only=task.trust.protects_sum_only,
@@ -277,6 +261,6 @@ class Method(ABC):
 
 
 def check_batch(batch: int, available: int, owner: str) -> None:
-    """Raise InputError if a batch is larger than the number of samples available."""
+    """Raise InputError if a batch size exceeds the number of samples of its owner."""
     if batch > available:
         raise InputError(f"--batch must be at most {available} (samples of {owner}), got {batch}.")

@@ -1,7 +1,4 @@
-"""The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2).
-
-`algorithm_1` and `algorithm_2` state the paper's algorithms in NumPy; tests compare the package with them.
-"""
+"""The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,11 +17,12 @@ from mu2mpi.methods.presets.practical import PresetConstants, max_averaged_eta_s
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
+# The paper's algorithms in NumPy, with which tests compare the package.
 def algorithm_1(
     samples: Sequence[Sequence[Any]], gradient: Callable[..., Any], noise: Callable[[int, int], Any],
     project: Callable[..., Any], eta: float, x_1: Any,
 ) -> Any:  # fmt: skip
-    """Return x_T of Algorithm 1 (untrusted server): every machine adds noise before it sends.
+    """Return the model x_T of Algorithm 1 (untrusted server): every machine adds noise to its messages.
 
     ``samples[t - 1][i]`` is z_{t,i}, ``noise(t, i)`` is Y_{t,i}, and ``project`` projects on K.
     """
@@ -47,7 +45,7 @@ def algorithm_2(
     samples: Sequence[Sequence[Any]], gradient: Callable[..., Any], noise: Callable[[int], Any],
     project: Callable[..., Any], eta: float, x_1: Any,
 ) -> Any:  # fmt: skip
-    """Return x_T of Algorithm 2 (trusted server): the server adds noise Y_t to the average."""
+    """Return the model x_T of Algorithm 2 (trusted server): the server adds noise to averaged messages."""
     T, M = len(samples), len(samples[0])
     w, x, x_previous, d = x_1, x_1, x_1, [0.0] * M
     for t in range(1, T + 1):
@@ -73,7 +71,7 @@ def algorithm_2(
 # - Each trust mode defines where noise is added and which collectives are used (`servers`).
 
 
-# Methods by estimator and query point, where they are not those of mu^2-SGD.
+# Names of methods by estimator and query point that differ from those of mu^2-SGD.
 VARIANTS = {
     ("corrected-momentum", "iterate"): "storm",
     ("gradient", "average"): "anytime-sgd",
@@ -82,7 +80,7 @@ VARIANTS = {
 
 
 class Mu2Options(PresetOptions):
-    """Estimator and query point for ablations, and the preset."""
+    """Options of mu^2-SGD: estimator and query point for ablations, and the preset."""
 
     estimator: Literal["corrected-momentum", "gradient"] = Field(
         "corrected-momentum",
@@ -105,33 +103,28 @@ class Mu2Sgd(Method):
     estimator, query = CORRECTED_MOMENTUM, AVERAGED_ITERATE
 
     def select_variant(self, options: Any) -> Method:
-        """Return the method with the chosen estimator and query point."""
-        if (name := VARIANTS.get((options.estimator, options.query))) is None:
-            return self
-        method: Method = lookup("methods", name)
+        """Return the method that has the estimator and query point of the options."""
+        name = VARIANTS.get((options.estimator, options.query))
+        method: Method = self if name is None else lookup("methods", name)
         return method
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
-        """Return the theorem's eta with the limit on the noise of w_T in place of D / sqrt(d)."""
-        shared = facts.noise_reduction or experiment_noise_reduction(experiment)
-        noise_limit = 2 * constants.L * constants.weight_noise_std * experiment.rho * shared
+        """Return the preset's eta_scale, at which the noise std of w_T reaches `weight_noise_std`."""
+        noise_reduction = facts.noise_reduction or experiment_noise_reduction(experiment)
+        noise_limit = 2 * constants.L * constants.weight_noise_std * experiment.rho * noise_reduction
         noise_limit /= constants.effective_clip_norm
         max_scale = max_averaged_eta_scale(experiment, facts)
         return float(min(noise_limit, max_scale * constants.L / constants.unit_margin_smoothness))
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return eta = min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)) of Theorems 5.2 and 6.2.
-
-        With partial participation, the mean share of participants multiplies the second term.
-        """
+        """Return the learning rate min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)) of Theorems 5.2 and 6.2."""
         max_eta = task.mean_participation * self.max_eta(task, batching)
         return min(self.noise_limited_eta(task, batching, mechanism), max_eta)
 
     def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return 4D ((G* + 2LD) / T + 2 S sqrt(d) / (rho T N) + s / sqrt(T M)) of Theorems 5.2 and 6.2.
+        """Return the excess loss bound of Theorems 5.2 and 6.2, or NaN if they do not apply.
 
-        The unknown G* and s are replaced by their bounds G and S = G + 2LD. NaN with a clipping norm below S
-        or another mechanism. A regulariser adds to G* and L, but not to the noise.
+        Their unknown G* and s are replaced by bounds G and S = G + 2LD; --l2 adds to G* and L, not to noise.
         """
         D, M, T, S = task.diameter, task.machines, batching.rounds, self.contribution_bound(task)
         is_covered = task.unequal is None and isinstance(mechanism, lookup("mechanisms", self.mechanism))

@@ -16,7 +16,7 @@ from mu2mpi.privacy.mechanisms.replacement_mechanism import check_epsilon, min_b
 
 
 class MinibatchOptions(PresetOptions):
-    """Batch size, and averaging of the iterates."""
+    """Options of noisy minibatch SGD: batch size, and averaging of the iterates."""
 
     batch: int | None = batch_field(
         "batch size K of each machine, drawn with replacement [default: that of the theorem]"
@@ -26,7 +26,7 @@ class MinibatchOptions(PresetOptions):
 
 @register
 class NoisyMinibatchSgd(Method):
-    """Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023."""
+    """Noisy minibatch SGD: Lowy, Razaviyayn, "Private federated learning without a trusted server", 2023."""
 
     name, title = "noisy-minibatch-sgd", "noisy minibatch SGD"
     summary = "gradients of minibatches drawn with replacement"
@@ -38,55 +38,46 @@ class NoisyMinibatchSgd(Method):
     preset_settings |= {"mechanism": "replacement-exact"}
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the settings of the practical preset; batches are at most a tenth of a machine's samples."""
+        """Return the practical preset's settings, with batches of at most a tenth of a machine's samples."""
         n = facts.samples // (experiment.machines or 1)
-        chosen = preset.multi_pass_settings(
-            experiment,
-            facts,
-            noise_divisor=n * experiment_noise_reduction(experiment),
-            rounds_range=(100, 4000),
-            tail=0.5,
-        )
-        share = experiment.rho / (2 * math.sqrt(experiment.rounds or chosen["rounds"]))
-        return {**chosen, "batch": math.ceil(n * min(share, 0.1))}
+        noise_divisor = n * experiment_noise_reduction(experiment)
+        settings = preset.multi_pass_settings(experiment, facts, noise_divisor, (100, 4000), tail=0.5)
+        batch_share = experiment.rho / (2 * math.sqrt(experiment.rounds or settings["rounds"]))
+        return {**settings, "batch": math.ceil(n * min(batch_share, 0.1))}
 
     def batching(self, task: Task, rounds: int | None) -> Batching:
-        """Return the rounds of Theorem D.2, and the smallest batches for which its noise suffices."""
+        """Return batches with replacement, by default of the rounds and batch size of Theorem D.2."""
         budget, min_batch = task.budget, 1
         is_noisy = math.isfinite(budget.rho)
         if is_noisy and task.mechanism == self.mechanism:
             check_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or theorem_rounds(task, self.clip_norm(task))
         if is_noisy:
-            participations = (
-                rounds if task.unequal is None else task.unequal.run_participation(rounds).max_count
-            )
+            unequal = task.unequal
+            participations = rounds if unequal is None else unequal.run_participation(rounds).max_count
             min_batch = min_batch_size(task.samples, participations, budget.epsilon, budget.delta)
         batch = task.options.batch or min_batch
         check_batch(batch, max(task.samples, min_batch), "a machine")
         return ReplacementBatches(task.samples, rounds, batch)
 
     def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
-        """Return the batch size."""
+        """Return the option `batch`: the batch size per machine."""
         return {"batch": batching.max_batch_size}
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return as many samples as rounds, since with a single one subsampling would have no effect."""
+        """Return the audit's samples per machine, one per round, so that subsampling has an effect."""
         return rounds, {}
 
     def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the RMS error of a gradient, including the dependence caused by reuse of the samples."""
-        reuse = 2 * mechanism.clip_norm * math.sqrt(batching.rounds / (task.samples * task.machines))
-        return math.hypot(super().gradient_error(task, batching, mechanism), reuse)
+        """Return the RMS error sqrt(V) of an average gradient, including the effect of reused samples."""
+        reuse_error = 2 * mechanism.clip_norm * math.sqrt(batching.rounds / (task.samples * task.machines))
+        return math.hypot(super().gradient_error(task, batching, mechanism), reuse_error)
 
 
 def theorem_rounds(task: Task, G: float) -> int:
-    """Return the rounds R of Lowy and Razaviyayn, 2023, Theorem D.2, where e is the epsilon of the budget.
-
-    (L D sqrt(M) / G) min(sqrt(n), e n / sqrt(d)) + min(n M, e^2 n^2 M / d), rounded up.
-    """
+    """Return the number of rounds of Theorem D.2 of Lowy and Razaviyayn, 2023."""
     n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
-    smooth = task.smoothness * task.diameter * math.sqrt(M) / G
-    smooth *= min(math.sqrt(n), epsilon * n / math.sqrt(d))
+    smooth_term = task.smoothness * task.diameter * math.sqrt(M) / G
+    smooth_term *= min(math.sqrt(n), epsilon * n / math.sqrt(d))
     # Unlike a power, a product overflows to infinity, which the minimum then ignores.
-    return max(1, math.ceil(smooth + min(n * M, epsilon * epsilon * n**2 * M / d)))
+    return max(1, math.ceil(smooth_term + min(n * M, epsilon * epsilon * n**2 * M / d)))

@@ -20,7 +20,7 @@ class ParallelSgd(Method):
     supports_partial_participation = outputs_mean = True
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
-        """Return the scale at which the mean iterate's noise, eta sigma sqrt(T / 3), reaches its limit."""
-        accumulation = math.sqrt(single_pass_rounds(experiment, facts) / 3)
+        """Return the preset's eta_scale, at which the mean iterate's noise std reaches `weight_noise_std`."""
+        accumulation = math.sqrt(single_pass_rounds(experiment, facts) / 3)  # noise std in units of eta sigma
         eta = constants.noise_limited_step_sum(experiment) / accumulation
         return constants.L * min(eta, STEP / constants.unit_margin_smoothness)

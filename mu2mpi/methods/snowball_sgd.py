@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
     from mu2mpi.losses.loss import LossConstants
 
-# Ratio of the clipping norm C to G, such that rounded gradients are never clipped: steps with clipped
-# gradients need not be contractions, as these need not be gradients of a convex function.
+# Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
 CLIP_MARGIN = 1 + 2.0**-10
-_ROUNDING = 1.01 * 2.0**-53  # bound on the relative error of an operation; 1.01 covers products of errors
+UNIT_ROUNDOFF = 1.01 * 2.0**-53  # bound on an operation's relative error; 1.01 covers products of errors
 
 
 @register
@@ -66,14 +65,14 @@ class SnowballSgd(Method):
             )
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the diameter of the practical preset: for margins up to 1 if G grows with the ball."""
+        """Return the practical preset's settings: a diameter for margins up to 1 if G grows with the ball."""
         max_margin = lookup("losses", experiment.loss).practical_defaults.max_margin
-        wide = preset.practical_constants(experiment, facts)
-        narrow = preset.practical_constants(experiment, facts, 1 / max_margin)
-        return {"diameter": narrow.diameter if wide.G > narrow.G else wide.diameter}
+        large_ball = preset.practical_constants(experiment, facts)
+        small_ball = preset.practical_constants(experiment, facts, 1 / max_margin)
+        return {"diameter": small_ball.diameter if large_ball.G > small_ball.G else large_ball.diameter}
 
     def batching(self, task: Task, rounds: int | None) -> Batching:
-        """Return as many steps as the samples allow, and one more round that releases the last iterate."""
+        """Return growing batches in as many rounds as samples allow, and an empty last one."""
         final_batch = last_iterate_mechanism.final_batch_size(task.machines, task.d, task.budget.rho)
         if rounds is None:
             rounds = last_iterate_mechanism.max_steps(task.samples, final_batch) + 1
@@ -90,86 +89,81 @@ class SnowballSgd(Method):
         return DisjointBatches.from_ends(tuple(accumulate(batches)))
 
     def clip_norm(self, task: Task) -> float:
-        """Return a norm that rounded gradients never exceed."""
+        """Return the clipping norm, which rounded gradients never exceed."""
         # Only an audit sets a clipping norm: its gradients do not depend on the model, so steps contract.
         if task.clip_norm is not None:
             return task.clip_norm
         return max(task.G * CLIP_MARGIN, _constants_beyond_bounds(task).G * (1 + 2.0**-12))
 
     def release(self, task: Task, batching: Batching, participations: int | None = None) -> Release:
-        """Return what the mechanism protects; the gradient norm covers features beyond their bound."""
+        """Return the release to privatise, with a gradient norm for slightly too large features."""
         # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
-        gradient_norm = max(
-            task.G, _constants_beyond_bounds(task).G / (1 + last_iterate_mechanism.GRADIENT_TOLERANCE)
-        )
+        tolerance = last_iterate_mechanism.GRADIENT_TOLERANCE
+        gradient_norm = max(task.G, _constants_beyond_bounds(task).G / (1 + tolerance))
         release = super().release(task, batching, participations)
         return replace(release, gradient_norm=gradient_norm, hides_iterates=True)
 
     def max_eta(self, task: Task, batching: Batching) -> float:
-        """Return about 2 / L, the largest contractive step size, also for features beyond their bound."""
+        """Return the largest learning rate with contractive steps, about 2 / L."""
         smoothness = _constants_beyond_bounds(task).L + task.l2
         return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return min(D / (G' sqrt(T - 1)), `max_eta`), where E ||g||^2 <= G'^2 with noise.
-
-        Jain, Nagaraj, Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
-        """
+        """Return the learning rate min(D / (e sqrt(T - 1)), `max_eta`), e: RMS norm of noisy gradients."""
+        # Jain, Nagaraj, Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
         noise_std = mechanism.sigma / task.machines
-        error = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise_std)
-        return min(task.diameter / (error * math.sqrt(batching.rounds - 1)), self.max_eta(task, batching))
+        gradient_rms = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise_std)
+        eta = task.diameter / (gradient_rms * math.sqrt(batching.rounds - 1))
+        return min(eta, self.max_eta(task, batching))
 
     def run_constants(self, task: Task, batching: Batching) -> RunConstants:
-        """Return the constants of a run; InputError if rounding errors or the last grid are too large."""
+        """Return the constants of a run, after `check_last_step` of rounding errors and last grid."""
         constants = super().run_constants(task, batching)
         if constants.mechanism.is_noisy:
             check_last_step(constants)
         return constants
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta, halved repeatedly towards the last round so that the last iterate converges."""
+        """Return the step size of round t: eta, halved repeatedly towards the last round."""
         return eta * float(last_iterate_mechanism.halving_step_sizes(rounds - 1)[t - 1])
 
     def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Take a step; in the last one round w to the grid: the result depends on a noised sum alone."""
+        """Take a projected step, the last one from w rounded to the grid: only a noised sum is released."""
         if iterates.l2:
             iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            scale *= last_iterate_mechanism.LAST_STEP_COARSENING
-            total = total // last_iterate_mechanism.LAST_STEP_COARSENING - np.rint(iterates.w / scale).astype(
-                np.int64
-            )
+            coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
+            scale *= coarsening
+            total = total // coarsening - np.rint(iterates.w / scale).astype(np.int64)
             iterates.w.fill(0.0)
         iterates.projected_step(t, total, scale)
 
 
-# Privacy rests on contraction: exact steps do not increase the distance of two iterates. Rounding errors may,
-# by at most the bounds below (docs/background/methods.md derives them).
+# Exact steps do not increase the distance of two iterates; rounding errors may (docs/background/methods.md).
 
 
 def _constants_beyond_bounds(task: Task) -> "LossConstants":
-    """Return G and L for features that exceed their bound by the tolerance of data sources."""
+    """Return the Lipschitz constants G and L for features that exceed their bound by `FEATURE_RTOL`."""
     return task.loss.constants(task.max_squared_norm * (1 + FEATURE_RTOL) ** 2, task.radius, task.classes)
 
 
 def gradient_rounding_error(features: int, radius: float, G: float, L: float, roundoffs: float) -> float:
-    """Return a bound on the rounding error of a gradient: of its margins, and `gradient_roundoffs` of G."""
-    return _ROUNDING * (features * radius * L + roundoffs * G)
+    """Return a bound on the rounding error of a gradient, from its margins and from `roundoffs` times G."""
+    return UNIT_ROUNDOFF * (features * radius * L + roundoffs * G)
 
 
 def iterate_rounding_error(d: int, radius: float, step_norms: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Return bounds on the norms of rounding errors of projected steps of the given norms."""
+    """Return bounds on the norms of rounding errors of projected steps, given the norms of the steps."""
     from mu2mpi.losses.model.ball import NORM_BLOCK
 
     additions = min(NORM_BLOCK, d) + math.ceil(d / NORM_BLOCK)
-    return _ROUNDING * (radius * (additions / 2 + 6) + 3 * step_norms)
+    return UNIT_ROUNDOFF * (radius * (additions / 2 + 6) + 3 * step_norms)
 
 
 def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
     """Return bounds on the increase of the distance of two iterates by rounding, per step, shape (T - 1,).
 
-    Errors of both iterates count, those after the noise of a step in the next step. Before the last step the
-    iterate is divided by a grid spacing, too. InputError if the loss has no `gradient_roundoffs`.
+    Errors of both iterates count, those after a step's noise in the next step, which may divide by a spacing.
     """
     d, radius = constants.task.d, constants.task.radius
     etas = constants.eta * last_iterate_mechanism.halving_step_sizes(constants.rounds - 1)
@@ -183,10 +177,10 @@ def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
     gradient_errors = gradient_rounding_error(constants.task.features, radius, G, L, roundoffs)
     step_norms = etas * (constants.task.G + MAX_NORMAL * noise_std * math.sqrt(d))
     # The regulariser adds a product with the iterate and a difference to each step.
-    regulariser_error = 3 * _ROUNDING * radius if constants.task.l2 else 0.0
+    regulariser_error = 3 * UNIT_ROUNDOFF * radius if constants.task.l2 else 0.0
     iterate_errors = iterate_rounding_error(d, radius, step_norms) + regulariser_error
     earlier_errors = np.append(0.0, iterate_errors[:-1])
-    earlier_errors[-1] += _ROUNDING * radius
+    earlier_errors[-1] += UNIT_ROUNDOFF * radius
     expansions: NDArray[np.float64] = 2 * (etas * gradient_errors + earlier_errors)
     return expansions
 
@@ -194,21 +188,19 @@ def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
 def check_last_step(constants: RunConstants) -> None:
     """Raise InputError if the last grid needs over 62 bits, or rounding errors exceed their share of rho."""
     T, diameter, rho = constants.rounds, constants.task.diameter, constants.task.budget.rho
-    last_step = constants.step_size(T - 1) / (constants.task.machines * constants.batching.batch_size(T - 1))
+    last_scale = constants.step_size(T - 1) / (constants.task.machines * constants.batching.batch_size(T - 1))
     coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
-    if constants.task.radius > 2.0**62 * coarsening * constants.mechanism.grid_spacing * last_step:
+    if constants.task.radius > 2.0**62 * coarsening * constants.mechanism.grid_spacing * last_scale:
         raise InputError(
             f"--rounds {T} with --diameter {diameter:g} needs more than 62 bits for the last iterate. "
             "Use fewer --rounds or a smaller --diameter."
         )
     noise_std = constants.mechanism.sigma / constants.task.machines
     noise_stds = constants.eta * last_iterate_mechanism.halving_step_sizes(T - 1) * noise_std
-    cost = last_iterate_mechanism.last_iterate_rho(
-        np.zeros(len(noise_stds)), noise_stds, step_expansions(constants)
-    ).max()
-    if not cost <= rho * last_iterate_mechanism.ARITHMETIC_SHARE / (
-        1 + last_iterate_mechanism.ARITHMETIC_SHARE
-    ):
+    sensitivities, expansions = np.zeros(len(noise_stds)), step_expansions(constants)
+    rounding_rho = last_iterate_mechanism.last_iterate_rho(sensitivities, noise_stds, expansions).max()
+    rounding_share = last_iterate_mechanism.ARITHMETIC_SHARE
+    if not rounding_rho <= rho * rounding_share / (1 + rounding_share):
         raise InputError(
             f"Rounding errors exceed their share of the privacy budget with --rounds {T}, --rho {rho:g}, "
             f"--diameter {diameter:g} and eta = {constants.eta:g}. Use fewer --rounds, a smaller --diameter, "

@@ -23,7 +23,7 @@ class Storm(Method):
     supports_partial_participation = True
 
     def check(self, experiment: Any, options: Any) -> None:
-        """Raise ValueError without a clipping norm: increments at iterates have no bound."""
+        """Raise ValueError without a clipping norm, as increments of gradients at iterates are unbounded."""
         if experiment.clip_norm is None and options.preset is None:
             raise ValueError(
                 "Increments of --estimator corrected-momentum with --query iterate are unbounded. "
@@ -31,33 +31,28 @@ class Storm(Method):
             )
 
     def practical_diameter_factor(self, experiment: Any) -> float:
-        """Return 1/8, or less: projections on a small ball damp the noise of early steps."""
+        """Return the factor of the preset's diameter, 1/8 or less: a small ball damps noise."""
         defaults = lookup("losses", experiment.loss).practical_defaults
         return float(min(1 / 8, 8.0 * defaults.noise_std / defaults.max_margin))
 
     def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
-        """Return the scale at which weights accumulate 1/20 of their noise limit from round T / 2 on."""
+        """Return the preset's eta_scale: weights gain 1/20 of `weight_noise_std` from round T / 2 on."""
         T = single_pass_rounds(experiment, facts)
         noise_limit = 0.05 * math.sqrt(T / 1.5) * constants.noise_limited_step_sum(experiment)
         return 9 * constants.L * min(noise_limit, STEP * math.sqrt(T) / constants.unit_margin_smoothness)
 
     def max_eta(self, task: Task, batching: Batching) -> float:
-        """Return 1 / (9 L)."""
+        """Return the theory's learning rate without noise, 1 / (9 L)."""
         return 1 / (9 * task.smoothness)
 
     def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return min(rho D N / (2 C sqrt(d T)), 1 / (9 L)); see docs/background/methods.md."""
-        C, D = mechanism.clip_norm, task.diameter
-        eta = (
-            task.budget.rho
-            * D
-            * task.noise_reduction
-            / (2 * C * math.sqrt(task.d) * math.sqrt(batching.rounds))
-        )
+        """Return the learning rate min(rho D N / (2 C sqrt(d T)), 1 / (9 L)) (docs/background/methods.md)."""
+        C, D, root_T = mechanism.clip_norm, task.diameter, math.sqrt(batching.rounds)
+        eta = task.budget.rho * D * task.noise_reduction / (2 * C * math.sqrt(task.d) * root_T)
         if task.per_machine is not None:
-            eta = self.noise_limited_eta(task, batching, mechanism) * math.sqrt(batching.rounds)
+            eta = self.noise_limited_eta(task, batching, mechanism) * root_T
         return min(eta, self.max_eta(task, batching))
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return eta / (t sqrt(t + 1)): decreasing steps, as messages carry the weight t."""
+        """Return the step size eta / (t sqrt(t + 1)) of round t, whose message carries the weight t."""
         return eta / (t * math.sqrt(t + 1))

@@ -1,4 +1,4 @@
-"""Base class of presets: settings chosen from public facts."""
+"""Base class of presets, which choose settings of a method from public facts about the data."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -7,7 +7,7 @@ from mu2mpi.data.source import PublicFacts
 
 
 class Preset(ABC):
-    """Settings that replace those of the theorems for options that the user leaves open."""
+    """Preset of settings that replace those of the theorems for options that the user leaves open."""
 
     kind: ClassVar[str] = "presets"
     name: ClassVar[str]
@@ -17,4 +17,4 @@ class Preset(ABC):
 
     @abstractmethod
     def settings(self, method: Any, experiment: Any, facts: PublicFacts | None) -> dict[str, Any]:
-        """Return settings by option name; values that depend on `facts` are None before the data are read."""
+        """Return the preset's settings by option name; None if they depend on `facts` not read yet."""
