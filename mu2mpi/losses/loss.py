@@ -52,7 +52,7 @@ class Loss(ABC):
 
     @abstractmethod
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return the Lipschitz constants for samples and models z and x with bounded ||z||^2 and ||x||."""
+        """Return the Lipschitz constants for samples of bounded norm and models in a ball about 0."""
 
     def model_rows(self, classes: int) -> int:
         """Return the number of rows of the weight matrix: by default 1 per class, or 1 for numeric labels."""
@@ -104,7 +104,7 @@ class Loss(ABC):
         return f"{self.name}-{hashlib.sha256(tagged_source).hexdigest()[:16]}"
 
     def losses_and_residuals(self, margins: Array, labels: Labels) -> tuple[Array, Array]:
-        """Return the loss of each sample, shape (n,), and the derivatives by its margins, shape (n, rows)."""
+        """Return the loss of each sample, shape (n,), and its derivatives by the margins, shape (n, rows)."""
         losses, residuals = np.empty(len(labels)), margins.copy()
         self.compile_kernel(fill_losses_and_residuals)(residuals, labels, losses)
         return losses, residuals

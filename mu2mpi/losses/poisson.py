@@ -34,7 +34,7 @@ class Poisson(Loss):
     practical_defaults = PracticalDefaults(clip_norm=0.25, noise_std=2.0, max_margin=20.0)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return G = ||z|| exp(R ||z||) and L = ||z|| G for samples z and models in a ball of radius R."""
+        """Return the Lipschitz constants G = ||z|| exp(R ||z||) and L = ||z|| G in a ball of radius R."""
         norm = math.sqrt(max_squared_norm)
         if radius * norm > 300:
             raise InputError(f"--loss poisson overflows with --diameter {2 * radius:g}. Use a smaller one.")

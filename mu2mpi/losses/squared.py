@@ -31,6 +31,6 @@ class Squared(Loss):
     practical_defaults = PracticalDefaults(clip_norm=0.15, noise_std=0.25)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
-        """Return G = (R ||z|| + 1) ||z||, as |x z| <= R ||z|| for ||x|| <= R = radius, and L = ||z||^2."""
+        """Return the Lipschitz constants G = (R ||z|| + 1) ||z|| and L = ||z||^2 in a ball of radius R."""
         norm = math.sqrt(max_squared_norm)
         return LossConstants((radius * norm + 1) * norm, max_squared_norm, 2.0)

@@ -78,7 +78,7 @@ class AcceleratedSrgd(Method):
         return min(self.max_eta(task, batching), task.diameter / math.sqrt(8 * V))
 
     def hint_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
-        """Return V, a bound on the squared errors of all rounds' hints, which predict the next message."""
+        """Return V, a bound on the sum of squared errors of hints, which predict the next round's message."""
         T, K, C = batching.rounds, batching.max_batch_size, mechanism.clip_norm
         sampling_error = C**2 / (K * task.machines)
         noise_std = 2 * C / (task.budget.rho * task.noise_reduction * K)

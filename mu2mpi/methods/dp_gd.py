@@ -49,11 +49,8 @@ class DpGd(Method):
         n = facts.samples / (experiment.machines or 1)
         K = min(n, experiment.batch or n)
         momentum = 0.9 if experiment.momentum is None else experiment.momentum
-        divisor, rounds_range = (
-            math.sqrt(n * K) * experiment_noise_reduction(experiment),
-            (20, round(400 * n / K)),
-        )
-        acceleration = 1 / (1 - momentum)
+        divisor = math.sqrt(n * K) * experiment_noise_reduction(experiment)
+        rounds_range, acceleration = (20, round(400 * n / K)), 1 / (1 - momentum)
         settings = preset.multi_pass_settings(experiment, facts, divisor, rounds_range, 0.25, acceleration)
         return {**settings, "momentum": momentum}
 

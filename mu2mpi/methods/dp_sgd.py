@@ -44,11 +44,11 @@ class DpSgd(Method):
             )
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return the audit's samples per machine, 1, and the batch size of sampling probability 1/3."""
+        """Return the audit's samples per machine (one) and a batch size of sampling probability 1/3."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
     def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
-        """Return the practical preset's settings, with 100 to 20,000 rounds of the default batch size."""
+        """Return the practical preset's settings, with 100 to 20,000 rounds of Poisson batches."""
         batch = experiment.batch or default_batch_size(facts.samples)
         rounds_range = 100, min(20_000, max_accounted_rounds(facts.samples, batch))
         return preset.multi_pass_settings(experiment, facts, facts.samples, rounds_range, tail=0.5)

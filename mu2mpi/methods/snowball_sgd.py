@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
 CLIP_MARGIN = 1 + 2.0**-10
-UNIT_ROUNDOFF = 1.01 * 2.0**-53  # bound on an operation's relative error; 1.01 covers products of errors
+_UNIT_ROUNDOFF = 1.01 * 2.0**-53  # bound on an operation's relative error; 1.01 covers products of errors
 
 
 @register
@@ -149,7 +149,7 @@ def _constants_beyond_bounds(task: Task) -> "LossConstants":
 
 def gradient_rounding_error(features: int, radius: float, G: float, L: float, roundoffs: float) -> float:
     """Return a bound on the rounding error of a gradient, from its margins and from `roundoffs` times G."""
-    return UNIT_ROUNDOFF * (features * radius * L + roundoffs * G)
+    return _UNIT_ROUNDOFF * (features * radius * L + roundoffs * G)
 
 
 def iterate_rounding_error(d: int, radius: float, step_norms: "NDArray[np.float64]") -> "NDArray[np.float64]":
@@ -157,7 +157,7 @@ def iterate_rounding_error(d: int, radius: float, step_norms: "NDArray[np.float6
     from mu2mpi.losses.model.ball import NORM_BLOCK
 
     additions = min(NORM_BLOCK, d) + math.ceil(d / NORM_BLOCK)
-    return UNIT_ROUNDOFF * (radius * (additions / 2 + 6) + 3 * step_norms)
+    return _UNIT_ROUNDOFF * (radius * (additions / 2 + 6) + 3 * step_norms)
 
 
 def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
@@ -177,10 +177,10 @@ def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
     gradient_errors = gradient_rounding_error(constants.task.features, radius, G, L, roundoffs)
     step_norms = etas * (constants.task.G + MAX_NORMAL * noise_std * math.sqrt(d))
     # The regulariser adds a product with the iterate and a difference to each step.
-    regulariser_error = 3 * UNIT_ROUNDOFF * radius if constants.task.l2 else 0.0
+    regulariser_error = 3 * _UNIT_ROUNDOFF * radius if constants.task.l2 else 0.0
     iterate_errors = iterate_rounding_error(d, radius, step_norms) + regulariser_error
     earlier_errors = np.append(0.0, iterate_errors[:-1])
-    earlier_errors[-1] += UNIT_ROUNDOFF * radius
+    earlier_errors[-1] += _UNIT_ROUNDOFF * radius
     expansions: NDArray[np.float64] = 2 * (etas * gradient_errors + earlier_errors)
     return expansions
 

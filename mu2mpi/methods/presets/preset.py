@@ -17,4 +17,4 @@ class Preset(ABC):
 
     @abstractmethod
     def settings(self, method: Any, experiment: Any, facts: PublicFacts | None) -> dict[str, Any]:
-        """Return the preset's settings by option name; None if they depend on `facts` not read yet."""
+        """Return the preset's settings by option name; None if they depend on missing facts."""
