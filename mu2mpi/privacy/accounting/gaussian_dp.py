@@ -16,10 +16,10 @@ _ROUND_DOWN = 1 - 8 * _EPS
 MIN_DELTA = 1e-300  # fractions of it are still normal floating-point numbers
 # Above this rho the lemma is tight to a relative 10^-7, below the rounding errors of the exact formula.
 _MAX_EXACT_RHO = 1e8
-_MAX_NORMAL_QUANTILE = 100.0  # standard deviations; a larger z-score means a delta below e^-5000
-# Six-point Gauss-Legendre rule on [-1, 1]: positive nodes and their weights
-_NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
-_WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
+_MAX_Z_SCORE = 100.0  # standard deviations; a larger z-score means a delta below e^-5000
+# Positive nodes of the six-point Gauss-Legendre rule on [-1, 1], and their weights
+_GAUSS_NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
+_GAUSS_WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
 
 
 class GaussianEvent(NamedTuple):
@@ -37,27 +37,27 @@ def compose_rho(events: Iterable[GaussianEvent]) -> float:
 
 
 def epsilon_paper(rho: float, delta: float) -> float:
-    """Lemma 2.5's epsilon rho^2/2 + rho sqrt(2 log(1/delta)): Mironov, "Renyi differential privacy", 2017."""
+    """Epsilon of rho-GDP by Lemma 2.5, rho^2/2 + rho sqrt(2 log(1/delta)) (Mironov, 2017), rounded up."""
     return (rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))) * ROUND_UP
 
 
 def rho_paper(epsilon: float, delta: float) -> float:
-    """Largest rho that is (epsilon, delta)-DP by Lemma 2.5."""
+    """Largest GDP parameter rho that is (epsilon, delta)-DP by Lemma 2.5 of the paper, rounded down."""
     if math.isinf(epsilon):
         return math.inf
-    logs = -2 * math.log(delta)
-    return 2 * epsilon / (math.sqrt(logs) + math.sqrt(logs + 2 * epsilon)) * _ROUND_DOWN
+    log_term = -2 * math.log(delta)
+    return 2 * epsilon / (math.sqrt(log_term) + math.sqrt(log_term + 2 * epsilon)) * _ROUND_DOWN
 
 
 def delta_paper(rho: float, epsilon: float) -> float:
-    """Smallest delta at which Lemma 2.5 gives this epsilon; 1 if there is none."""
+    """Smallest delta at which rho-GDP is (epsilon, delta)-DP by the paper's Lemma 2.5; 1 if none is."""
     if rho == 0 or math.isinf(epsilon):
         return 0.0
-    root = epsilon / rho - rho / 2
-    if root <= 0:
+    z = epsilon / rho - rho / 2
+    if z <= 0:
         return 1.0  # Lemma 2.5 holds for delta < 1 only.
-    root = min(root, _MAX_NORMAL_QUANTILE)
-    return _exp_up(-root * root / 2 + 4 * _EPS * root * (root + rho))
+    z = min(z, _MAX_Z_SCORE)
+    return _exp_up(-z * z / 2 + 4 * _EPS * z * (z + rho))
 
 
 def gaussian_delta(epsilon: float, rho: float) -> float:
@@ -76,31 +76,31 @@ def epsilon_exact(rho: float, delta: float) -> float:
     lemma = epsilon_paper(rho, delta)
     if rho == 0 or rho > _MAX_EXACT_RHO or math.isinf(lemma):
         return lemma
-    log_target = math.log(delta)
-    if log_delta(0.0, rho).bound <= log_target:
+    target_log_delta = math.log(delta)
+    if log_delta(0.0, rho).bound <= target_log_delta:
         return 0.0
-    epsilon, lower = math.inf, lemma
-    while lower < epsilon * (1 - _EPS):
-        epsilon, value = lower, log_delta(lower, rho)
-        lower = max(0.0, epsilon - (value.bound - log_target) / value.d_epsilon)
-    while (value := log_delta(epsilon, rho)).bound > log_target and epsilon < lemma:
-        epsilon = min(lemma, epsilon * (1 + _EPS) - 2 * (value.bound - log_target) / value.d_epsilon)
+    epsilon, next_epsilon = math.inf, lemma
+    while next_epsilon < epsilon * (1 - _EPS):
+        epsilon, log = next_epsilon, log_delta(next_epsilon, rho)
+        next_epsilon = max(0.0, epsilon - (log.bound - target_log_delta) / log.d_epsilon)
+    while (log := log_delta(epsilon, rho)).bound > target_log_delta and epsilon < lemma:
+        epsilon = min(lemma, epsilon * (1 + _EPS) - 2 * (log.bound - target_log_delta) / log.d_epsilon)
     return epsilon
 
 
 def rho_exact(epsilon: float, delta: float) -> float:
-    """Largest rho that is (epsilon, delta)-DP, rounded down; consistent with `epsilon_exact`.
+    """Largest GDP parameter rho that is (epsilon, delta)-DP by the exact formula, rounded down.
 
-    Newton's method converges monotonically from below, since log delta is concave in rho.
+    Inverse of `epsilon_exact`. Newton's method converges monotonically, since log delta is concave in rho.
     """
     lemma = rho_paper(epsilon, delta)
     if lemma > _MAX_EXACT_RHO:
         return lemma
-    log_target = math.log(delta)
-    rho, higher = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * _ROUND_DOWN)
-    while higher > rho * (1 + _EPS):
-        rho, value = higher, log_delta(epsilon, higher)
-        higher = rho - (value.bound - log_target) / value.d_rho
+    target_log_delta = math.log(delta)
+    rho, next_rho = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * _ROUND_DOWN)
+    while next_rho > rho * (1 + _EPS):
+        rho, log = next_rho, log_delta(epsilon, next_rho)
+        next_rho = rho - (log.bound - target_log_delta) / log.d_rho
     step = _EPS
     while epsilon_exact(rho, delta) > epsilon:
         rho *= 1 - step
@@ -108,17 +108,17 @@ def rho_exact(epsilon: float, delta: float) -> float:
     return rho
 
 
-def _exp_up(log: float) -> float:
-    """Compute e^log, rounded up to a number above 0 and at most 1."""
-    return max(min(math.exp(min(log, 0.0)) * ROUND_UP, 1.0), math.ulp(0.0))
+def _exp_up(log_probability: float) -> float:
+    """Compute the exponential of a log probability, rounded up to a number in (0, 1]."""
+    return max(min(math.exp(min(log_probability, 0.0)) * ROUND_UP, 1.0), math.ulp(0.0))
 
 
 class LogDelta(NamedTuple):
-    """Logarithm of the exact delta of GDP, and its partial derivatives."""
+    """Logarithm of the exact delta of rho-GDP at epsilon, and its partial derivatives."""
 
     bound: float  # log delta, rounded up
-    d_epsilon: float  # derivative with respect to epsilon
-    d_rho: float  # derivative with respect to rho
+    d_epsilon: float
+    d_rho: float
 
 
 def log_delta(epsilon: float, rho: float) -> LogDelta:
@@ -128,36 +128,37 @@ def log_delta(epsilon: float, rho: float) -> LogDelta:
     For small rho the difference is computed as the integral of -m' = 1 - z m(z), to avoid cancellation.
     """
     a, b = epsilon / rho - rho / 2, epsilon / rho + rho / 2
-    if a > _MAX_NORMAL_QUANTILE:
-        # delta < phi(a) m(0) = exp(-a^2 / 2) / 2.
-        return LogDelta(-a * a / 2, -a / rho, a * b / rho)
+    if a > _MAX_Z_SCORE:
+        return LogDelta(-a * a / 2, -a / rho, a * b / rho)  # delta < phi(a) m(0) = exp(-a^2 / 2) / 2
     log_density = -a * a / 2 - math.log(2 * math.pi) / 2
     if rho < 0.5:
-        # The integral can underflow to 0, which has no logarithm.
-        log = log_density + math.log(max(_integrate_mills_slope(epsilon / rho, rho / 2), math.ulp(0.0)))
+        integral = _integrate_mills_slope(epsilon / rho, rho / 2)  # can underflow to 0
+        log = log_density + math.log(max(integral, math.ulp(0.0)))
     elif a > 0:
-        log = log_density + math.log(_mills(a)[0] - _mills(b)[0])
+        log = log_density + math.log(_mills_ratio(a)[0] - _mills_ratio(b)[0])
     else:
-        log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills(b)[0])
+        log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills_ratio(b)[0])
     density = math.exp(min(log_density - log, 700.0))
-    # a has an error of some machine epsilons times b, which log delta multiplies by about a.
+    # The rounding error of a, some machine epsilons times b, is multiplied by about a in log delta.
     error = _EPS * (64 + 4 * abs(a) * b)
-    return LogDelta(log + error, -density * _mills(b)[0], density)
+    return LogDelta(log + error, -density * _mills_ratio(b)[0], density)
 
 
 def _integrate_mills_slope(middle: float, half: float) -> float:
-    """Integrate 1 - z m(z) over [middle - half, middle + half], for half < 1/4."""
-    heights = (_mills(middle - half * node)[1] + _mills(middle + half * node)[1] for node in _NODES)
-    return half * math.fsum(weight * height for weight, height in zip(_WEIGHTS, heights, strict=True))
+    """Integrate 1 - z m(z), m Mills' ratio, over [middle - half, middle + half], for half < 1/4."""
+    slopes = (
+        _mills_ratio(middle - half * node)[1] + _mills_ratio(middle + half * node)[1] for node in _GAUSS_NODES
+    )
+    return half * math.fsum(w * slope for w, slope in zip(_GAUSS_WEIGHTS, slopes, strict=True))
 
 
-def _mills(z: float) -> tuple[float, float]:
-    """Mills' ratio m(z) = Phi(-z) / phi(z), and 1 - z m(z), for z > -1."""
+def _mills_ratio(z: float) -> tuple[float, float]:
+    """Mills' ratio m(z) = Phi(-z) / phi(z) of the standard normal, and 1 - z m(z), for z > -1."""
     if z < 3.0:
         m = math.sqrt(math.pi / 2) * math.exp(z * z / 2) * math.erfc(z / math.sqrt(2))
         return m, 1 - z * m
     # The continued fraction m(z) = 1 / (z + 1 / (z + 2 / ...)) gives 1 - z m(z) without cancellation.
-    rest = 0.0
+    tail = 0.0
     for k in range(12 + int(500 / (z * z)), 0, -1):
-        rest = k / (z + rest)
-    return 1 / (z + rest), rest / (z + rest)
+        tail = k / (z + tail)
+    return 1 / (z + tail), tail / (z + tail)

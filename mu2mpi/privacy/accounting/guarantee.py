@@ -1,4 +1,4 @@
-"""Privacy guarantees as composable values: epsilon at any delta, and rho where Gaussian DP describes them."""
+"""Composable privacy guarantees: epsilon as a function of delta, and rho for Gaussian DP."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from mu2mpi.privacy.noise.sampler_error import EXACT, SAMPLER_RESERVE, SamplerEr
 # Cached because a folder of results has few distinct epsilons, and each takes a search.
 @lru_cache(maxsize=1024)
 def rho_for_epsilon(epsilon: float, delta: float) -> float:
-    """Largest rho whose Gaussian mechanism is (epsilon, delta)-DP, after reserving a share for the sampler.
+    """Largest GDP parameter rho within (epsilon, delta), minus the share reserved for the noise sampler.
 
     Rounded down to 8 significant digits, in which all processors and math libraries agree.
     """
@@ -24,7 +24,7 @@ def rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """Privacy budget of a run or of one machine."""
+    """Privacy budget of a run or of one machine, as GDP parameter rho and as (epsilon, delta)."""
 
     rho: float  # for mechanisms accounted for by Gaussian DP; infinite for no noise
     epsilon: float  # the budget at `delta`, for mechanisms accounted for by (epsilon, delta)-DP
@@ -34,19 +34,19 @@ class Budget:
 class Guarantee(ABC):
     """Upper bound on the privacy loss of one sample, replace-one adjacency; `+` is sequential composition."""
 
-    rho: float | None = None  # sensitivity / sigma of an equivalent Gaussian mechanism, if there is one
+    rho: float | None = None  # GDP parameter: sensitivity / sigma of an equivalent Gaussian mechanism
     sampler_error: SamplerError = EXACT  # distance of the sampled noise from exact noise
 
     @abstractmethod
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Smallest known epsilon at `delta` for exactly distributed noise."""
+        """Smallest known epsilon at `delta` for exactly distributed noise, without the sampler's error."""
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at `delta` with the sampler's error included."""
+        """Epsilon at `delta` for sampled noise: the noise sampler's error is included."""
         return epsilon_with_sampler(self.epsilon_exact_noise, delta, self.sampler_error)
 
     def epsilon_lemma(self, delta: float) -> float:
-        """Epsilon at `delta` by Lemma 2.5 of the paper, or `epsilon` where the lemma does not apply."""
+        """Epsilon at `delta` by the paper's Lemma 2.5, or `epsilon` where that does not apply."""
         return self.epsilon(delta)
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
@@ -61,11 +61,11 @@ class GaussianGuarantee(Guarantee):
     sampler_error: SamplerError = EXACT
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Smallest epsilon at which a rho-GDP mechanism is (epsilon, delta)-DP."""
+        """Smallest epsilon at which a rho-GDP mechanism with exact noise is (epsilon, delta)-DP."""
         return epsilon_exact(self.rho, delta)
 
     def epsilon_lemma(self, delta: float) -> float:
-        """Epsilon of Lemma 2.5, with the sampler's error included."""
+        """Epsilon at `delta` by Lemma 2.5 of the paper, with the noise sampler's error included."""
         return epsilon_with_sampler(partial(epsilon_paper, self.rho), delta, self.sampler_error)
 
     def __add__(self, other: Guarantee) -> Guarantee:
@@ -77,13 +77,13 @@ class GaussianGuarantee(Guarantee):
 
 @dataclass(frozen=True)
 class CurveGuarantee(Guarantee):
-    """(epsilon(delta), delta)-DP along a privacy curve, such as one computed from a PLD."""
+    """Guarantee given by a privacy curve delta -> epsilon, such as one computed from a PLD."""
 
     curve: Callable[[float], float]  # delta -> epsilon for exact noise
     sampler_error: SamplerError = EXACT
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Epsilon of the privacy curve at `delta`."""
+        """Epsilon at `delta` for exact noise, from the privacy curve."""
         return self.curve(delta)
 
 
@@ -94,13 +94,13 @@ class ComposedGuarantee(Guarantee):
     components: tuple[Guarantee, ...]
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Sum of the components' epsilons for exact noise."""
-        each = delta / len(self.components)
-        return math.fsum(part.epsilon_exact_noise(each) for part in self.components)
+        """Epsilon at `delta` for exact noise: sum of the components' epsilons at equal shares of delta."""
+        delta_share = delta / len(self.components)
+        return math.fsum(guarantee.epsilon_exact_noise(delta_share) for guarantee in self.components)
 
     def epsilon(self, delta: float) -> float:
-        """Sum of the components' epsilons."""
-        return math.fsum(part.epsilon(delta / len(self.components)) for part in self.components)
+        """Epsilon at `delta` for sampled noise: sum of the components' epsilons at equal shares of delta."""
+        return math.fsum(guarantee.epsilon(delta / len(self.components)) for guarantee in self.components)
 
 
 @dataclass(frozen=True)
@@ -114,31 +114,31 @@ class GroupGuarantee(Guarantee):
     group_size: int  # k
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Smallest group epsilon found for exact noise; infinite if none is found."""
+        """Epsilon at `delta` of the whole group for exact noise; infinite if the search finds none."""
         return self._group_epsilon(self.individual.epsilon_exact_noise, delta)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest group epsilon found, with the sampler's error included; infinite if none is found."""
+        """Epsilon at `delta` of the whole group for sampled noise; infinite if the search finds none."""
         return self._group_epsilon(self.individual.epsilon, delta)
 
     def _group_epsilon(self, epsilon_at: Callable[[float], float], delta: float) -> float:
         if self.group_size == 1:
             return epsilon_at(delta)
-        k, log_inverse_delta, max_log_inverse = self.group_size, -math.log(delta), -math.log(MIN_DELTA)
+        k, log_target, max_log = self.group_size, -math.log(delta), -math.log(MIN_DELTA)
 
-        def suffices(log_inverse: float) -> bool:
-            epsilon = epsilon_at(math.exp(-log_inverse))
+        def is_feasible(log_candidate: float) -> bool:
+            epsilon = epsilon_at(math.exp(-log_candidate))
             terms = k if epsilon == 0 else math.expm1(-k * epsilon) / math.expm1(-epsilon)
-            return (k - 1) * epsilon + math.log(terms) + 1e-12 <= log_inverse - log_inverse_delta
+            return (k - 1) * epsilon + math.log(terms) + 1e-12 <= log_candidate - log_target
 
-        # Larger individual deltas first, since epsilon falls with delta; feasibility is not monotone.
-        grid = [log_inverse_delta * (max_log_inverse / log_inverse_delta) ** (n / 64) for n in range(65)]
-        if (first := next((n for n, value in enumerate(grid) if suffices(value)), None)) is None:
+        # Larger deltas per sample come first: epsilon falls with delta; feasibility is not monotone.
+        grid = [log_target * (max_log / log_target) ** (n / 64) for n in range(65)]
+        if (first := next((n for n, value in enumerate(grid) if is_feasible(value)), None)) is None:
             return math.inf
         low, high = grid[max(0, first - 1)], grid[first]
         for _ in range(30):
             middle = (low + high) / 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
+            low, high = (low, middle) if is_feasible(middle) else (middle, high)
         return k * epsilon_at(math.exp(-high)) * ROUND_UP
 
 

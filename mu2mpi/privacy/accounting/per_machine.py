@@ -11,13 +11,13 @@ Floats = NDArray[np.float64]
 
 
 def column_metadata(long_name: str, units: str = "1") -> dict[str, str]:
-    """HDF5 attributes of a column, by the CF conventions."""
+    """HDF5 attributes of a column of the accounts table: long name and units by the CF conventions."""
     return {"long_name": long_name, "units": units}
 
 
 @dataclass(frozen=True, eq=False)
 class PerMachineAccounts:
-    """Rounds, noise and privacy loss of each machine; every column has shape (machines,)."""
+    """Table of rounds, noise and privacy loss of each machine; every column has shape (machines,)."""
 
     samples: Integers = field(metadata=column_metadata("number of samples of the machine"))
     rounds: Integers = field(metadata=column_metadata("number of rounds in which the machine participates"))
@@ -32,12 +32,12 @@ class PerMachineAccounts:
 
     @classmethod
     def columns(cls) -> dict[str, Any]:
-        """HDF5 attributes of each column, by column name."""
+        """HDF5 attributes of each column of the accounts table, by column name."""
         return {entry.name: entry.metadata for entry in fields(cls) if entry.metadata}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Owner or index of each machine."""
+        """Name of each machine: its data owner, or its index if owners are unnamed."""
         return self.owners or tuple(map(str, range(len(self.samples))))
 
     @property
@@ -51,20 +51,20 @@ class PerMachineAccounts:
         return {i: ("rho", rho) for i, rho in enumerate(self.rho_budget.tolist())}
 
     def differences(self, other: "PerMachineAccounts") -> list[str]:
-        """Messages on columns in which recomputed accounts differ, each on the first machine concerned."""
+        """Error messages on columns in which recomputed accounts differ, one per column."""
         messages = []
         for name in self.columns():
             stated, computed = getattr(self, name), getattr(other, name)
             if stated.shape != computed.shape:
                 return [f"{len(stated)} machines are stated, but the experiment has {len(computed)}"]
-            wrong = np.flatnonzero(~np.isclose(stated, computed, rtol=1e-9, atol=1e-12, equal_nan=True))
-            if wrong.size:
-                i = wrong[0]
+            is_equal = np.isclose(stated, computed, rtol=1e-9, atol=1e-12, equal_nan=True)
+            if not is_equal.all():
+                i = np.argmin(is_equal)
                 messages.append(
                     f"{name} of machine {self.names[i]} is {stated[i]:.10g}, but its rounds, weight and "
                     f"budget give {computed[i]:.10g}"
                 )
-        tables = [np.empty(0) if a.participation is None else a.participation for a in (self, other)]
-        if not np.array_equal(tables[0], tables[1]):
+        matrices = [np.empty(0) if a.participation is None else a.participation for a in (self, other)]
+        if not np.array_equal(*matrices):
             messages.append("present is not the participation of the experiment")
         return messages

@@ -16,11 +16,11 @@ from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
 
 Array = NDArray[np.float64]
 
-_NEGLIGIBLE = 1e-20  # tail probability that is counted as delta instead of being listed in the PLD
+_MAX_TRUNCATED_TAIL = 1e-20  # tail probability that is counted as delta instead of being listed in the PLD
 
 
 def hockey_stick(epsilons: Array, multiplier: float, samples: int, batch_size: int) -> Array:
-    """Bound the hockey-stick divergence (delta) of one round at each epsilon >= 0, K draws from n samples.
+    """Bound the hockey-stick divergence (delta) of one round at each epsilon >= 0: K draws from n samples.
 
     `multiplier` is sigma / C. With x = e^epsilon, b_j the probability that a sample is drawn j times, s_j = 2
     C j / sigma and u_j = s_j / 2 - epsilon / s_j it is the maximum over t of (1 - x) b_0 Phi(t) + sum over j
@@ -29,17 +29,17 @@ def hockey_stick(epsilons: Array, multiplier: float, samples: int, batch_size: i
     from scipy.special import log_ndtr, ndtr
     from scipy.stats import binom
 
-    max_count = int(binom.isf(_NEGLIGIBLE, batch_size, 1 / samples))
+    max_count = int(binom.isf(_MAX_TRUNCATED_TAIL, batch_size, 1 / samples))
     counts = np.arange(1, max_count + 1)
     b = binom.pmf(counts, batch_size, 1 / samples)
     b, s = b[b > 0], 2 * counts[b > 0] / multiplier
-    x, never = np.exp(epsilons), (1 - 1 / samples) ** batch_size
+    x, p_never_drawn = np.exp(epsilons), (1 - 1 / samples) ** batch_size
 
     def slope(t: Array) -> Array:
-        """Compute the derivative with respect to t, divided by the normal density at t: decreasing in t."""
+        """Compute d/dt of the divergence, divided by the normal density at t: decreasing in t."""
         ratios = (np.exp(np.minimum(-s_j * (t + s_j / 2), 700)) for s_j in s)
         gains = sum(b_j * np.maximum(ratio - x, 0) for b_j, ratio in zip(b, ratios, strict=True))
-        return np.asarray(gains - (x - 1) * never)
+        return np.asarray(gains - (x - 1) * p_never_drawn)
 
     high = np.max([-s_j / 2 - epsilons / s_j for s_j in s], axis=0)
     low = -s[0] / 2 - (epsilons - math.log(b[0])) / s[0]
@@ -47,24 +47,24 @@ def hockey_stick(epsilons: Array, multiplier: float, samples: int, batch_size: i
         middle = (low + high) / 2
         is_rising = slope(middle) > 0
         low, high = np.where(is_rising, middle, low), np.where(is_rising, high, middle)
-    total = (1 - x) * never * ndtr(low) + binom.sf(max_count, batch_size, 1 / samples)
+    divergence = (1 - x) * p_never_drawn * ndtr(low) + binom.sf(max_count, batch_size, 1 / samples)
     for b_j, s_j in zip(b, s, strict=True):
         u = np.minimum(low + s_j, s_j / 2 - epsilons / s_j)
-        total += b_j * (ndtr(u) - np.exp(epsilons + log_ndtr(u - s_j)))
-    return np.asarray(np.clip(total, 0.0, 1.0), np.float64)
+        divergence += b_j * (ndtr(u) - np.exp(epsilons + log_ndtr(u - s_j)))
+    return np.asarray(np.clip(divergence, 0.0, 1.0), np.float64)
 
 
 @lru_cache(maxsize=4)
 def compose_replacement_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-    """Compose the PLD over all rounds; parameters as in `hockey_stick`.
+    """Compose the PLD of sampling with replacement over all rounds; parameters as in `hockey_stick`.
 
     Adjacency is symmetric, so that the delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
     """
     pld, batch = import_pld(), round(batch_size)
     candidates = np.geomspace(1.0, 700.0, 31)
     tails = hockey_stick(candidates, multiplier, samples, batch)
-    max_loss = float(candidates[np.argmax(np.append(tails[:-1] <= _NEGLIGIBLE, True))])
-    # At most 8,000 support points per round and side: large losses can be rounded up more coarsely.
+    max_loss = float(candidates[np.argmax(np.append(tails[:-1] <= _MAX_TRUNCATED_TAIL, True))])
+    # At most 8,000 support points per round and side: large losses are rounded up more coarsely.
     step = max(discretization_interval(rounds), max_loss / (8_000 * math.sqrt(rounds)))
     steps = math.ceil(max_loss / step)
     epsilons: Array = step * np.arange(steps + 1, dtype=np.float64)

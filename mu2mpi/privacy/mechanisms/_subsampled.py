@@ -1,4 +1,4 @@
-"""Gaussian mechanisms on random batches, accounted for by (epsilon, delta) instead of rho."""
+"""Gaussian mechanisms on random batches, whose privacy is accounted for by (epsilon, delta), not rho."""
 
 import math
 from abc import abstractmethod
@@ -25,32 +25,32 @@ class SubsampledMechanism(Mechanism):
 
     @classmethod
     def supports(cls, release: Release) -> bool:
-        """Whether batches are sampled as the accountant assumes."""
+        """Whether the batches of a release are sampled as the accountant assumes."""
         return release.subsampling == cls.name
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the smallest sigma for which the accountant's epsilon is in budget."""
+        """Build the mechanism with the smallest noise std whose epsilon is within the budget."""
         if math.isinf(budget.rho):
             return cls.from_sigma(release, 0.0)
         sizes = release.clip_norm, release.samples, release.batch_size, release.rounds
         return cls.from_sigma(release, cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_RESERVE))
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """Epsilon of the first `rounds` rounds at `delta`, for exact noise."""
+        """Epsilon at `delta` of the messages of the first `rounds` rounds, for exact noise."""
         return self.compute_epsilon(self.clip_norm, self.samples, self.batch_size, rounds, self.sigma, delta)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> Guarantee:
         """Privacy curve of the messages of the first `rounds` rounds, by default of all."""
-        count = self.rounds if rounds is None else rounds
-        if count == 0:
+        messages = self.rounds if rounds is None else rounds
+        if messages == 0:
             return GaussianGuarantee(0.0)
-        curve = partial(self.epsilon, count) if self.is_noisy else lambda delta: math.inf
-        return CurveGuarantee(curve, self.sampler_error(count, aggregated_machines))
+        curve = partial(self.epsilon, messages) if self.is_noisy else lambda delta: math.inf
+        return CurveGuarantee(curve, self.sampler_error(messages, aggregated_machines))
 
     @property
     def accounting_note(self) -> str:
-        """Name of the accountant and the batch size, as the end of a sentence."""
+        """End of a report's sentence: name of the privacy accountant, and the batch size."""
         batch = f"{self.batch_size:.6g} of its {self.samples:,} samples"
         return f"by {self.accountant}. A machine draws {batch} in each round, in secret."
 
@@ -63,30 +63,30 @@ class PldMechanism(SubsampledMechanism):
     @staticmethod
     @abstractmethod
     def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-        """Return the PLD of all rounds for noise multiplier sigma / C."""
+        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C."""
 
     @classmethod
     def initial_multiplier(
         cls, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float
     ) -> float:
-        """Noise multiplier at which the search for the smallest one starts."""
+        """Noise multiplier at which the search for the smallest sufficient one starts."""
         return 1.0
 
     @classmethod
     def min_sigma(cls, C: float, *parameters: Any) -> float:
-        """Smallest sigma within budget; parameters n, K, T, epsilon, delta, reserve."""
+        """Smallest noise std sigma within the budget; `parameters` are n, K, T, epsilon, delta, reserve."""
         return C * _min_multiplier(cls, *parameters)
 
     @classmethod
     def compute_epsilon(
         cls, C: float, samples: int, batch_size: float, rounds: int, sigma: float, delta: float
     ) -> float:
-        """Epsilon at `delta` of one sum per round over batches of terms of norm at most C, rounded up."""
+        """Epsilon at `delta` of one noised sum per round over a batch, terms clipped to norm C."""
         pld = cls.compose_pld(sigma / C, samples, batch_size, rounds)
         return float(pld.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:
-        """Messages on numbers outside of their range, or for which no PLD can be computed."""
+        """Error messages on fields outside of their range, or for which no PLD can be computed."""
         errors, C = super().range_errors(), self.clip_norm
         if self.sigma != 0 and not MIN_MULTIPLIER * C <= self.sigma <= MAX_MULTIPLIER * C:
             errors.append(f"no epsilon can be computed for sigma = {self.sigma!r} and clip_norm = {C!r}")
@@ -95,20 +95,19 @@ class PldMechanism(SubsampledMechanism):
 
 @lru_cache(maxsize=32)
 def _min_multiplier(
-    kind: type[PldMechanism],
-    samples: int,
-    batch_size: float,
-    rounds: int,
+    mechanism: type[PldMechanism],
+    n: int,
+    K: float,
+    T: int,
     epsilon: float,
     delta: float,
     reserve: float = 0.0,
 ) -> float:
-    if rounds > MAX_PLD_ROUNDS:
+    if T > MAX_PLD_ROUNDS:
         raise InputError(
             f"--rounds must be at most {MAX_PLD_ROUNDS} for accounting by privacy loss distributions, "
-            f"got {rounds}."
+            f"got {T}."
         )
-    initial = min(kind.initial_multiplier(samples, batch_size, rounds, epsilon, delta), MAX_MULTIPLIER)
-    return min_noise_multiplier(
-        partial(kind.compute_epsilon, 1.0, samples, batch_size, rounds), epsilon, delta, reserve, initial
-    )
+    initial = min(mechanism.initial_multiplier(n, K, T, epsilon, delta), MAX_MULTIPLIER)
+    epsilon_at = partial(mechanism.compute_epsilon, 1.0, n, K, T)
+    return min_noise_multiplier(epsilon_at, epsilon, delta, reserve, initial)

@@ -1,4 +1,4 @@
-"""Binomial mechanism: noise is the number of heads among fair coins, of which each machine flips its share.
+"""Binomial mechanism: noise is the number of heads among fair coins that the machines flip.
 
 Cheu, Joseph, Mao and Peng, "Shuffle private stochastic convex optimization", 2022. A shift of binomial noise
 is nearly as private as one of normal noise (docs/background/privacy-proofs.md), so that it composes like GDP.
@@ -18,17 +18,15 @@ from mu2mpi.privacy.noise.sampler_error import MAX_LOG_INVERSE, MIN_FAIR_BITS, T
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from mu2mpi.privacy.noise.noise_source import NoiseSource
+    from mu2mpi.privacy.noise.noise_stream import Key, Streams
 
 _MIN_NOISE_BITS = 8  # log2 of sigma in grid units: enough coins for nearly normal noise
-_MAX_NOISE_BITS = 27  # of the noise of all machines, so that sums fit into 64-bit integers
+_MAX_NOISE_BITS = 27  # log2 of the std of all machines' noise in grid units: sums fit into 64-bit integers
 
 
 def unit_shift_rho(fair_bits: float) -> float:
-    """GDP parameter rho of releasing the number of heads among fair coins plus a value of sensitivity 1.
+    """GDP parameter rho of releasing an integer of sensitivity 1 plus the heads among `fair_bits` fair coins.
 
     Infinite below `MIN_FAIR_BITS`. Within R = `TRUNCATION` standard deviations, every second difference of
     -log p is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k:
@@ -43,10 +41,7 @@ def unit_shift_rho(fair_bits: float) -> float:
 @register
 @dataclass(frozen=True, kw_only=True)
 class BinomialMechanism(GaussianMechanism):
-    """Binomial noise of the coins of `noise_shares` machines in every sum.
-
-    Sensitivity and composition are those of `GaussianMechanism`.
-    """
+    """Binomial noise of fair coins of `noise_shares` machines per sum; composes as `GaussianMechanism`."""
 
     name = "binomial"
     is_server_specific = True
@@ -58,7 +53,7 @@ class BinomialMechanism(GaussianMechanism):
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the fewest coins within the budget."""
+        """Build the mechanism with the fewest fair coins per machine within the privacy budget."""
         extra = {"rho": budget.rho, "affected_sums": release.affected_sums, **cls.extra_fields(release)}
         sensitivity = 2 * release.clip_norm * math.sqrt(release.affected_sums)
         normal_sigma = sensitivity / budget.rho
@@ -72,19 +67,19 @@ class BinomialMechanism(GaussianMechanism):
                 f"Binomial noise of {release.machines} machines does not fit into 64-bit integers. "
                 "Use fewer --machines or --colluders."
             )
-        per_machine = min_fair_bits(budget.rho * grid_spacing / sensitivity) / (2 * release.noise_shares)
-        fair_bits = 2 * math.ceil(per_machine)
+        machine_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity) / (2 * release.noise_shares)
+        fair_bits = 2 * math.ceil(machine_bits)
         sigma = math.sqrt(release.noise_shares * fair_bits) / 2 * grid_spacing
         fields = cls.release_fields(release)
         return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **fields, **extra)
 
     @staticmethod
     def extra_fields(release: Release) -> dict[str, Any]:
-        """Fields that are copied from a release, beyond those of all mechanisms."""
+        """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
         return {"increments_per_message": release.increments_per_message}
 
     def _compose(self, count: int) -> float:
-        """Compute rho of `count` sums moved by 2 C; at least what the mechanism was calibrated to."""
+        """Compute rho of `count` sums that a sample moves by 2 C; at least the calibrated rho."""
         if not self.is_noisy:
             return math.inf
         shift = 2 * self.clip_norm / self.grid_spacing
@@ -95,18 +90,18 @@ class BinomialMechanism(GaussianMechanism):
     def sampler_error(
         self, messages: int, aggregated_machines: int = 1, smallest: float = 1, largest: float = 1
     ) -> SamplerError:
-        """Probability of the truncated tail: the sampler is exact otherwise."""
+        """Error of the binomial sampler: the probability of its truncated tail, as it is exact otherwise."""
         return SamplerError(0.0, 0.0, math.exp(-MAX_LOG_INVERSE)) if self.is_noisy else SamplerError()
 
     def noise_source(
         self,
-        key: "NDArray[np.uint32]",
-        streams: tuple[int, int, int],
+        key: "Key",
+        streams: "Streams",
         variance_factor: float,
         size: int,
         dither_threshold: float = math.inf,
     ) -> "NoiseSource":
-        """Noise source of the coins of some machines, as in `Mechanism.noise_source`."""
+        """Noise source of consecutive machines' fair coins; parameters as in `Mechanism.noise_source`."""
         from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 
         if not self.fair_bits:
@@ -126,7 +121,7 @@ class BinomialMechanism(GaussianMechanism):
 
     @property
     def communication_cost(self) -> str:
-        """Sentences on the messages of the shuffle protocol."""
+        """Sentences on the number and size of the messages that the shuffle protocol sends."""
         bits = 1 + max(1, (self.parameters - 1).bit_length())
         return (
             f"In each round a machine sends {self.messages_per_round:.4g} messages of {bits} bits: for each "
@@ -136,11 +131,10 @@ class BinomialMechanism(GaussianMechanism):
         )
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Messages on fields that contradict each other."""
+        """Error messages on mechanism fields that contradict each other."""
         errors = super().consistency_errors(delta)
-        if not approx_equal(
-            self.sigma, math.sqrt(self.noise_shares * self.fair_bits) / 2 * self.grid_spacing
-        ):
+        noise_std = math.sqrt(self.noise_shares * self.fair_bits) / 2 * self.grid_spacing
+        if not approx_equal(self.sigma, noise_std):
             errors.append(f"sigma = {self.sigma:.10g} is not the noise std of {self.fair_bits:,} coins")
         elif self.is_noisy and self.noise_shares * self.fair_bits < MIN_FAIR_BITS:
             errors.append(f"coins = {self.fair_bits:,} is too small for a known guarantee")
@@ -148,7 +142,7 @@ class BinomialMechanism(GaussianMechanism):
 
 
 def min_fair_bits(rho: float) -> float:
-    """Solve `unit_shift_rho(N) = rho` for the number of coins N: the root of k (N^2 - 1444 N) = 4 N + 4."""
+    """Smallest number N of fair coins with `unit_shift_rho(N) <= rho`: root of k (N^2 - 1444 N) = 4 N + 4."""
     k = rho * rho * (1 - rho * rho / 4)
     b = TRUNCATION**2 * k + 4
     return (b + math.sqrt(b * b + 16 * k)) / (2 * k) * (1 + 2.0**-40)

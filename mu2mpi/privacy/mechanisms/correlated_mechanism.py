@@ -1,4 +1,4 @@
-"""Gaussian noise correlated over rounds (DP-FTRL, matrix mechanism) for streams that a sample enters once.
+"""Matrix mechanism (DP-FTRL): Gaussian noise correlated over rounds, if a sample affects one gradient.
 
 A stream may depend on earlier messages if the strategy matrix is lower triangular: Denisov, McMahan, Rush,
 Smith and Thakurta, "Improved differential privacy for SGD via optimal private linear operators on adaptive
@@ -26,19 +26,16 @@ if TYPE_CHECKING:
 
 # Ranges in which the buffers' coefficients are verified to approximate those of a power, and to decrease. A
 # power of 0 is the identity matrix: noise is independent over the stream, and nothing cancels.
-MIN_POWER = 0.2
-MAX_POWER = 0.9
-MIN_BUFFERS = 2
-MAX_BUFFERS = 8
-_DEFAULT_POWER = 0.75  # as good as any on digits and synthetic data
-_DEFAULT_BUFFERS = 4
+MIN_POWER, MAX_POWER = 0.2, 0.9
+MIN_BUFFERS, MAX_BUFFERS = 2, 8
+_DEFAULT_POWER, _DEFAULT_BUFFERS = 0.75, 4  # as good as any on digits and synthetic data
 _MAX_ROUNDS = 10**6  # the learning rate depends on the noise of every round
 _ARITHMETIC_SHARE = 2.0**-14  # share of rho that covers floating-point errors of the buffers
-_SAFETY_FACTOR = 4.0  # bound on accumulated noise, or a buffer, in units of its estimate by the power
+_SAFETY_FACTOR = 4.0  # bound on accumulated noise, or on a buffer, over its estimate T^(1 - power)
 
 
 class CorrelatedOptions(Options):
-    """Strategy that correlates noise over rounds, so that it cancels in their sum."""
+    """Options of the strategy that correlates noise over rounds, so that it cancels in their sum."""
 
     noise_correlation: float | None = Field(
         None,
@@ -67,13 +64,13 @@ class CorrelatedOptions(Options):
 
     @property
     def strategy(self) -> tuple[float, int]:
-        """Power and number of buffers, with defaults filled in."""
+        """Power p and number of buffers of the noise strategy, with defaults filled in."""
         power = self.noise_correlation
         return _DEFAULT_POWER if power is None else power, self.noise_buffers or _DEFAULT_BUFFERS
 
 
 def check_rounds(rounds: int) -> None:
-    """Raise InputError if there are too many rounds for correlated noise."""
+    """Raise InputError if the number of rounds is too large for correlated noise."""
     if rounds > _MAX_ROUNDS:
         raise InputError(f"--rounds must be at most {_MAX_ROUNDS} for correlated noise, got {rounds}.")
 
@@ -97,13 +94,13 @@ class CorrelatedMechanism(Mechanism):
 
     @classmethod
     def supports(cls, release: Release) -> bool:
-        """Whether each sample is in one element of the stream only."""
-        once = release.is_cumulative or release.affected_sums == 1
-        return release.subsampling == "" and once and not release.hides_iterates
+        """Whether each sample affects only one increment of the release, which is not subsampled."""
+        enters_once = release.is_cumulative or release.affected_sums == 1
+        return release.subsampling == "" and enters_once and not release.hides_iterates
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the least noise within the budget."""
+        """Build the correlated mechanism with the smallest sigma within the privacy budget."""
         fields = {"rho": budget.rho, **cls.release_fields(release), **cls.extra_fields(release)}
         noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
         check_rounds(release.rounds)
@@ -122,13 +119,13 @@ class CorrelatedMechanism(Mechanism):
 
     @staticmethod
     def extra_fields(release: Release) -> dict[str, Any]:
-        """Fields that are copied from a release, beyond those of all mechanisms."""
+        """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
         power, buffers = release.options.strategy
         return {"power": power, "buffers": buffers, "is_cumulative": release.is_cumulative}
 
     @cached_property
     def correlation(self) -> "Correlation":
-        """Strategy; columns are normalised for streams, but not for running sums, where it costs utility."""
+        """Noise correlation; its columns are normalised unless messages are running sums, for utility."""
         # Imported here so that listing the options of mechanisms does not import numpy.
         from mu2mpi.privacy.noise.correlation import Correlation
 
@@ -136,18 +133,18 @@ class CorrelatedMechanism(Mechanism):
 
     @property
     def _growth(self) -> float:
-        """Growth of sums of noise with T: (1 - x)^p has the coefficients of the p-th difference."""
+        """Factor by which sums of T rounds of noise exceed one draw: T^max(0, 1/2 - p), times a logarithm."""
         return float(self.rounds ** max(0.0, 0.5 - self.power)) * math.sqrt(1 + math.log(self.rounds))
 
     @property
     def _max_amplification(self) -> float:
-        """Bound on the noise of a message in units of the largest of sigma's draws: sums of |c^-1|."""
-        sums = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.max_column_norm
-        return _SAFETY_FACTOR * sums
+        """Bound on the noise of any message over that of a draw of std sigma."""
+        growth = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.max_column_norm
+        return _SAFETY_FACTOR * growth
 
     @property
     def max_noise_std(self) -> float:
-        """Upper bound on the noise std of a message in any round."""
+        """Upper bound on the noise std per coordinate of a message in any round."""
         return self.sigma * self._max_amplification
 
     @property
@@ -158,19 +155,19 @@ class CorrelatedMechanism(Mechanism):
 
     @property
     def noise_accumulation(self) -> float:
-        """Factor on the noise of the sum of all messages if rounds do not cancel each other's noise."""
+        """Factor by which the noise std of the sum of all messages grows if rounds cancel no noise."""
         T = self.rounds
         return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.is_cumulative and not self.power else 1.0
 
     @property
     def _arithmetic_error(self) -> float:
-        """L2 norm of all floating-point errors in units of sigma: docs/background/privacy-proofs.md."""
+        """L2 norm of floating-point errors in the noise of all rounds, in units of sigma."""
         draws = math.sqrt(self.rounds * self.noise_shares) * (math.sqrt(self.parameters) + math.sqrt(1400))
         return 2 * 4 * 2.0**-53 * self.correlation.memory * _SAFETY_FACTOR * self._growth * draws
 
     @property
     def dither_threshold(self) -> float:
-        """Largest noise std, in grid units, for which the errors of all draws cost little epsilon."""
+        """Largest std of a noise draw, in grid units, that is not dithered."""
         if not (self.is_noisy and math.isfinite(self.rho)):
             return DITHER_THRESHOLD
         draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
@@ -178,22 +175,22 @@ class CorrelatedMechanism(Mechanism):
         return min(DITHER_THRESHOLD, max(MIN_STD_UNITS, threshold))
 
     def round_sigma(self, t: int) -> float:
-        """Std of the fresh noise drawn in round t, to which a combination of earlier rounds' is added."""
+        """Std of the fresh noise drawn in round t, before noise of earlier rounds is added."""
         return self.sigma * self.correlation.column_norm(t)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
-        """Guarantee for the first `rounds` messages (by default all), of the sample that loses most."""
-        count = self.rounds if rounds is None else rounds
-        if count == 0:
+        """Privacy guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
+        messages = self.rounds if rounds is None else rounds
+        if messages == 0:
             return GaussianGuarantee(0.0)
         if not self.is_noisy:
             return GaussianGuarantee(math.inf)
         strategy = self.correlation
         sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ARITHMETIC_SHARE)
-        sensitivity *= strategy.sensitivity_fraction(1, count)
+        sensitivity *= strategy.sensitivity_fraction(1, messages)
         error = self.sampler_error(self.rounds, aggregated_machines, largest=strategy.max_column_norm)
         return GaussianGuarantee(sensitivity / self.sigma, error)
 
     def rho_fraction(self, first: int, last: int) -> float:
-        """Fraction of a sample's total rho that the stream from round `first` to `last` spends."""
+        """Fraction of a sample's rho of all rounds that the messages of rounds `first` to `last` spend."""
         return self.correlation.sensitivity_fraction(first, last)

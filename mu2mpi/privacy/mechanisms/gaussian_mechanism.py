@@ -1,4 +1,4 @@
-"""Gaussian mechanism on released sums, each sample affecting a known number of them."""
+"""Gaussian mechanism with independent noise in released sums, of which a sample affects a known number."""
 
 import math
 from dataclasses import dataclass
@@ -16,9 +16,8 @@ from mu2mpi.privacy.release import Release
 class GaussianMechanism(Mechanism):
     """Independent noise of std sigma = 2 C sqrt(affected_sums) / rho per sum: Theorems 5.2 and 6.2.
 
-    A sample contributes one term of norm at most C and moves each of `affected_sums` sums by at most 2 C: all
-    T if sums are cumulative or batches full, 1 if it is used once, and ceil(T K / n) in passes by batches of
-    K.
+    A sample moves each of `affected_sums` sums by at most 2 C: all T if sums are cumulative or batches full,
+    1 if it is used once, and ceil(T K / n) in passes over n samples by batches of K.
     """
 
     name = "gaussian"
@@ -31,30 +30,30 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def supports(cls, release: Release) -> bool:
-        """Whether no sample can occur several times in one sum."""
+        """Whether no sample occurs several times in one sum of a release."""
         return release.subsampling != "replacement"
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the noise of Theorems 5.2 and 6.2."""
+        """Build the mechanism with the noise std of Theorems 5.2 and 6.2 for the budget's rho."""
         sigma = 2 * release.clip_norm * math.sqrt(release.affected_sums) / budget.rho
         return cls.from_sigma(release, sigma, rho=budget.rho, affected_sums=release.affected_sums)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
-        """Guarantee for the first `rounds` sums (by default all), of the sample that affects most of them."""
+        """Privacy guarantee of any sample for the sums of the first `rounds` rounds, by default of all."""
         count = self.affected_by(self.rounds if rounds is None else rounds)
         if count == 0:
             return GaussianGuarantee(0.0)
         return GaussianGuarantee(self._compose(count), self.sampler_error(count, aggregated_machines))
 
     def _compose(self, count: int) -> float:
-        """Compute rho of `count` sums that are each moved by 2 C."""
+        """Compute rho of `count` noised sums, each of which a sample moves by 2 C."""
         return compose_rho([GaussianEvent(2 * self.clip_norm, self.sigma, count)])
 
     def group_guarantee(
         self, group_size: int, one_per_round: bool, aggregated_machines: int = 1
     ) -> GaussianGuarantee:
-        """Guarantee for k samples of one machine, from how many of them each sum contains.
+        """Privacy guarantee for k = `group_size` samples of one machine, composed over the sums they affect.
 
         With at most one per round, they affect distinct sums, or if sums are cumulative, the first k sums
         contain 1, 2, ..., k of them and all later ones k.
@@ -71,27 +70,27 @@ class GaussianMechanism(Mechanism):
         return GaussianGuarantee(self._compose(squares), error)
 
     def rho_spent(self, rounds: int) -> float:
-        """Compute rho of the first rounds, for the sample that affects most of their sums."""
+        """Compute the largest rho that a sample spends in the first `rounds` rounds."""
         return self.rho * self.rho_fraction(1, self.affected_by(rounds)) if rounds else 0.0
 
     def affected_by(self, rounds: int) -> int:
         """Largest number of the first `rounds` sums that one sample affects."""
         if self.affected_sums in (1, self.rounds):
             return min(rounds, self.affected_sums)
-        return self._passes(rounds)
+        return self._n_passes(rounds)
 
-    def _passes(self, rounds: int) -> int:
+    def _n_passes(self, rounds: int) -> int:
         return -(-rounds * round(self.batch_size) // self.samples)
 
     def rho_fraction(self, first: int, last: int) -> float:
-        """Square root of the fraction of sums, since rho^2 is proportional to their number."""
+        """Fraction of a sample's total rho spent in rounds `first` to `last`: rho^2 is additive over sums."""
         return math.sqrt((last - first + 1) / self.affected_sums)
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Messages on fields that contradict each other."""
+        """Error messages on mechanism fields that contradict each other."""
         errors = super().consistency_errors(delta)
-        possible = sorted({1, self._passes(self.rounds), self.rounds})
-        if self.affected_sums not in possible:
-            values = " or ".join(map(str, possible))
+        valid_counts = sorted({1, self._n_passes(self.rounds), self.rounds})
+        if self.affected_sums not in valid_counts:
+            values = " or ".join(map(str, valid_counts))
             errors.append(f"affected_sums is {self.affected_sums}, but must be {values}")
         return errors

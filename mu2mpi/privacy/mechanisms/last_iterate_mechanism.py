@@ -38,14 +38,13 @@ GRADIENT_TOLERANCE = 2.0**-18  # relative excess of gradient norms over G; that 
 
 @lru_cache(maxsize=8)
 def halving_step_sizes(steps: int) -> "Array":
-    """Step sizes for a good last iterate of SGD, in units of the first, shape (steps,).
+    """Step sizes eta_t of SGD for a good last iterate, relative to the first, shape (N,).
 
-    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step: Jain, Nagaraj and
-    Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
+    eta_t = 2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step: Jain, Nagaraj, Netrapalli,
+    "Making the last iterate of SGD information theoretically optimal", 2019.
     """
-    # ceil(N / 2^i) reaches 1 and stays there: that is the last step.
     remaining = -(-steps >> np.arange((steps - 1).bit_length() + 1))
-    lengths = np.append(remaining[:-1] - remaining[1:], 1)
+    lengths = np.append(remaining[:-1] - remaining[1:], 1)  # 1: the last step
     step_sizes = np.repeat(0.5 ** np.arange(len(lengths)), lengths)
     step_sizes.flags.writeable = False
     return step_sizes
@@ -58,10 +57,8 @@ def growing_batches(steps: int, final_batch: float) -> "Counts":
     return np.clip(sizes, 1.0, _MAX_BATCH).astype(np.int64)
 
 
-def last_iterate_rho(
-    sensitivities: "Array", noise_stds: "Array", expansions: "Array | float" = 0.0
-) -> "Array":
-    """Compute rho of the last iterate for a sample of each step; all arrays have shape (steps,).
+def last_iterate_rho(sensitivities: "Array", noise_stds: "Array", expansions: "Array | float" = 0) -> "Array":
+    """GDP parameter rho of the last iterate for a sample of each step; all arrays have shape (steps,).
 
     `sensitivities` are the L2 changes of the iterate if a sample of the step is replaced, `noise_stds` the
     noise std per coordinate, and `expansions` the L2 excess of the step over a contraction, by rounding. The
@@ -77,14 +74,14 @@ def last_iterate_rho(
 
 
 def rounding_expansions(scales: "Array", samples: "Counts", grid_spacing: float, d: int) -> "Array":
-    """L2 excess of each rounded step over a contraction, shape (steps,)."""
+    """L2 excess of each SGD step, rounded to the grid, over a contraction, shape (steps,)."""
     expansions: Array = scales * samples + np.append(0.0, scales[:-1])
     expansions[-1] += LAST_STEP_COARSENING * scales[-1]
     return grid_spacing * math.sqrt(d) * expansions
 
 
 def run_rho(batches: "Counts", machines: int, C: float, noise: float, grid_spacing: float, d: int) -> "Array":
-    """`last_iterate_rho` of a run, where `noise` is the noise std of an average gradient of norm <= C."""
+    """GDP parameter rho of a sample of each step, shape (steps,); `noise`: std in the average gradient."""
     eta, samples = halving_step_sizes(len(batches)), machines * batches
     scales = eta / samples
     expansions = rounding_expansions(scales, samples, grid_spacing, d)
@@ -93,7 +90,7 @@ def run_rho(batches: "Counts", machines: int, C: float, noise: float, grid_spaci
 
 
 def final_batch_size(machines: int, d: int, rho: float) -> float:
-    """Batch size of each machine in the last step, 2 sqrt(d) / (M rho), not rounded.
+    """Batch size of each machine in the last SGD step, 2 sqrt(d) / (M rho), not rounded.
 
     The step's noise is then about C / sqrt(d) per coordinate, the scale of the gradients themselves.
     """
@@ -101,19 +98,17 @@ def final_batch_size(machines: int, d: int, rho: float) -> float:
 
 
 def max_steps(samples: int, final_batch: float) -> int:
-    """Largest number of steps that each machine's samples suffice for, at most `_MAX_STEPS`; 0 if none."""
-    enough, too_many = 0, min(samples, _MAX_STEPS) + 1
-    while too_many - enough > 1:
-        steps = (enough + too_many) // 2
-        if growing_batches(steps, final_batch).sum() <= samples:
-            enough = steps
-        else:
-            too_many = steps
-    return enough
+    """Largest number of SGD steps whose batches fit into each machine's samples, at most `_MAX_STEPS`."""
+    feasible, too_many = 0, min(samples, _MAX_STEPS) + 1
+    while too_many - feasible > 1:
+        steps = (feasible + too_many) // 2
+        fits = growing_batches(steps, final_batch).sum() <= samples
+        feasible, too_many = (steps, too_many) if fits else (feasible, steps)
+    return feasible
 
 
 def check_steps(rounds: int) -> None:
-    """Raise InputError if rounds are too few or too many for the last iterate's accountant."""
+    """Raise InputError unless 2 <= rounds <= `_MAX_STEPS` + 1, as the accountant needs."""
     if rounds < 2:
         raise InputError(f"--rounds must be at least 2 (the last releases the iterate), got {rounds}.")
     if rounds - 1 > _MAX_STEPS:
@@ -125,7 +120,7 @@ def check_steps(rounds: int) -> None:
 @register
 @dataclass(frozen=True, kw_only=True)
 class LastIterateMechanism(Mechanism):
-    """Noise `sigma` times each step's batch size; the last round releases the last iterate."""
+    """Gaussian noise of std `sigma` times the step's batch size; only the last round releases an iterate."""
 
     name, protects, shows_messages = "last-iterate", "last iterate", False
     noise_description = ", times their batch"
@@ -137,12 +132,12 @@ class LastIterateMechanism(Mechanism):
 
     @classmethod
     def supports(cls, release: Release) -> bool:
-        """Whether only the last iterate is released."""
+        """Whether a release hides all iterates but the last."""
         return release.hides_iterates
 
     @classmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the least noise within the budget."""
+        """Build the last-iterate mechanism with the smallest sigma within the privacy budget."""
         T, M, d, C = release.rounds, release.machines, release.parameters, release.clip_norm
         check_steps(T)
         rho, final_batch, fields = budget.rho, final_batch_size(M, d, budget.rho), cls.release_fields(release)
@@ -164,12 +159,12 @@ class LastIterateMechanism(Mechanism):
         return growing_batches(max(1, self.rounds - 1), self.final_batch)
 
     def _max_rho(self, noise: float, grid_spacing: float) -> float:
-        """Compute rho of the sample that loses most; proportional to 1 / noise."""
+        """Compute the largest rho of any sample; `noise` is the noise std of the average gradient."""
         messages = self.batches, self.machines, self.clip_norm
         return float(run_rho(*messages, noise, grid_spacing, self.parameters).max())
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
-        """Guarantee for the last iterate; rounds before the last release nothing."""
+        """Privacy guarantee for the last iterate; earlier rounds release nothing."""
         if rounds is not None and rounds < self.rounds:
             return GaussianGuarantee(0.0)
         batches = int(self.batches.min()), int(self.batches.max())
@@ -177,15 +172,15 @@ class LastIterateMechanism(Mechanism):
         return GaussianGuarantee(self._max_rho(self.sigma / self.machines, self.grid_spacing), error)
 
     def rho_spent(self, rounds: int) -> float:
-        """Compute rho of the first rounds: 0 until the last iterate is released."""
+        """Compute rho spent in the first `rounds` rounds: 0 until the last iterate is released."""
         return self.rho if rounds == self.rounds else 0.0
 
     def round_sigma(self, t: int) -> float:
-        """Noise std of round t; 0 in the last, which takes no step."""
+        """Noise std of the messages of round t (1-based); 0 in the last round, which takes no step."""
         return self.sigma * int(self.batches[t - 1]) if t < self.rounds else 0.0
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Messages on fields that contradict each other."""
+        """Error messages on mechanism fields that contradict each other."""
         errors = super().consistency_errors(delta)
         final_batch = final_batch_size(self.machines, self.parameters, self.rho)
         if not approx_equal(self.final_batch, final_batch):
@@ -196,11 +191,11 @@ class LastIterateMechanism(Mechanism):
 
     @classmethod
     def adversary(cls, server: str, colluders: str = "c") -> str:
-        """Adversary of the guarantee, as a sentence's subject."""
+        """Subject of a sentence on the adversary: whoever sees only the last iterate."""
         return "Whoever sees the output alone, and no iterate before it,"
 
     def concerns(self) -> list[Concern]:
-        """Limitations of the guarantee that a reader may not expect."""
+        """Limitation of the privacy guarantee: earlier iterates are not protected."""
         full = (
             "Only the last iterate, the output, is protected. Every machine sees earlier iterates and has to "
             "be trusted with them; whoever else sees one of them, a message or a checkpoint may learn more."

@@ -1,4 +1,4 @@
-"""Interface of privacy mechanisms: calibration of noise to a budget, noise sources, and accounting."""
+"""Interface of privacy mechanisms: calibration of noise to a privacy budget, noise sources, accounting."""
 
 import math
 import sys
@@ -22,28 +22,26 @@ from mu2mpi.privacy.noise.sampler_error import (
 from mu2mpi.privacy.release import Release
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mu2mpi.privacy.noise.correlation import Correlation
     from mu2mpi.privacy.noise.noise_source import NoiseSource
-
+    from mu2mpi.privacy.noise.noise_stream import Key, Streams
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
 MAX_FINITE = sys.float_info.max  # largest finite float
 INVALID_GUARANTEE = "A guarantee must be a number >= 0. Fix the mechanism's code."
 
 
 class Concern(NamedTuple):
-    """Limitation of a privacy guarantee."""
+    """Limitation of a privacy guarantee: a few words, and a full sentence."""
 
-    brief: str  # a few words
-    full: str  # a sentence
+    brief: str
+    full: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Additive-noise mechanism; its fields are written to result files, and its guarantee follows from them.
+    """Additive-noise mechanism; its fields, as in `Release`, are written to result files.
 
-    Fields are as in `Release` unless commented on here.
+    The privacy guarantee follows from the fields.
     """
 
     kind: ClassVar[str] = "mechanisms"
@@ -76,17 +74,17 @@ class Mechanism(ABC):
 
     @classmethod
     def supports(cls, release: Release) -> bool:
-        """Whether the guarantee holds: by default without subsampling, if a sample affects one sum or all."""
+        """Whether the guarantee holds for a release; by default if a sample affects one sum or all."""
         return release.subsampling == "" and release.affected_sums in (1, release.rounds)
 
     @classmethod
     @abstractmethod
     def calibrate(cls, budget: Budget, release: Release) -> Self:
-        """Return the mechanism with the least noise within a budget; InputError if there is none."""
+        """Build the mechanism with the least noise within a privacy budget; InputError if there is none."""
 
     @abstractmethod
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> Guarantee:
-        """Guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
+        """Privacy guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
 
     def group_guarantee(
         self, group_size: int, one_per_round: bool, aggregated_machines: int = 1
@@ -99,7 +97,7 @@ class Mechanism(ABC):
 
     @classmethod
     def from_sigma(cls, release: Release, sigma: float, min_sigma: float | None = None, **extra: Any) -> Self:
-        """Return the mechanism with noise std `sigma`, at least `min_sigma` per round, on a suitable grid."""
+        """Build the mechanism with noise std `sigma`, at least `min_sigma` in any round, on a grid."""
         if not math.isfinite(sigma):
             raise InputError("The noise overflows floating-point numbers. Use a larger --rho.")
         smallest = (min_sigma or sigma) / math.sqrt(release.noise_shares)
@@ -108,7 +106,7 @@ class Mechanism(ABC):
 
     @staticmethod
     def extra_fields(release: Release) -> dict[str, Any]:
-        """Fields that the subclass copies from a release, beyond those of all mechanisms."""
+        """Fields of the subclass, beyond those of every mechanism, that are copied from a release."""
         return {}
 
     @staticmethod
@@ -119,12 +117,12 @@ class Mechanism(ABC):
 
     @classmethod
     def release_attributes(cls, release: Release) -> dict[str, Any]:
-        """HDF5 attributes that follow from a release, to be compared with those of a file."""
+        """HDF5 attributes that follow from a release, for comparison with those of a result file."""
         affected = {"affected_sums": release.affected_sums}
         return {**cls.release_fields(release), **affected, **cls.extra_fields(release)}
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
-        """Return a copy with another noise std, not below its own, and another grid."""
+        """Copy the mechanism with a noise std of at least its own, and another grid spacing."""
         if sigma == self.sigma:
             return replace(self, grid_spacing=grid_spacing)
         noisier: Any = replace(self, sigma=sigma, grid_spacing=grid_spacing)
@@ -133,7 +131,7 @@ class Mechanism(ABC):
 
     @property
     def stated_rho(self) -> float | None:
-        """GDP parameter that the noise was calibrated to; None for mechanisms not accounted for by rho."""
+        """GDP parameter rho that the noise was calibrated to; None if the accountant uses no rho."""
         if self.budget_parameter != "rho":
             return None
         rho: float | None = getattr(self, "rho", None)
@@ -146,17 +144,16 @@ class Mechanism(ABC):
 
     def noise_source(
         self,
-        key: "NDArray[np.uint32]",
-        streams: tuple[int, int, int],
+        key: "Key",
+        streams: "Streams",
         variance_factor: float,
         size: int,
         dither_threshold: float = math.inf,
     ) -> "NoiseSource":
-        """Noise source of consecutive machines, or of the server.
+        """Noise source of consecutive machines, or of the server, keyed by `key`, shape (8,).
 
-        `key` has shape (8,); `streams` are noise stream, first machine and number of machines, each with
-        noise of variance `variance_factor` sigma^2 in `size` padded coordinates. `dither_threshold` bounds
-        the std, in grid units, of correlated noise that is not dithered.
+        Each machine's noise has variance `variance_factor` sigma^2 in `size` padded coordinates.
+        `dither_threshold` bounds the std, in grid units, of correlated noise that is not dithered.
         """
         from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, independent_source
 
@@ -170,7 +167,7 @@ class Mechanism(ABC):
 
     @property
     def is_noisy(self) -> bool:
-        """Whether any noise is added."""
+        """Whether the mechanism adds any noise."""
         return self.sigma > 0
 
     @property
@@ -185,20 +182,20 @@ class Mechanism(ABC):
 
     @property
     def noise_accumulation(self) -> float:
-        """Factor on the noise of the sum of all messages if rounds do not cancel each other's noise."""
+        """Factor by which the noise std of the sum of all messages grows if rounds cancel no noise."""
         return 1.0
 
     def round_sigma(self, t: int) -> float:
-        """Std of the fresh noise drawn in round t (1-based)."""
+        """Std of the fresh noise drawn in round t (1-based), per coordinate of a message."""
         return self.sigma
 
     def rho_spent(self, rounds: int) -> float:
-        """Compute rho of the first rounds, for the history; NaN for mechanisms not accounted for by rho."""
+        """Compute rho spent in the first `rounds` rounds; NaN if the accountant uses no rho."""
         rho = self.guarantee(rounds).rho
         return math.nan if rho is None else rho
 
     def rho_fraction(self, first: int, last: int) -> float:
-        """Ratio of the rho that messages of rounds `first` to `last` spend on a sample to its total rho."""
+        """Fraction of a sample's rho of all rounds that the messages of rounds `first` to `last` spend."""
         return 1.0
 
     def sampler_error(
@@ -215,33 +212,30 @@ class Mechanism(ABC):
 
     @property
     def dither_threshold(self) -> float:
-        """Largest noise std, in grid units, that is not dithered."""
+        """Largest std of a noise draw, in grid units, that is not dithered."""
         return DITHER_THRESHOLD
 
     @property
     def samples_used(self) -> int:
-        """Number of distinct samples of all machines that are used, or may be."""
+        """Upper bound on the number of distinct samples that all machines use."""
         return self.machines * self.samples
 
     @property
     def communication_cost(self) -> str:
-        """Sentences on what the protocol sends, if that is more than the noised sums."""
+        """Sentences on what the protocol sends beyond the noised sums; empty by default."""
         return ""
 
     def attributes(self) -> dict[str, Any]:
-        """HDF5 attributes."""
+        """HDF5 attributes of the mechanism: its name, what it protects, and its fields."""
         return {"mechanism": self.name, "protects": self.protects, **asdict(self)}
 
     def range_errors(self) -> list[str]:
-        """Messages on fields for whose values no guarantee can be computed."""
-        return [
-            f"{name} = {getattr(self, name)!r} is out of range"
-            for name, (low, high) in self.ranges.items()
-            if not low <= getattr(self, name) <= high
-        ]
+        """Error messages on fields out of the range for which a guarantee can be computed."""
+        values = ((name, getattr(self, name), limits) for name, limits in self.ranges.items())
+        return [f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high]
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Messages on fields that contradict each other, all of them within their ranges."""
+        """Error messages on fields that contradict each other although each is within its range."""
         errors, spacing = [], f"grid_spacing = {self.grid_spacing!r}"
         if math.frexp(self.grid_spacing)[0] != 0.5:
             errors.append(f"{spacing} is not a power of two, so rounding is not exact")
@@ -252,24 +246,23 @@ class Mechanism(ABC):
 
     @classmethod
     def adversary(cls, server: str, colluders: str = "c") -> str:
-        """Adversary of the guarantee in a trust mode with `colluders` machines, as a sentence's subject."""
-        sees: str = (
-            lookup("servers", server).adversary if server in known_names("servers") else "Nobody knows who"
-        )
-        return sees.format(colluders=colluders)
+        """Subject of a sentence on the adversary of trust mode `server`, with `colluders` colluders."""
+        is_known = server in known_names("servers")
+        subject: str = lookup("servers", server).adversary if is_known else "Nobody knows who"
+        return subject.format(colluders=colluders)
 
     @property
     def accounting_note(self) -> str:
-        """Accountant and secrets of mechanisms without rho, as the end of a sentence."""
+        """End of a report's sentence on the accountant, and on what it keeps secret; empty with rho."""
         return ""
 
     def concerns(self) -> list[Concern]:
-        """Limitations of the guarantee that a reader may not expect."""
+        """Limitations of the privacy guarantee that a reader may not expect."""
         return []
 
 
 def calibrate_mechanism(kind: type[Mechanism], budget: Budget, release: Release) -> Mechanism:
-    """Calibrate a mechanism; InputError if it cannot, or if its own guarantee is invalid or over budget."""
+    """Calibrate a mechanism; InputError if no noise suffices, or its guarantee is invalid or over budget."""
     mechanism = kind.calibrate(budget, release)
     for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
         if rho is not None and not rho >= 0:
@@ -280,7 +273,7 @@ def calibrate_mechanism(kind: type[Mechanism], budget: Budget, release: Release)
 
 
 def approx_equal(claimed: float | None, computed: float | None) -> bool:
-    """Whether two numbers are equal up to rounding errors, or both None."""
+    """Whether a claimed and a computed number are equal up to rounding errors, or both None."""
     if claimed is None or computed is None:
         return claimed is computed
     return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
@@ -288,15 +281,15 @@ def approx_equal(claimed: float | None, computed: float | None) -> bool:
 
 def per_machine_noise_source(
     mechanisms: Sequence[Mechanism | None],
-    key: "NDArray[np.uint32]",
+    key: "Key",
     first: int,
     participants: Any,
     is_cumulative: bool,
     size: int,
 ) -> "NoiseSource":
-    """Noise source of consecutive machines from `first` on, each with its own mechanism.
+    """Noise source of machines `first`, `first` + 1, ... with a mechanism each, in `size` padded coordinates.
 
-    `participants` is the `RoundParticipants` of these machines, `size` the padded number of coordinates.
+    `participants` is the `RoundParticipants` of these machines.
     """
     from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
     from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM

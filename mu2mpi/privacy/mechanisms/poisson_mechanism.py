@@ -14,7 +14,7 @@ from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 
 @lru_cache(maxsize=4)
 def _compose_poisson_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-    """Compose the PLD over all rounds, with noise multiplier sigma / C and replace-one adjacency."""
+    """Compose the PLD of Poisson subsampling over all rounds, replace-one; `multiplier` is sigma / C."""
     pld = import_pld().privacy_loss_distribution
     from dp_accounting.privacy_accountant import NeighboringRelation
 
@@ -30,13 +30,13 @@ def _compose_poisson_pld(multiplier: float, samples: int, batch_size: float, rou
 @register
 @dataclass(frozen=True, kw_only=True)
 class PoissonMechanism(PldMechanism):
-    """Sums over batches that contain each of n samples independently with probability batch_size / n."""
+    """Gaussian noise in sums over Poisson batches: each of n samples with probability batch_size / n."""
 
     name = "poisson"
     compose_pld = staticmethod(_compose_poisson_pld)
 
     def range_errors(self) -> list[str]:
-        """Messages on fields outside of their ranges."""
+        """Error messages on mechanism fields outside of their ranges."""
         errors = super().range_errors()
         if self.batch_size > self.samples:
             errors.append(f"batch_size = {self.batch_size!r} is more than samples = {self.samples:,}")

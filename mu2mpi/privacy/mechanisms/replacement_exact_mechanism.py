@@ -12,14 +12,14 @@ from mu2mpi.privacy.release import Release
 @register
 @dataclass(frozen=True, kw_only=True)
 class ReplacementExactMechanism(PldMechanism):
-    """Sums over batches of K draws with replacement from a machine's n samples."""
+    """Gaussian noise in sums over K draws with replacement from n samples, accounted for by PLDs."""
 
     name = "replacement-exact"
     samples_used = ReplacementMechanism.samples_used
 
     @staticmethod
     def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-        """Return the PLD of all rounds for noise multiplier sigma / C."""
+        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C."""
         # Imported here so that listing the options of mechanisms does not import numpy.
         from mu2mpi.privacy.accounting.replacement_pld import compose_replacement_pld
 
@@ -27,14 +27,14 @@ class ReplacementExactMechanism(PldMechanism):
 
     @classmethod
     def supports(cls, release: Release) -> bool:
-        """Whether batches are sampled with replacement."""
+        """Whether the batches of a release are sampled with replacement."""
         return release.subsampling == "replacement"
 
     @classmethod
     def initial_multiplier(
         cls, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float
     ) -> float:
-        """Noise multiplier of the closed-form theorem: far too large, but fast to evaluate."""
-        if epsilon == 0:
-            return 1.0
-        return with_replacement_epsilon(1.0, samples, batch_size, rounds, epsilon, delta)
+        """Noise multiplier of the closed-form Theorem D.2, where the search for the smallest starts."""
+        # epsilon sigma is constant, so that the formula for epsilon also gives sigma.
+        sizes = samples, batch_size, rounds
+        return with_replacement_epsilon(1.0, *sizes, epsilon, delta) if epsilon else 1.0

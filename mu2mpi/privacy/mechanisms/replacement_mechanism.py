@@ -1,4 +1,4 @@
-"""Gaussian mechanism on batches sampled with replacement, with closed-form noise.
+"""Gaussian mechanism on batches sampled with replacement, with a closed form for the noise std.
 
 Lowy and Razaviyayn, "Private federated learning without a trusted server", 2023, Theorem D.2.
 """
@@ -12,7 +12,7 @@ from mu2mpi.privacy.mechanisms._subsampled import SubsampledMechanism
 
 
 def check_epsilon(epsilon: float, delta: float) -> None:
-    """Raise InputError for an epsilon outside of the range of Theorem D.2."""
+    """Raise InputError if epsilon is outside of the range of Theorem D.2, (0, 2 log(2 / delta)]."""
     highest = 2 * math.log(2 / delta)
     if epsilon > highest:
         raise InputError(
@@ -27,7 +27,7 @@ def check_epsilon(epsilon: float, delta: float) -> None:
 
 
 def min_batch_size(samples: int, rounds: int, epsilon: float, delta: float) -> int:
-    """Smallest batch size K for which Theorem D.2 holds."""
+    """Smallest batch size K for which Theorem D.2 holds, for `samples` per machine and `rounds` rounds."""
     return max(1, math.ceil(epsilon * samples / (4 * math.sqrt(2 * rounds * math.log(2 / delta)))))
 
 
@@ -36,8 +36,7 @@ def with_replacement_sigma(
 ) -> float:
     """Noise std of Theorem D.2 for sums over K of n samples in R rounds, with terms of norm at most C.
 
-    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), at the share 1 - reserve of epsilon
-    and delta.
+    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for 1 - `reserve` of the budget.
     """
     check_epsilon(epsilon, delta)
     batch, smallest = round(batch_size), min_batch_size(samples, rounds, epsilon, delta)
@@ -54,7 +53,7 @@ def with_replacement_sigma(
 def with_replacement_epsilon(
     C: float, samples: int, batch_size: float, rounds: int, sigma: float, delta: float
 ) -> float:
-    """Epsilon at `delta` for a given noise std: the inverse of `with_replacement_sigma`."""
+    """Epsilon of Theorem D.2 at `delta` for noise std `sigma`: the inverse of `with_replacement_sigma`."""
     logs = math.log(2.5 * rounds / delta) * math.log(2 / delta)
     return 16 * C * round(batch_size) * math.sqrt(rounds * logs) / samples / sigma
 
@@ -62,7 +61,7 @@ def with_replacement_epsilon(
 @register
 @dataclass(frozen=True, kw_only=True)
 class ReplacementMechanism(SubsampledMechanism):
-    """Sums over batches of K draws with replacement from a machine's n samples."""
+    """Gaussian noise in sums over K draws with replacement from n samples, with the std of Theorem D.2."""
 
     name, accountant = "replacement", "the theorem of Lowy and Razaviyayn"
     min_sigma, compute_epsilon = staticmethod(with_replacement_sigma), staticmethod(with_replacement_epsilon)
@@ -73,13 +72,12 @@ class ReplacementMechanism(SubsampledMechanism):
         return self.machines * min(self.samples, round(self.batch_size) * self.rounds)
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Messages on fields that contradict each other, or are outside of the range of Theorem D.2."""
+        """Error messages on mechanism fields that contradict each other or Theorem D.2."""
         errors = super().consistency_errors(delta)
         if not self.is_noisy:
             return errors
         epsilon = self.epsilon(self.rounds, delta)
-        # A tolerance, so that rounding errors cannot decide.
-        lowest, highest = epsilon * (1 - 1e-9), 2 * math.log(2 / delta)
+        lowest, highest = epsilon * (1 - 1e-9), 2 * math.log(2 / delta)  # tolerates rounding errors
         sizes = self.samples, self.rounds
         if not (lowest <= highest and round(self.batch_size) >= min_batch_size(*sizes, lowest, delta)):
             errors.append(

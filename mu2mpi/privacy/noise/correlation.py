@@ -1,4 +1,4 @@
-"""Strategies for noise correlated over rounds: buffered linear Toeplitz (BLT) matrices.
+"""Strategy matrices for noise correlated over rounds: buffered linear Toeplitz (BLT) matrices.
 
 Machines send g_t in round t, or the running sum of all g up to it. The matrix mechanism with a lower
 triangular strategy C D^-1 protects C D^-1 g + z with independent normals z, that is C D^-1 (g + y) with y = D
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Correlation:
-    """Strategy with coefficients c_0 = 1 and c_j = sum over k buffers of weight_i decay_i^(j-1)."""
+    """Toeplitz strategy matrix with coefficients c_0 = 1, c_j = sum over buffers of weight decay^(j-1)."""
 
     power: float  # p of the power (1 - x)^-p that the coefficients approximate
     buffers: int  # largest number k of buffers
@@ -31,15 +31,14 @@ class Correlation:
 
     @cached_property
     def decays(self) -> Array:
-        """Decay of each buffer, shape (k,), with time constants on a logarithmic scale."""
-        # Few rounds cannot resolve more buffers.
-        number = min(self.buffers, (self.rounds - 1).bit_length() * 2 // 3 + 1, self.rounds - 1)
-        number *= self.power > 0
-        return np.exp(-1 / _geometric(0.8, 4.0 * self.rounds, number))
+        """Decay per round of each of k buffers, shape (k,); time constants are equidistant in logarithm."""
+        resolvable = (self.rounds - 1).bit_length() * 2 // 3 + 1  # buffers that few rounds can resolve
+        count = min(self.buffers, resolvable, self.rounds - 1) * (self.power > 0)
+        return np.exp(-1 / _geometric(0.8, 4.0 * self.rounds, count))
 
     @cached_property
     def weights(self) -> Array:
-        """Weight of each buffer, shape (k,), such that k coefficients of (1 - x)^-p are met exactly."""
+        """Weight of each of k buffers, shape (k,), such that k coefficients of (1 - x)^-p are matched."""
         indices, k, p = [1], len(self.decays), self.power
         if not k:
             return np.empty(0)
@@ -48,51 +47,52 @@ class Correlation:
         powers = [[decay ** (j - 1) for decay in self.decays.tolist()] for j in indices]
         # The coefficient of x^j is Gamma(j + p) / (Gamma(p) j!).
         target = [math.exp(math.lgamma(j + p) - math.lgamma(p) - math.lgamma(j + 1)) for j in indices]
-        # Rounded to digits in which all processors agree.
+        # Ten digits, in which all processors agree
         return np.array([float(f"{weight:.10g}") for weight in _solve_linear(powers, target)])
 
     def coefficients(self) -> Array:
-        """Coefficients c_0, c_1, ..., c_(T-1), shape (T,)."""
+        """Coefficients c_0, ..., c_(T-1) of the Toeplitz strategy matrix, its first column, shape (T,)."""
         powers = self.decays ** np.arange(self.rounds - 1)[:, np.newaxis]
         return np.append(1.0, powers @ self.weights)
 
     def sum_of_squares(self, count: Any) -> Any:
-        """Sum of the squares of the first `count` >= 1 coefficients, elementwise."""
-        total = 1.0 + np.zeros(np.shape(count))
+        """Sum of squares of the strategy's first `count` >= 1 coefficients, for each element of `count`."""
+        squares = 1.0 + np.zeros(np.shape(count))
         for a, weight_a in zip(self.decays, self.weights, strict=True):
             for b, weight_b in zip(self.decays, self.weights, strict=True):
-                total -= weight_a * weight_b * np.expm1(np.subtract(count, 1) * math.log(a * b)) / (1 - a * b)
-        return total
+                squares -= (
+                    weight_a * weight_b * np.expm1(np.subtract(count, 1) * math.log(a * b)) / (1 - a * b)
+                )
+        return squares
 
     @cached_property
     def column_norms(self) -> Array:
-        """Diagonal of D, shape (T,), the scale of each round's noise: column norms of C, or 1."""
+        """Factor on each round's noise, shape (T,): column norms of the strategy matrix, or 1."""
         if not self.normalized:
             return np.ones(self.rounds)
-        norms: Array = np.sqrt(self.sum_of_squares(np.arange(self.rounds, 0, -1)))
-        return norms
+        return np.asarray(np.sqrt(self.sum_of_squares(np.arange(self.rounds, 0, -1))))
 
     def column_norm(self, t: int) -> float:
-        """Entry of `column_norms` of round t."""
+        """Factor on the noise of round t (1-based): column norm of the strategy matrix, or 1."""
         return float(self.column_norms[t - 1])
 
     @property
     def max_column_norm(self) -> float:
-        """Largest of `column_norms`, which is the first."""
+        """Largest column norm of the strategy matrix, that of round 1; 1 if columns are not normalised."""
         return self.column_norm(1)
 
     @property
     def sensitivity(self) -> float:
-        """L2 sensitivity of the strategy to a change of one g_t by 1: its largest column norm."""
+        """L2 sensitivity of the strategy to a change of norm 1 in one round: its largest column norm."""
         return 1.0 if self.normalized else math.sqrt(self.sum_of_squares(self.rounds))
 
     def sensitivity_fraction(self, first: int, last: int) -> float:
-        """Fraction of the sensitivity that a sample of round `first` has in the rounds up to `last`."""
+        """Fraction of the sensitivity to a sample of round `first` that rounds `first` to `last` contain."""
         count = self.rounds - first + 1 if self.normalized else self.rounds
         return math.sqrt(self.sum_of_squares(last - first + 1) / self.sum_of_squares(count))
 
     def apply_strategy(self, messages: Array) -> Array:
-        """Multiply messages of the first rounds, shape (..., rounds, d), by the strategy in place."""
+        """Multiply messages, shape (..., rounds, d), by the strategy matrix in place."""
         rounds = messages.shape[-2]
         if self.is_cumulative:
             messages[..., 1:, :] -= messages[..., :-1, :].copy()
@@ -102,19 +102,18 @@ class Correlation:
         return messages
 
     def total_noise_std(self) -> float:
-        """Noise std of the sum of all g_t + y_t for standard normals z: the norm of r with C^T r = D 1."""
+        """Noise std of the sum of all rounds, in units of sigma: the norm of r with C^T r = D 1."""
         return math.sqrt(sum(r * r for r in self._solve(self.column_norms[::-1].tolist())))
 
     def noise_stds(self) -> Array:
-        """Noise std of each message for standard normals z, shape (T,)."""
+        """Noise std of each round's message in units of sigma, shape (T,)."""
         # C^-1 is Toeplitz, too: its coefficients are the response to a single draw.
         inverse = self._solve([1.0] + [0.0] * (self.rounds - 1))
         rows = np.cumsum(inverse) if self.is_cumulative else np.array(inverse)
-        stds: Array = np.sqrt(np.cumsum(rows**2)) * self.column_norms
-        return stds
+        return np.asarray(np.sqrt(np.cumsum(rows**2)) * self.column_norms)
 
     def _solve(self, stream: list[float]) -> list[float]:
-        """Compute C^-1 times a stream."""
+        """Multiply a stream of numbers by the inverse of the strategy matrix."""
         weights, decays = self.weights.tolist(), self.decays.tolist()
         state, solution = [0.0] * len(weights), []
         for value in stream:
@@ -125,19 +124,19 @@ class Correlation:
 
     @property
     def memory(self) -> float:
-        """Sum over buffers of |weight| times the number of rounds of memory, min(T, 1 / (1 - decay))."""
+        """Sum over buffers of |weight| min(T, 1 / (1 - decay)): rounds of memory, for error bounds."""
         return float(np.abs(self.weights) @ np.minimum(self.rounds, 1 / (1 - self.decays)))
 
 
 class CorrelatedNoiseFilter:
-    """Correlated noise y from independent draws z, in floating point without rounding to a grid."""
+    """Filter from independent noise draws to correlated noise, in floating point without grid."""
 
     def __init__(self, correlation: Correlation, size: int) -> None:
         self._correlation, self._buffers = correlation, np.zeros((len(correlation.weights), size))
         self._sum = np.zeros(size)
 
     def correlate(self, t: int, fresh: Array) -> Array:
-        """Noise of the message of round t from its draw, shape (size,); call in the order of rounds."""
+        """Correlated noise of round t from its fresh draw, shape (size,); call in the order of rounds."""
         correlation = self._correlation
         y = fresh - correlation.weights @ self._buffers
         self._buffers *= correlation.decays[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""Public integer grid of messages, on which sums are exact in any order."""
+"""Public integer grid of messages: spacing and range, such that sums are exact in any order."""
 
 import math
 
@@ -19,28 +19,27 @@ def choose_grid_spacing(
 ) -> float:
     """Grid spacing, a power of two, for noise of std `sigma` in the messages of a release.
 
-    Rounding takes at most half a per cent of the clipping norm, and the smallest noise of any round,
-    `min_sigma` [default: `sigma`], has at least `noise_bits` bits above the grid. InputError if such a grid
-    would overflow.
+    Rounding takes at most half a per cent of the clipping norm, and the smallest noise std of any round,
+    `min_sigma` [default: `sigma`], is 2^noise_bits spacings or more. InputError if the grid would overflow.
     """
     C = release.clip_norm
     scale = (min_sigma or sigma) if sigma > 0 else min(C, release.gradient_norm)
     bits = noise_bits if sigma > 0 else _NOISELESS_BITS
-    target = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(release.parameters))
-    exponent = max(math.floor(math.log2(target)), _min_exponent(release, sigma))
+    max_spacing = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(release.parameters))
+    exponent = max(math.floor(math.log2(max_spacing)), _min_exponent(release, sigma))
     if exponent > math.floor(math.log2(scale)) - min(_MIN_NOISE_BITS, noise_bits):
         raise _overflow_error(release)
     return float(2.0**exponent)
 
 
 def check_grid_range(release: Release, sigma: float, grid_spacing: float) -> None:
-    """Raise InputError if sums of a release could overflow on a grid."""
+    """Raise InputError if sums of a release could overflow 64-bit integers on a grid."""
     if math.log2(grid_spacing) < _min_exponent(release, sigma):
         raise _overflow_error(release)
 
 
 def _min_exponent(release: Release, sigma: float) -> float:
-    """Exponent of the finest grid on which all messages and their sum are 64-bit integers."""
+    """Log2 of the finest grid spacing on which messages and their sum are 64-bit integers."""
     machines, terms, C = release.machines, release.increments_per_message, release.clip_norm
     # Each increment and the noise of a message are rounded by at most half a grid unit.
     max_value = machines * (terms * C + MAX_NORMAL * sigma)
@@ -59,7 +58,7 @@ def _overflow_error(release: Release) -> InputError:
 
 
 def clipping_bound(clip_norm: float, grid_spacing: float, d: int) -> float:
-    """Clipping norm before rounding to the grid, such that the rounded increment is within `clip_norm`."""
+    """Clipping norm before rounding, such that increments rounded to the grid are within `clip_norm`."""
     bound = (clip_norm - grid_spacing * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:
         raise InputError(

@@ -28,11 +28,10 @@ FAILURE_BITS = 40  # honest machines are disconnected with probability at most 2
 
 
 def neighbours_per_side(machines: int, colluders: int) -> int:
-    """Neighbours of a machine on either side of the circle.
+    """Number of a machine's mask neighbours on either side of the circle.
 
     Colluders disconnect the others by two runs of this length h, which start at one of M (M - 1) / 2 pairs of
-    positions; 2 h given positions are all held by colluders with probability prod over i < 2 h of (c - i) /
-    (M - i).
+    positions; they hold all of 2 h positions with probability prod over i < 2 h of (c - i) / (M - i).
     """
     log_pairs = math.log2(max(1, machines * (machines - 1) // 2))
     log_probability, half = 0.0, 0
@@ -40,15 +39,14 @@ def neighbours_per_side(machines: int, colluders: int) -> int:
         half += 1
         for i in (2 * half - 2, 2 * half - 1):
             if i >= colluders or 2 * half >= machines - 1:
-                # Too few colluders for two runs, or all other machines are neighbours.
-                return half
+                return half  # too few colluders for two runs, or all other machines are neighbours
             log_probability += math.log2((colluders - i) / (machines - i))
         if log_pairs + log_probability < -FAILURE_BITS:
             return half
 
 
 def edges(machines: int, colluders: int, root: bytes) -> Integers:
-    """All pairs of neighbouring machines, smaller index first, shape (edges, 2); on a public circle."""
+    """Pairs of machines that share a mask, smaller index first, shape (edges, 2)."""
     seed = list(derive_key(root, "circle"))
     circle = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed))).permutation(machines)
     half = min(neighbours_per_side(machines, colluders), machines // 2)
@@ -59,7 +57,7 @@ def edges(machines: int, colluders: int, root: bytes) -> Integers:
 
 
 def check_pairs(machines: int, colluders: int) -> None:
-    """Raise InputError if the pairs of neighbours do not fit into memory."""
+    """Raise InputError if the pairs of machines that share a mask do not fit into memory."""
     half = min(neighbours_per_side(machines, colluders), machines // 2)
     pairs = machines * half
     # Below a mebibyte, the query for free memory would take longer than it is worth.
@@ -71,14 +69,14 @@ def check_pairs(machines: int, colluders: int) -> None:
 
 
 def edges_between_ranks(pairs: Integers, hosted: range) -> Integers:
-    """Select the pairs with one hosted machine: masks of pairs with two cancel in the rank's sum."""
+    """Select pairs with one machine hosted on this rank: masks of two hosted machines cancel."""
     is_hosted = (pairs >= hosted.start) & (pairs < hosted.stop)
     crossing: Integers = pairs[is_hosted[:, 0] != is_hosted[:, 1]]
     return crossing
 
 
 def signed_edges(pairs: Integers, hosted: range) -> Iterator[tuple[int, int, int]]:
-    """Yield (i, j, sign) for each hosted machine of each pair: sign 1 for i, -1 for j."""
+    """Yield (i, j, sign of the mask) for each hosted machine of each pair: sign 1 for i, -1 for j."""
     for i, j in pairs.tolist():
         if i in hosted:
             yield i, j, 1
@@ -87,7 +85,7 @@ def signed_edges(pairs: Integers, hosted: range) -> Iterator[tuple[int, int, int
 
 
 def edge_key(root: bytes, i: int, j: int) -> NDArray[np.uint32]:
-    """Derive the key that two machines share, shape (8,), in place of a key agreement protocol."""
+    """Derive the key that machines i and j share, shape (8,), in place of a key agreement protocol."""
     return key_words(derive_key(root, "edge", f"{i} {j}"))
 
 
@@ -99,22 +97,20 @@ def _add_keystream(masked, keystream, sign):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
-    """Add (sign 1) or subtract (-1) the masks of round t of keys, shape (edges, 8), modulo 2^64."""
+    """Add (sign 1) or subtract (-1) round t's masks, one per key, modulo 2^64; keys: shape (edges, 8)."""
     keystream = aligned_empty(CHUNK).view(np.uint64)
     for chunk in range(masked.size // CHUNK):
-        part = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
+        masked_chunk = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
         for n in range(signs.size):
-            counter = uint32(chunk * BLOCKS)
-            fill_keystream(
-                keystream.view(np.uint32), keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t)
-            )
-            _add_keystream(part, keystream, uint64(signs[n]))
+            words, counter = keystream.view(np.uint32), uint32(chunk * BLOCKS)
+            fill_keystream(words, keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t))
+            _add_keystream(masked_chunk, keystream, uint64(signs[n]))
 
 
 def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
-    """Mask one rank's array of `padded_zeros`, such that masks cancel in the sum over all ranks modulo 2^64.
+    """Add masks to one rank's array that cancel in the sum over all ranks modulo 2^64.
 
-    Neighbours on the circle of ranks share a keystream. A nonce must be used for one array only.
+    `flat` is an array of `padded_zeros`. A nonce must be used for one array only.
     """
     root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
     previous, following = (rank - 1) % ranks, (rank + 1) % ranks
@@ -123,35 +119,33 @@ def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: 
 
 
 class Masks:
-    """Masks of a rank's machines; with `includes_internal`, also those that cancel within the rank.
-
-    `peers` lists the machine that shares each mask, for a rank that hosts one machine.
-    """
+    """Masks of a rank's machines; with `includes_internal`, also those that cancel within the rank."""
 
     def __init__(
         self, machines: int, colluders: int, root: bytes, hosted: range, includes_internal: bool
     ) -> None:
-        all_cancel = not includes_internal and len(hosted) == machines
-        if not all_cancel:
+        pairs = np.empty((0, 2), np.int64)
+        if includes_internal or len(hosted) != machines:
             check_pairs(machines, colluders)
-        pairs = np.empty((0, 2), np.int64) if all_cancel else edges(machines, colluders, root)
+            pairs = edges(machines, colluders, root)
         if not includes_internal:
             pairs = edges_between_ranks(pairs, hosted)
         hosted_edges = list(signed_edges(pairs, hosted))
         self._keys = np.array([edge_key(root, i, j) for i, j, _ in hosted_edges], np.uint32).reshape(-1, 8)
         self._signs = np.array([sign for *_, sign in hosted_edges], np.int64)
+        # Machine that shares each mask, for a rank that hosts one machine
         self.peers = np.array([j if i in hosted else i for i, j, _ in hosted_edges], np.int64)
 
     def __bool__(self) -> bool:
         return self._signs.size > 0
 
     def shared_with(self, machine: int) -> "Masks":
-        """Select the masks that a machine of another rank shares."""
+        """Masks of this rank that are shared with a given machine of another rank."""
         subset, is_shared = copy(self), self.peers == machine
         subset._keys, subset._signs = self._keys[is_shared], self._signs[is_shared]
         subset.peers = self.peers[is_shared]
         return subset
 
     def add(self, masked: Integers, t: int) -> None:
-        """Mask the sum of the hosted machines' messages of round t, shape (padded,), in place."""
+        """Add all masks of round t in place to the sum of the hosted machines' messages, shape (padded,)."""
         add_masks(masked.view(np.uint64), self._keys, self._signs, t)

@@ -1,9 +1,8 @@
-"""Noise sources: rounded noise of some machines, or of the server, in consecutive rounds.
+"""Noise sources: rounded noise of consecutive machines, or of the server, in each round.
 
-Noise is independent over rounds or correlated with earlier ones. Where machines are absent, a machine's
-participation count numbers its draws. Correlated noise consists of integers on the grid, as it is sent: d_t
-(s z - sum of weights times buffers), rounded, for an independent draw z. Buffers hold sums of these integers
-over d_t, so that no unreleased number is rounded.
+Noise is independent over rounds or correlated with earlier ones. Under partial participation, a machine's
+participation count numbers its draws. Correlated noise is rounded to the integer grid: norm_t (s z - sum of
+weights times buffers), for an independent draw z. Buffers hold decayed sums of the integers over norm_t.
 """
 
 from collections.abc import Callable
@@ -18,6 +17,8 @@ from mu2mpi.privacy.noise.correlation import Array, Correlation
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
     PAIRS,
+    Key,
+    Streams,
     add_noise,
     add_signed_noise,
     dither_bits,
@@ -25,14 +26,13 @@ from mu2mpi.privacy.noise.noise_stream import (
 )
 
 Integers = NDArray[np.int64]
-
 # Callable(out, message, t): out = message + noise of round t (1-based); both arrays as of `padded_zeros`
 NoiseSource = Callable[[Integers, Integers, int], None]
 
 
 @inline
 def _add_round(noise, fresh, past, buffers, dither, is_dithered, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add a machine's correlated noise to a chunk of ``noise``, given its draw; update its buffers."""
+    """Add one machine's correlated noise to a chunk of ``noise``, from its ``fresh`` draw; update buffers."""
     past[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]
@@ -40,9 +40,8 @@ def _add_round(noise, fresh, past, buffers, dither, is_dithered, norm, weights, 
             past[i] += weights[k] * row[i]
     if is_dithered:
         for i in range(CHUNK):
-            fresh[i] = (((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT) + np.float64(
-                dither[i]
-            )
+            rounded = ((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT
+            fresh[i] = rounded + np.float64(dither[i])
             past[i] = 0.0
     for i in range(CHUNK):
         rounded = ((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT
@@ -59,7 +58,7 @@ def add_correlated(  # type: ignore[no-untyped-def]
     noised, message, noise, is_cumulative, buffers, key, stream, first,
     participants, counts, std_units, thresholds, norms, weights, decays,
 ):  # fmt: skip
-    """Set ``noised`` to ``message`` plus the correlated noise of some machines, or of the server, in a round.
+    """Set ``noised`` to ``message`` plus one round's correlated noise of machines, or of the server.
 
     ``noise`` holds the noise of the previous round, which is added to if ``is_cumulative``, else overwritten;
     ``buffers``, shape (machines, chunks, k, CHUNK), hold earlier draws. Both are updated, in grid units.
@@ -80,17 +79,7 @@ def add_correlated(  # type: ignore[no-untyped-def]
             scale = norm * std_units[i]
             bits = dither_bits(scale, thresholds[i])
             fill_pairs(
-                keystream,
-                extra,
-                squares,
-                values,
-                dither,
-                bits,
-                key,
-                chunk,
-                stream,
-                first + i,
-                counts[n],
+                keystream, extra, squares, values, dither, bits, key, chunk, stream, first + i, counts[n]
             )
             for j in range(PAIRS):
                 g, h = normal_pair(squares[j], keystream[PAIRS + j])
@@ -103,7 +92,7 @@ def add_correlated(  # type: ignore[no-untyped-def]
 
 
 class CorrelatedNoiseSource:
-    """Correlated noise of machines; rounds before the first one requested are drawn again.
+    """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
     `std_units` and `dither_thresholds`, shape (machines,), are in grid units. All machines participate in
     each round, unless `participants` is a `RoundParticipants`.
@@ -112,7 +101,7 @@ class CorrelatedNoiseSource:
     def __init__(
         self,
         correlation: Correlation,
-        key: NDArray[np.uint32],
+        key: Key,
         stream: int,
         first: int,
         std_units: Array,
@@ -149,11 +138,7 @@ class CorrelatedNoiseSource:
 
 
 def independent_source(
-    key: NDArray[np.uint32],
-    streams: tuple[int, int, int],
-    round_sigma: Callable[[int], float],
-    grid_spacing: float,
-    factor: float,
+    key: Key, streams: Streams, round_sigma: Callable[[int], float], grid_spacing: float, factor: float
 ) -> NoiseSource:
     """Source of Gaussian noise, independent over rounds, of std ``factor * round_sigma(t)`` in round t."""
 
@@ -164,7 +149,7 @@ def independent_source(
 
 
 class PerMachineNoiseSource:
-    """Independent Gaussian noise of machines with different stds that do not all participate in each round.
+    """Source of independent Gaussian noise of machines with unequal stds and partial participation.
 
     If messages are cumulative, a machine's new draw replaces its previous one, so that the sum of all
     messages contains one draw per machine. Arguments are as in `CorrelatedNoiseSource`.
@@ -172,7 +157,7 @@ class PerMachineNoiseSource:
 
     def __init__(
         self,
-        key: NDArray[np.uint32],
+        key: Key,
         first: int,
         std_units: Array,
         dither_thresholds: Array,
@@ -186,7 +171,7 @@ class PerMachineNoiseSource:
         self._noise, self._rounds_done = aligned_zeros((size,), np.int64), 0
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
-        """Set ``noised`` to ``message`` plus the noise in the sum of messages after round t."""
+        """Set ``noised`` to ``message`` plus the noise that the sum of messages contains after round t."""
         machines, counts = self._participants.participants(t)
         if not self._is_cumulative:
             self._noise[:] = 0

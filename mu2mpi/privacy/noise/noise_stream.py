@@ -25,6 +25,9 @@ from mu2mpi.privacy.noise.box_muller import (
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, DITHER_THRESHOLD
 
+Key = NDArray[np.uint32]  # shape (8,)
+Streams = tuple[int, int, int]  # noise stream, first machine and number of machines
+
 # Noise streams: first word of the nonce
 MACHINE_STREAM = 0  # each machine's own noise
 SERVER_STREAM = 1  # the trusted server's noise
@@ -45,9 +48,9 @@ CHUNK = 2 * PAIRS  # normals, and 64-bit words, per call of the keystream
 
 @inline
 def fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stream, machine, t):  # type: ignore[no-untyped-def]
-    """Fill a chunk with random words, and compute the squared radii of its pairs from the first half.
+    """Fill ``keystream`` with random 64-bit words; compute the squared radii of Box-Muller pairs from half.
 
-    One loop over dither, words, and extra words for small ones, so that the keystream is compiled once.
+    One loop generates dither, words, and extra words for small ones, so that ChaCha20 is compiled once.
     """
     level = _DITHER_LEVEL if bits >= 0 else 0
     while True:
@@ -61,7 +64,7 @@ def fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stre
             if not _fill_squares(squares, values, keystream):
                 break
             level = 1
-        elif not _redo_small(squares, values, keystream, extra, level) or level == MAX_EXTRA_LEVEL:
+        elif not _extend_small_words(squares, values, keystream, extra, level) or level == MAX_EXTRA_LEVEL:
             break
         else:
             level += 1
@@ -69,7 +72,7 @@ def fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stre
 
 @inline
 def _fill_squares(squares, values, keystream):  # type: ignore[no-untyped-def]
-    """Compute the squared radii of all pairs; return whether some words are small and need extra words."""
+    """Compute the squared radii of all Box-Muller pairs; return whether some words need extra words."""
     largest = int64(0)
     for i in range(PAIRS):
         squares[i], values[i] = split_uniform(keystream[i])
@@ -84,21 +87,21 @@ def _fill_squares(squares, values, keystream):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _redo_small(squares, values, keystream, extra, level):  # type: ignore[no-untyped-def]
-    """Extend small words by extra words; return whether some are still small."""
-    small = False
+def _extend_small_words(squares, values, keystream, extra, level):  # type: ignore[no-untyped-def]
+    """Extend small random words by ``extra`` words, redo their squared radii; return whether any is small."""
+    any_small = False
     for i in range(PAIRS):
         if values[i] < 2.0**MIN_UNIFORM_BITS:
             values[i] = values[i] * 2.0**64 + np.float64(extra[i])
             e, v = split(max(values[i], 1.0), 64.0 * (level + 1))
             squares[i] = squared_radius(e, v)
-            small = small or values[i] < 2.0**MIN_UNIFORM_BITS
-    return small
+            any_small = any_small or values[i] < 2.0**MIN_UNIFORM_BITS
+    return any_small
 
 
 @inline
 def dither_bits(std_units, threshold):  # type: ignore[no-untyped-def]
-    """Bits of the dither of a draw, which is uniform on 2^(bits + 1) integers; -1 for none."""
+    """Log2 of half the number of integers from which a noise draw's dither is uniform; -1 for no dither."""
     return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > threshold else -1
 
 
@@ -110,7 +113,7 @@ def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
 
 @inline
 def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
-    """Turn words into a dither: uniform integers from -2^bits to 2^bits - 1."""
+    """Convert random 64-bit words to dither: uniform integers from -2^bits to 2^bits - 1."""
     for i in range(CHUNK):
         dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
 
@@ -132,7 +135,7 @@ def _accumulate_noise(noised, squares, keystream, std_units):  # type: ignore[no
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Allocate zeros padded to whole chunks, as `add_noise` takes them, and a view of them in `shape`."""
+    """Allocate an int64 array of zeros, padded to whole chunks of `CHUNK`, and a view of it in `shape`."""
     d = math.prod(shape)
     flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
     return flat, flat[:d].reshape(shape)
@@ -140,7 +143,7 @@ def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.
 
 @kernel
 def add_noise(noised, message, key, stream, first, count, t, std_units):  # type: ignore[no-untyped-def]
-    """Set ``noised`` to ``message`` plus the rounded noise of some machines, or of the server, in round t.
+    """Set ``noised`` to ``message`` plus the rounded noise of consecutive machines, or of the server.
 
     Parameters
     ----------
@@ -151,8 +154,7 @@ def add_noise(noised, message, key, stream, first, count, t, std_units):  # type
     std_units : standard deviation of each machine's draw in grid units; draws are rounded one by one
 
     Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid unit, are dithered,
-    so that only errors across the edge of a wide interval matter. Dithering is post-processing of exact
-    noise.
+    so that only errors across the edge of a wide interval matter: post-processing of exact noise.
     """
     keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
     squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
@@ -171,7 +173,7 @@ def add_noise(noised, message, key, stream, first, count, t, std_units):  # type
 
 @kernel
 def add_signed_noise(noise, key, machines, counts, std_units, thresholds, sign):  # type: ignore[no-untyped-def]
-    """Add (sign = 1) or subtract (-1) one draw of each machine, rounded as in `add_noise`, to ``noise``.
+    """Add (``sign`` 1) or subtract (-1) one rounded noise draw of each machine to ``noise``.
 
     The participation count of a machine takes the place of the round; ``std_units`` and ``thresholds`` are
     the std and the dither threshold of each machine's draw in grid units.
@@ -183,17 +185,7 @@ def add_signed_noise(noise, key, machines, counts, std_units, thresholds, sign):
         for n in range(machines.size):
             bits, machine, t = dither_bits(std_units[n], thresholds[n]), machines[n], counts[n]
             fill_pairs(
-                keystream,
-                extra,
-                squares,
-                values,
-                dither,
-                bits,
-                key,
-                chunk,
-                MACHINE_STREAM,
-                machine,
-                t,
+                keystream, extra, squares, values, dither, bits, key, chunk, MACHINE_STREAM, machine, t
             )
             # Rounding half to even is symmetric in the sign.
             _accumulate_noise(part, squares, keystream, sign * std_units[n])
@@ -204,21 +196,9 @@ def add_signed_noise(noise, key, machines, counts, std_units, thresholds, sign):
 @kernel
 def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
     keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
-    squares, values = aligned_empty(PAIRS), aligned_empty(PAIRS)
+    squares, values, unused = aligned_empty(PAIRS), aligned_empty(PAIRS), keystream.view(np.int64)
     for chunk in range(out.size // CHUNK):
-        fill_pairs(
-            keystream,
-            extra,
-            squares,
-            values,
-            keystream.view(np.int64),
-            -1,
-            key,
-            chunk,
-            stream,
-            machine,
-            t,
-        )
+        fill_pairs(keystream, extra, squares, values, unused, -1, key, chunk, stream, machine, t)
         part = out[chunk * CHUNK : (chunk + 1) * CHUNK]
         for i in range(PAIRS):
             g, h = normal_pair(squares[i], keystream[PAIRS + i])
@@ -226,17 +206,15 @@ def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
             part[PAIRS + i] = h
 
 
-def standard_normal(
-    key: NDArray[np.uint32], stream: int, machine: int, t: int, d: int
-) -> NDArray[np.float64]:
-    """Draw d standard normals, before scaling and rounding; `machine` is 0 for the server."""
+def standard_normal(key: Key, stream: int, machine: int, t: int, d: int) -> NDArray[np.float64]:
+    """Draw d standard normals as a function of key, stream, machine (0: server) and round t; shape (d,)."""
     out = np.empty(-(-d // CHUNK) * CHUNK)
     _fill_normals(out, key, stream, machine, t)
     return out[:d]
 
 
 def check_stream_limits(d: int, machines: int, rounds: int) -> None:
-    """Raise InputError if coordinates, machines or rounds exceed the words of the nonce and the counter."""
+    """Raise InputError if coordinates, machines or rounds exceed the range of ChaCha20 nonce and counter."""
     if d > _MAX_COORDINATES or max(machines, rounds) > MAX_STREAM_INDEX:
         raise InputError(
             f"--machines and --rounds must be at most {MAX_STREAM_INDEX}, and a model's parameters at most "
@@ -250,10 +228,10 @@ def root_key(seed: int) -> bytes:
 
 
 def derive_key(root: bytes, purpose: str, context: str = "") -> bytes:
-    """Derive an independent 32-byte key for a purpose and a context by keyed BLAKE2b."""
+    """Derive an independent 32-byte key from a root key for a purpose and a context, by keyed BLAKE2b."""
     return hashlib.blake2b(context.encode(), key=root, digest_size=32, person=purpose.encode()).digest()
 
 
-def key_words(key: bytes) -> NDArray[np.uint32]:
-    """Convert a 32-byte key to the eight little-endian words that the kernels take."""
+def key_words(key: bytes) -> Key:
+    """Convert a 32-byte key to an array of eight 32-bit words, read as little-endian."""
     return np.frombuffer(key, dtype="<u4").astype(np.uint32)

@@ -30,7 +30,7 @@ TRUNCATION = 38.0  # standard deviations of binomial noise beyond which a share 
 
 
 class SamplerError(NamedTuple):
-    """Distance of sampled from exact noise (default: none), over all draws that protect one sample."""
+    """Distance of sampled from exact noise (default: none), summed over the draws that protect one sample."""
 
     sum_of_squares: float = 0.0  # sum over pairs of the mean square of tau
     max_tau: float = 0.0  # largest tau of any grid cell
@@ -41,23 +41,22 @@ class SamplerError(NamedTuple):
         return SamplerError(sum(squares), max(taus), sum(variations))
 
     def log_ratio_bound(self, log_inverse: float) -> float:
-        """Bound xi on the sum of |log Q / P|, exceeded with probability at most e^-log_inverse."""
+        """Bound xi on |log Q / P|, exceeded with probability at most e^-log_inverse: Bernstein's inequality."""
         linear = self.max_tau * log_inverse / 3
         return self.sum_of_squares + linear + math.sqrt(linear**2 + 2 * self.sum_of_squares * log_inverse)
 
 
-EXACT = SamplerError()  # that of exact noise
+EXACT = SamplerError()  # of exact noise
 
 
 def sampler_error(
     d: int, messages: int, smallest: float, largest: float, dither_threshold: float = DITHER_THRESHOLD
 ) -> SamplerError:
-    """Error of normal noise of std `smallest` to `largest` grid units in messages of d coordinates."""
+    """Sampler error of normal noise of std `smallest` to `largest` grid units, messages of d coordinates."""
     if smallest < MIN_STD_UNITS:
         return SamplerError(math.inf, math.inf)
     # Width of a cell in stds: one grid unit, or with dithering, 2^-(DITHER_BITS + 1) or more.
     width = 1 / min(largest, dither_threshold) if smallest <= dither_threshold else 2.0 ** -(DITHER_BITS + 1)
-    # The number of coordinates bounds that of pairs.
     return SamplerError(messages * d * (6.5 * ERROR / width) ** 2, 2.0**-41 / width + 2.0**-60 / width**2)
 
 
@@ -78,7 +77,7 @@ def rounded_sum_error(numbers: int, shares: int, std_units: float) -> SamplerErr
 
 
 def epsilon_with_sampler(epsilon_at: Callable[[float], float], delta: float, error: SamplerError) -> float:
-    """Epsilon at `delta` for sampled noise; infinite if it, or the sampler's error, is too large to bound.
+    """Epsilon at `delta` for sampled noise, from the curve for exact noise; infinite if errors are too large.
 
     With probability at least 1 - delta', both Q <= e^xi P and P <= e^xi Q. From (epsilon, delta'')-DP for P
     follows (epsilon + 2 xi, e^xi delta'' + (1 + e^(epsilon + xi)) delta')-DP for Q.
@@ -98,16 +97,16 @@ def epsilon_with_sampler(epsilon_at: Callable[[float], float], delta: float, err
 
 
 def is_negligible(epsilon: float, exact: float, delta: float) -> bool:
-    """Whether the sampler adds no more than its reserve to exact noise's epsilon, if that can be bounded."""
+    """Whether the noise sampler adds no more than its reserve to the epsilon of exact noise."""
     reserve = SAMPLER_RESERVE * max(exact, _MIN_RESERVE_EPSILON)
     return _log_inverse(exact, delta) > MAX_LOG_INVERSE or epsilon - exact <= reserve
 
 
 def _max_epsilon(exact: float) -> float:
-    """Largest epsilon stated for sampled noise whose exact noise has epsilon `exact`."""
+    """Largest epsilon that may be stated for sampled noise if exact noise has epsilon `exact`."""
     return 1.01 * exact + 0.01
 
 
 def _log_inverse(exact: float, delta: float) -> float:
-    """Compute -log delta' such that (1 + e^epsilon) delta' is below its share of delta."""
+    """Compute -log of the probability delta' of uncovered draws, for a small share of delta."""
     return _max_epsilon(exact) + math.log(2 / (_DELTA_SHARE * delta))
