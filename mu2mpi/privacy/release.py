@@ -1,4 +1,4 @@
-"""Sensitivity and composition parameters of the sums that leave a trust boundary."""
+"""Sensitivity and composition parameters of the sums that a federation releases."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Release:
-    """Sequence of vector sums to be privatised: the query that a mechanism is calibrated to."""
+    """Sequence of vector sums, one per round, that a privacy mechanism is calibrated to protect."""
 
     rounds: int  # T, number of released sums
     machines: int  # M, machines whose messages are summed

@@ -11,23 +11,17 @@ from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
-from mu2mpi.privacy.mechanisms.mechanism import (
-    INVALID_GUARANTEE,
-    Concern,
-    Mechanism,
-    approx_equal,
-)
+from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.sampler_error import is_negligible
 
 ADJACENCY = "replace-one"  # neighbouring relation
 PRIVACY_UNIT = "one sample of one machine"  # what is replaced
+_NOISE_VALUES = ["protocol", "aggregate", "unmasked"]
 # Accepted values of text fields, except `server`
-_CHOICES = {
-    "noise": ["protocol", "aggregate", "unmasked"],
-    "adjacency": [ADJACENCY],
-    "privacy_unit": [PRIVACY_UNIT],
-}
-_SIMULATED = "this is the guarantee of the protocol that is simulated, and not of the messages that are sent."
+_TEXT_VALUES = {"noise": _NOISE_VALUES, "adjacency": [ADJACENCY], "privacy_unit": [PRIVACY_UNIT]}
+_SIMULATION_WARNING = (
+    "this is the guarantee of the protocol that is simulated, and not of the messages that are sent."
+)
 # Concerns about runs whose messages differ from the protocol's, by value of `noise`
 _SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),
@@ -63,9 +57,9 @@ class PrivacyStatement:
 
     @classmethod
     def of(cls, mechanism: Mechanism, delta: float, **claims: Any) -> Self:
-        """Return the statement with its epsilons computed; InputError if that needs a missing library."""
-        unknown: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
-        statement = cls(mechanism=mechanism, delta=delta, **unknown, **claims)
+        """Build a mechanism's privacy statement, with epsilons; InputError if a library is missing."""
+        epsilons: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
+        statement = cls(mechanism=mechanism, delta=delta, **epsilons, **claims)
         return replace(statement, **_epsilons(statement.guarantee, delta))
 
     @property
@@ -75,18 +69,18 @@ class PrivacyStatement:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee for everything that the adversary sees."""
+        """Privacy guarantee of one sample for all values that the adversary observes."""
         return self.mechanism.guarantee(aggregated_machines=self.aggregated_machines)
 
     def __getattr__(self, name: str) -> Any:
-        """Forward to the mechanism, whose fields are in the same HDF5 group."""
+        """Forward attribute access to the mechanism, whose fields are in the same HDF5 group."""
         if name.startswith("_") or name == "mechanism":
             raise AttributeError(name)
         return getattr(self.mechanism, name)
 
     @property
     def adversary(self) -> str:
-        """Adversary that the guarantee is about, as the subject of a sentence."""
+        """Subject of a sentence on the adversary of the privacy guarantee."""
         count = self.mechanism.machines - self.mechanism.noise_shares
         return self.mechanism.adversary(self.server, f"up to {count:,}" if count else "no")
 
@@ -98,42 +92,42 @@ class PrivacyStatement:
 
     @property
     def is_key_discarded(self) -> bool:
-        """Whether the noise key was secret, so that no file has it after the run."""
+        """Whether the noise key was secret and discarded, instead of derived from a recorded seed."""
         return self.mechanism.is_noisy and not self.noise_recomputable
 
     @property
     def rho(self) -> float | None:
-        """GDP parameter that the noise was calibrated to; None for mechanisms not accounted for by rho."""
+        """GDP parameter rho that the noise was calibrated to; None if the accountant uses no rho."""
         return self.mechanism.stated_rho
 
     def attributes(self) -> dict[str, Any]:
-        """HDF5 attributes of `/privacy`: plain texts and numbers."""
+        """HDF5 attributes of `/privacy`: fields of the statement and of its mechanism, by name."""
         rho = {} if self.rho is None else {"rho": self.rho}
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
-        return own | rho | self.mechanism.attributes()
+        claims = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
+        return claims | rho | self.mechanism.attributes()
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
-        """Return the statement with these HDF5 attributes; InputError if any is missing or unknown."""
-        kind: type[Mechanism] = lookup("mechanisms", _value("mechanism", str, attributes))
-        if (protects := _value("protects", str, attributes)) != kind.protects:
+        """Build a privacy statement from the HDF5 attributes of `/privacy`; InputError if any is invalid."""
+        kind: type[Mechanism] = lookup("mechanisms", _read_attribute("mechanism", str, attributes))
+        if (protects := _read_attribute("protects", str, attributes)) != kind.protects:
             raise InputError(f"the mechanism {kind.name!r} does not protect {protects!r}")
-        statement = cls(mechanism=kind(**_values(kind, attributes)), **_values(cls, attributes))
+        statement = cls(mechanism=kind(**_read_fields(kind, attributes)), **_read_fields(cls, attributes))
         if "rho" in attributes and kind.budget_parameter != "rho":
             raise InputError(f"rho = {attributes['rho']!r} is claimed, but {kind.name!r} has no rho")
         return statement
 
     def range_errors(self) -> list[str]:
-        """Messages on numbers for which no guarantee can be computed."""
+        """Error messages on statement fields out of the range for which a guarantee can be computed."""
         errors = [] if MIN_DELTA <= self.delta < 1 else [f"delta = {self.delta!r} is out of range"]
         return [*errors, *self.mechanism.range_errors()]
 
     def mismatches(self) -> list[str]:
-        """Messages on claims that do not follow from the statement's own numbers."""
+        """Error messages on claims, such as epsilon, that do not follow from the statement's own numbers."""
         mechanism = self.mechanism
         messages = [
             f"{name} is {getattr(self, name)!r}, but must be {' or '.join(map(repr, choices))}"
-            for name, choices in {"server": known_names("servers"), **_CHOICES}.items()
+            for name, choices in {"server": known_names("servers"), **_TEXT_VALUES}.items()
             if getattr(self, name) not in choices
         ]
         if errors := self.range_errors():
@@ -142,17 +136,17 @@ class PrivacyStatement:
         guarantee = self.guarantee
         computed = {"rho": guarantee.rho, **_epsilons(guarantee, self.delta)}
         return messages + [
-            f"{name} = {_text(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds with sigma = "
-            f"{mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give {_text(value)}"
+            f"{name} = {_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds with sigma"
+            f" = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give {_decimal(value)}"
             for name, value in computed.items()
             if not approx_equal(getattr(self, name), value)
         ]
 
     def check_sampler(self, epsilon_limit: float) -> None:
-        """Raise InputError if the sampler's error exceeds its reserve, or epsilon what was promised."""
-        exact, kind = self.guarantee.epsilon_exact_noise(self.delta), self.mechanism.name
+        """Raise InputError if the noise sampler exceeds its reserve, or epsilon exceeds `epsilon_limit`."""
+        exact, name = self.guarantee.epsilon_exact_noise(self.delta), self.mechanism.name
         if not exact >= 0:
-            raise InputError(f"mechanism = {kind} states epsilon = {exact:g}. {INVALID_GUARANTEE}")
+            raise InputError(f"mechanism = {name} states epsilon = {exact:g}. {INVALID_GUARANTEE}")
         if not is_negligible(self.epsilon_exact, exact, self.delta):
             raise InputError(
                 f"The noise sampler is not exact enough for {self.rounds:,} rounds of {self.parameters:,} "
@@ -167,7 +161,7 @@ class PrivacyStatement:
             )
 
     def concerns(self, accounts: PerMachineAccounts | None = None) -> list[Concern]:
-        """Limitations of the run's privacy; `accounts` are given if its machines differ."""
+        """Limitations of the run's privacy guarantee; `accounts` are those of unequal machines, or None."""
         mechanism = self.mechanism
         if not mechanism.is_noisy:
             return [Concern("no noise", "No noise was added: there is no privacy guarantee at all.")]
@@ -179,7 +173,7 @@ class PrivacyStatement:
         concerns = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
         if self.noise in _SIMPLIFICATIONS:
             brief, fact = _SIMPLIFICATIONS[self.noise]
-            concerns.append(Concern(brief, f"{fact} ({brief}): {_SIMULATED}"))
+            concerns.append(Concern(brief, f"{fact} ({brief}): {_SIMULATION_WARNING}"))
         samples = accounts.total_samples if accounts else mechanism.machines * mechanism.samples
         return concerns + size_concerns(self.epsilon_exact, self.delta, samples)
 
@@ -193,15 +187,14 @@ def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
     }
 
 
-def _values(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the fields of a dataclass of plain values from HDF5 attributes, as Python's own types."""
+def _read_fields(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
     types = get_type_hints(kind)
-    own = (f.name for f in fields(kind) if f.name != "mechanism")
-    return {name: _value(name, types[name], attributes) for name in own}
+    field_names = (f.name for f in fields(kind) if f.name != "mechanism")
+    return {name: _read_attribute(name, types[name], attributes) for name in field_names}
 
 
-def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
-    """Read an HDF5 attribute; InputError if it is missing or of another type."""
+def _read_attribute(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
+    """Read an HDF5 attribute of a Python type; InputError if it is missing or of another type."""
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
     value, (file_type, type_name) = attributes[name], _FILE_TYPES[kind]
@@ -210,12 +203,12 @@ def _value(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
     return kind(value)
 
 
-def _text(value: float | None) -> str:
+def _decimal(value: float | None) -> str:
     return "none" if value is None else f"{value:.10g}"
 
 
 def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
-    """Concerns about an epsilon or delta too large to protect much; `samples` is n, or None if unknown."""
+    """Concerns about a too large epsilon or delta; `samples` is their total number, or None."""
     concerns = []
     if samples is not None and delta * samples >= 1:
         full = (

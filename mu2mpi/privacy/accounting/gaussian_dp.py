@@ -91,7 +91,7 @@ def epsilon_exact(rho: float, delta: float) -> float:
 def rho_exact(epsilon: float, delta: float) -> float:
     """Largest GDP parameter rho that is (epsilon, delta)-DP by the exact formula, rounded down.
 
-    Inverse of `epsilon_exact`. Newton's method converges monotonically, since log delta is concave in rho.
+    Newton's method converges monotonically, since log delta is concave in rho.
     """
     lemma = rho_paper(epsilon, delta)
     if lemma > _MAX_EXACT_RHO:

@@ -73,14 +73,12 @@ def min_noise_multiplier(
         bracket[suffices(candidate)] = candidate
         estimate = _interpolate_multiplier(points, *bracket)
     multiplier = _round_up(high)
-    # Discretisation makes epsilon a non-smooth function of the noise: slightly more noise can do worse.
-    while not suffices(multiplier):
+    while not suffices(multiplier):  # by discretisation, slightly more noise can do worse
         multiplier = _round_up(multiplier * (1 + _TOLERANCE))
     return multiplier
 
 
 def _bisect_multiplier(start: float, suffices: Callable[[float], bool]) -> tuple[float, float]:
-    """Noise multipliers (too small, sufficient) that bracket the smallest sufficient one, by bisection."""
     high = start
     while not suffices(high):
         high *= 2
@@ -94,7 +92,6 @@ def _bisect_multiplier(start: float, suffices: Callable[[float], bool]) -> tuple
 
 
 def _interpolate_multiplier(points: list[tuple[float, float]], low: float, high: float) -> float:
-    """Estimate the smallest sufficient noise multiplier in (low, high) by inverse quadratic interpolation."""
     nearest = sorted(set(points), key=lambda point: abs(point[0]))[:3]
     if len(nearest) == 1:
         # Epsilon falls like 1 / multiplier for much noise, and faster for little.
@@ -107,6 +104,5 @@ def _interpolate_multiplier(points: list[tuple[float, float]], low: float, high:
 
 
 def _round_up(value: float) -> float:
-    """Round a noise multiplier up to `_SIGNIFICANT_DIGITS` significant digits."""
     digit_unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _SIGNIFICANT_DIGITS)
     return math.ceil(value / digit_unit) * digit_unit

@@ -95,13 +95,7 @@ class PldMechanism(SubsampledMechanism):
 
 @lru_cache(maxsize=32)
 def _min_multiplier(
-    mechanism: type[PldMechanism],
-    n: int,
-    K: float,
-    T: int,
-    epsilon: float,
-    delta: float,
-    reserve: float = 0.0,
+    mechanism: type[PldMechanism], n: int, K: float, T: int, epsilon: float, delta: float, reserve: float = 0
 ) -> float:
     if T > MAX_PLD_ROUNDS:
         raise InputError(

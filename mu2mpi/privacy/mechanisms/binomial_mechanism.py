@@ -29,8 +29,7 @@ def unit_shift_rho(fair_bits: float) -> float:
     """GDP parameter rho of releasing an integer of sensitivity 1 plus the heads among `fair_bits` fair coins.
 
     Infinite below `MIN_FAIR_BITS`. Within R = `TRUNCATION` standard deviations, every second difference of
-    -log p is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k:
-    docs/background/privacy-proofs.md.
+    -log p is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k.
     """
     if fair_bits < MIN_FAIR_BITS:
         return math.inf

@@ -47,7 +47,6 @@ class GaussianMechanism(Mechanism):
         return GaussianGuarantee(self._compose(count), self.sampler_error(count, aggregated_machines))
 
     def _compose(self, count: int) -> float:
-        """Compute rho of `count` noised sums, each of which a sample moves by 2 C."""
         return compose_rho([GaussianEvent(2 * self.clip_norm, self.sigma, count)])
 
     def group_guarantee(

@@ -40,8 +40,8 @@ GRADIENT_TOLERANCE = 2.0**-18  # relative excess of gradient norms over G; that 
 def halving_step_sizes(steps: int) -> "Array":
     """Step sizes eta_t of SGD for a good last iterate, relative to the first, shape (N,).
 
-    eta_t = 2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step: Jain, Nagaraj, Netrapalli,
-    "Making the last iterate of SGD information theoretically optimal", 2019.
+    2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step: Jain et al., "Making
+    the last iterate of SGD information theoretically optimal", 2019.
     """
     remaining = -(-steps >> np.arange((steps - 1).bit_length() + 1))
     lengths = np.append(remaining[:-1] - remaining[1:], 1)  # 1: the last step
@@ -61,8 +61,7 @@ def last_iterate_rho(sensitivities: "Array", noise_stds: "Array", expansions: "A
     """GDP parameter rho of the last iterate for a sample of each step; all arrays have shape (steps,).
 
     `sensitivities` are the L2 changes of the iterate if a sample of the step is replaced, `noise_stds` the
-    noise std per coordinate, and `expansions` the L2 excess of the step over a contraction, by rounding. The
-    noise of the step and of all later ones shifts two neighbouring iterates together.
+    noise std per coordinate, and `expansions` the L2 excess of the step over a contraction, by rounding.
     """
 
     def norms_from_step(values: "Array") -> "Array":
@@ -90,10 +89,8 @@ def run_rho(batches: "Counts", machines: int, C: float, noise: float, grid_spaci
 
 
 def final_batch_size(machines: int, d: int, rho: float) -> float:
-    """Batch size of each machine in the last SGD step, 2 sqrt(d) / (M rho), not rounded.
-
-    The step's noise is then about C / sqrt(d) per coordinate, the scale of the gradients themselves.
-    """
+    """Batch size of each machine in the last SGD step, 2 sqrt(d) / (M rho), not rounded."""
+    # The step's noise is then about C / sqrt(d) per coordinate, the scale of the gradients themselves.
     return 2 * math.sqrt(d) / (machines * rho)
 
 

@@ -39,10 +39,7 @@ class Concern(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Additive-noise mechanism; its fields, as in `Release`, are written to result files.
-
-    The privacy guarantee follows from the fields.
-    """
+    """Additive-noise mechanism; its guarantee follows from its fields, which are as in `Release`."""
 
     kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]  # value of --mechanism
@@ -118,8 +115,8 @@ class Mechanism(ABC):
     @classmethod
     def release_attributes(cls, release: Release) -> dict[str, Any]:
         """HDF5 attributes that follow from a release, for comparison with those of a result file."""
-        affected = {"affected_sums": release.affected_sums}
-        return {**cls.release_fields(release), **affected, **cls.extra_fields(release)}
+        fields = cls.release_fields(release) | {"affected_sums": release.affected_sums}
+        return fields | cls.extra_fields(release)
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Copy the mechanism with a noise std of at least its own, and another grid spacing."""

@@ -34,30 +34,29 @@ GUIDE_BITS = 8  # leading ones of these, which index the guide table
 # Distance of 64 random bits from a probability below which further bits decide, far above rounding errors
 CLOSE = 2.0**-38
 _SIGNIFICANT_DIGITS = 300  # decimals of exact decisions
-_BERNOULLI = 42  # terms of Stirling's series for so many decimals
+_BERNOULLI_TERMS = 42  # terms of Stirling's series for so many decimals
 
 
 class ProposalTable(NamedTuple):
-    """Proposal distribution for Bin(2 n, 1/2) - n: a sign, a block of magnitudes, and a place in it."""
+    """Proposal distribution for Bin(2 n, 1/2) - n: sign, block of magnitudes, and offset in the block."""
 
     n: int
     bits: int  # a block holds 2^bits magnitudes
-    normalizer: (
-        float  # p(x) / p(0) times this is at most the number of a block's choices, of 2^TABLE_BITS, for its x
-    )
+    # Factor on p(x) / p(0), such that it is at most the number of choices, of 2^TABLE_BITS, of the block of x
+    normalizer: float
     heights: NDArray[np.float64]  # shape (blocks,): `normalizer` over the number of choices of each block
     ends: NDArray[np.uint64]  # shape (blocks,): cumulative number of choices
     guide: Integers  # shape (2^GUIDE_BITS,): first block that the leading bits of a choice leave possible
 
     @property
     def scale(self) -> float:
-        """Standard deviation."""
+        """Standard deviation of the binomial noise, sqrt(n / 2)."""
         return math.sqrt(self.n / 2)
 
 
 @cache
 def proposal_table(fair_bits: int) -> ProposalTable:
-    """Build the proposal table for an even number of coins."""
+    """Build the proposal table of the noise of an even number of fair coins, `fair_bits`."""
     if fair_bits % 2 or not MIN_FAIR_BITS <= fair_bits <= MAX_FAIR_BITS:
         raise ValueError(f"{fair_bits} coins are not an even number from {MIN_FAIR_BITS} to {MAX_FAIR_BITS}")
     n = fair_bits // 2
@@ -72,14 +71,13 @@ def proposal_table(fair_bits: int) -> ProposalTable:
     ends = np.cumsum(choices, dtype=np.uint64)
     prefixes = np.arange(2**GUIDE_BITS, dtype=np.uint64) << np.uint64(TABLE_BITS - GUIDE_BITS)
     heights = np.array([normalizer / number for number in choices])
-    return ProposalTable(
-        n, bits, normalizer, heights, ends, np.searchsorted(ends, prefixes, side="right").astype(np.int64)
-    )
+    guide = np.searchsorted(ends, prefixes, side="right").astype(np.int64)
+    return ProposalTable(n, bits, normalizer, heights, ends, guide)
 
 
 @kernel
 def log_ratio(n, x):  # type: ignore[no-untyped-def]
-    """Compute log(p(x) / p(0)) for floats, |x| <= 76 sqrt(n / 2), by Stirling's series in x / n."""
+    """Compute log(p(x) / p(0)) of Bin(2 n, 1/2) - n for |x| <= 76 sqrt(n / 2), by Stirling's series."""
     square = (x / n) * (x / n)
     series = 0.0
     for k in range(12, 0, -1):  # further terms are below 10^-15
@@ -88,8 +86,7 @@ def log_ratio(n, x):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _block(uniform_bits, ends, guide):  # type: ignore[no-untyped-def]
-    """Choose a block by the leading bits of a word."""
+def _choose_block(uniform_bits, ends, guide):  # type: ignore[no-untyped-def]
     choice = uniform_bits >> uint64(64 - TABLE_BITS)
     k = guide[choice >> uint64(TABLE_BITS - GUIDE_BITS)]
     while choice >= ends[k]:
@@ -101,7 +98,7 @@ def _block(uniform_bits, ends, guide):  # type: ignore[no-untyped-def]
 def add_binomial(  # type: ignore[no-untyped-def]
     noised, message, key, stream, first, count, t, d, n, bits, heights, ends, guide, close, undecided
 ):
-    """Set ``noised`` to ``message`` plus binomial noise of some machines, or of the server, in round t.
+    """Set ``noised`` to ``message`` plus round t's binomial noise of consecutive machines, or of the server.
 
     Noise goes into the first d coordinates; n, bits, heights, ends and guide are those of a `ProposalTable`.
     Returns the number of proposals closer to their acceptance probability than ``close``. These are skipped
@@ -118,18 +115,15 @@ def add_binomial(  # type: ignore[no-untyped-def]
             before = number
             while True:
                 if place == CHUNK:
-                    halves = keystream.view(np.uint32)
-                    fill_keystream(
-                        halves, key, uint32(counter), uint32(_NONCE_BASE + stream), uint32(machine), uint32(t)
-                    )
+                    words, nonce = keystream.view(np.uint32), uint32(_NONCE_BASE + stream)
+                    fill_keystream(words, key, uint32(counter), nonce, uint32(machine), uint32(t))
                     counter, place = counter + BLOCKS, 0
                 uniform_bits, uniform = keystream[place], keystream[place + 1]
                 place += 2
-                k = _block(uniform_bits, ends, guide)
+                k = _choose_block(uniform_bits, ends, guide)
                 x = (int64(k) << bits) + (int64(uniform_bits >> uint64(1)) & mask)
                 if uniform_bits & uint64(1):
-                    # 0 is proposed with one sign only.
-                    if x == 0:
+                    if x == 0:  # is proposed with one sign only
                         continue
                     x = -x
                 p = math.exp(log_ratio(np.float64(n), np.float64(x))) * heights[k]
@@ -150,7 +144,7 @@ def add_binomial(  # type: ignore[no-untyped-def]
 
 
 class BinomialNoiseSource:
-    """Noise of `coins` fair coins per machine in the first d coordinates, for machines or the server."""
+    """Source of binomial noise of `fair_bits` fair coins per machine in the first d coordinates."""
 
     def __init__(
         self, key: Words, streams: tuple[int, int, int], fair_bits: int, d: int, close: float = CLOSE
@@ -162,12 +156,11 @@ class BinomialNoiseSource:
         self._undecided = np.empty((64, 6), np.int64)
 
     def __call__(self, noised: Integers, message: Integers, t: int) -> None:
-        """Set ``noised`` to ``message`` plus the noise of round t."""
+        """Set ``noised`` to ``message`` plus the binomial noise of round t."""
         sizes = self._d, self._table.n, self._table.bits
         arrays = self._table.heights, self._table.ends, self._table.guide
-        number = add_binomial(
-            noised, message, self._key, *self._streams, t, *sizes, *arrays, self._close, self._undecided
-        )
+        parameters = *self._streams, t, *sizes, *arrays, self._close, self._undecided
+        number = add_binomial(noised, message, self._key, *parameters)
         if number > len(self._undecided):
             self._undecided = np.empty((2 * number, 6), np.int64)
             return self(noised, message, t)
@@ -179,38 +172,37 @@ class BinomialNoiseSource:
         return None
 
     def _accepts(self, machine: int, i: int, x: int, k: int, bits: int, t: int) -> bool:
-        """Decide a proposal exactly, by further random bits."""
-        table = self._table
-        context = f"{self._streams[0]} {machine} {t} {i} {x} {k} {bits}".encode()
-        more = hashlib.shake_256(self._key.astype("<u4").tobytes() + context).digest(_SIGNIFICANT_DIGITS // 2)
-        uniform = (bits % 2**64 << 8 * len(more)) + int.from_bytes(more, "little")
-        return is_accepted(table, k, x, Fraction(uniform, 2 ** (64 + 8 * len(more))))
+        """Decide exactly whether proposal x is accepted, by further random bits of SHAKE-256."""
+        seed = self._key.astype("<u4").tobytes()
+        seed += f"{self._streams[0]} {machine} {t} {i} {x} {k} {bits}".encode()
+        further_bits = hashlib.shake_256(seed).digest(_SIGNIFICANT_DIGITS // 2)
+        uniform = (bits % 2**64 << 8 * len(further_bits)) + int.from_bytes(further_bits, "little")
+        return is_accepted(self._table, k, x, Fraction(uniform, 2 ** (64 + 8 * len(further_bits))))
 
 
 def is_accepted(table: ProposalTable, k: int, x: int, uniform: Fraction) -> bool:
-    """Whether a number in [0, 1) is below the acceptance probability of x in block k."""
+    """Whether a uniform number in [0, 1) is below the acceptance probability of proposal x in block k."""
     choices = int(table.ends[k]) - (int(table.ends[k - 1]) if k else 0)
-    # The exact number of choices, because the height of a block is rounded.
+    # Not by the block's height, which is rounded
     bound = uniform * choices / Fraction(table.normalizer)
     with localcontext(Context(prec=_SIGNIFICANT_DIGITS + 40)):
-        n, limit = table.n, Decimal(bound.numerator) / Decimal(bound.denominator)
+        n, relative_bound = table.n, Decimal(bound.numerator) / Decimal(bound.denominator)
         log = 2 * _log_factorial(n) - _log_factorial(n + x) - _log_factorial(n - x)
-        return limit < log.exp()
+        return relative_bound < log.exp()
 
 
 def _log_factorial(n: int) -> Decimal:
     """Compute log n! - log sqrt(2 pi) by a truncated Stirling series."""
     m = Decimal(n)
     log = (m + Decimal("0.5")) * m.ln() - m
-    for k, number in enumerate(_bernoulli(), 1):
+    for k, number in enumerate(_bernoulli_numbers(), 1):
         log += Decimal(number.numerator) / (number.denominator * 2 * k * (2 * k - 1) * m ** (2 * k - 1))
     return log
 
 
 @cache
-def _bernoulli() -> list[Fraction]:
-    """Bernoulli numbers B_2, B_4, ..."""
+def _bernoulli_numbers() -> list[Fraction]:
     numbers = [Fraction(1)]
-    for m in range(1, 2 * _BERNOULLI + 1):
+    for m in range(1, 2 * _BERNOULLI_TERMS + 1):
         numbers.append(-sum(math.comb(m + 1, k) * b for k, b in enumerate(numbers)) / Fraction(m + 1))
     return numbers[2::2]

@@ -10,10 +10,9 @@ from numba import int64, uint64
 
 from mu2mpi.core.kernels import bits_to_float, float_to_bits, inline
 
-_QUANTUM = 2.0**-64  # spacing of u = word 2^-64, also close to 1
+_UNIFORM_SPACING = 2.0**-64  # of u = word 2^-64, also close to 1
 # Significant bits of u: smaller words, below 2^44, are extended by further words of the keystream.
 MIN_UNIFORM_BITS = 44
-
 
 # Bit patterns of floats; the last makes mantissas lie in [sqrt(1/2), sqrt 2) instead of [1, 2).
 _ONE, _TWO_52, _HALF_ROOT = np.array([1.0, 2.0**52, np.sqrt(0.5)]).view(np.int64).tolist()
@@ -32,17 +31,16 @@ def split(value, shift):  # type: ignore[no-untyped-def]
 
 @inline
 def split_uniform(uniform_bits):  # type: ignore[no-untyped-def]
-    """Split a word: (e, v) with u = word 2^-64 = (1 + v) 2^e to 53 bits of u, or close to 1, of v."""
+    """Split a uniform u = word 2^-64 into (e, v) with u = (1 + v) 2^e, to 53 bits of u, or near 1, of v."""
     e, v = split(np.float64(uniform_bits), 64.0)
-    return e, (np.float64(~uniform_bits) * -_QUANTUM if e == 0.0 else v)
+    return e, (np.float64(~uniform_bits) * -_UNIFORM_SPACING if e == 0.0 else v)
 
 
 @inline
 def squared_radius(e, v):  # type: ignore[no-untyped-def]
-    """Compute -2 log u for u = (1 + v) 2^e, with a relative error of at most 11.2 times 2^-53.
+    """Compute the squared radius -2 log u of u = (1 + v) 2^e, to a relative error of 11.2 times 2^-53.
 
-    -2 log(1 + v) is v times a Chebyshev interpolant of degree 18, with even and odd terms evaluated
-    separately.
+    -2 log(1 + v) is v times a Chebyshev interpolant of degree 18, evaluated by even and odd terms.
     """
     z = v * v
     even, odd = -0.05982942874122316, 0.13212754548583402
@@ -60,7 +58,7 @@ def squared_radius(e, v):  # type: ignore[no-untyped-def]
 
 @inline
 def _cos_and_sin(f):  # type: ignore[no-untyped-def]
-    """Compute cos and sin of f pi / 2, |f| <= 1/2, to 2^-52.6 and 2^-54 by Chebyshev interpolants in f^2."""
+    """Compute cos and sin of f pi / 2, |f| <= 1/2, with errors of at most 2^-52.6 and 2^-54."""
     z = f * f
     c, s = 4.6552961874867621506e-7, 5.6339337815378539538e-8
     c, s = c * z - 0.000025200135264284791372, s * z - 3.598643352982309702e-6
@@ -73,7 +71,7 @@ def _cos_and_sin(f):  # type: ignore[no-untyped-def]
 
 @inline
 def normal_pair(square, uniform_bits):  # type: ignore[no-untyped-def]
-    """Compute a pair of normals from a squared radius and a word: the angle, its low bits the quadrant."""
+    """Compute two standard normals from a squared radius and a random 64-bit word, which gives the angle."""
     f = np.float64(int64(uniform_bits)) * 2.0**-64
     sign = int64(uniform_bits << uint64(62)) & int64(_SIGN)
     radius = bits_to_float(float_to_bits(np.sqrt(square)) ^ sign)

@@ -14,25 +14,24 @@ _C0, _C1, _C2, _C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
 
 
 @inline
-def _rotate(value, bits):  # type: ignore[no-untyped-def]
+def _rotate_left(value, bits):  # type: ignore[no-untyped-def]
     return uint32(uint32(value << uint32(bits)) | uint32(value >> uint32(32 - bits)))
 
 
 @inline
 def _add_xor_rotate(a, b, d, bits):  # type: ignore[no-untyped-def]
-    """Compute a + b and (d ^ (a + b)) <<< bits in four columns: one of four steps of a quarter round."""
+    """Step of a ChaCha20 quarter round in four columns: a + b, and d ^ (a + b) rotated left by ``bits``."""
     a0, a1, a2, a3 = a
     b0, b1, b2, b3 = b
     d0, d1, d2, d3 = d
     a0, a1, a2, a3 = uint32(a0 + b0), uint32(a1 + b1), uint32(a2 + b2), uint32(a3 + b3)
-    d0, d1 = _rotate(uint32(d0 ^ a0), bits), _rotate(uint32(d1 ^ a1), bits)
-    d2, d3 = _rotate(uint32(d2 ^ a2), bits), _rotate(uint32(d3 ^ a3), bits)
+    d0, d1 = _rotate_left(uint32(d0 ^ a0), bits), _rotate_left(uint32(d1 ^ a1), bits)
+    d2, d3 = _rotate_left(uint32(d2 ^ a2), bits), _rotate_left(uint32(d3 ^ a3), bits)
     return (a0, a1, a2, a3), (d0, d1, d2, d3)
 
 
 @inline
 def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
-    """Apply a quarter round to each column of the state rows a, b, c and d."""
     a, d = _add_xor_rotate(a, b, d, 16)
     c, b = _add_xor_rotate(c, d, b, 12)
     a, d = _add_xor_rotate(a, b, d, 8)
@@ -42,7 +41,6 @@ def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
-    """Apply a column round, then a diagonal round: a column round of rows rotated by 1, 2 and 3."""
     a, b, c, d = _quarter_rounds(a, b, c, d)
     b, c, d = (b[1], b[2], b[3], b[0]), (c[2], c[3], c[0], c[1]), (d[3], d[0], d[1], d[2])
     a, b, c, d = _quarter_rounds(a, b, c, d)
@@ -51,7 +49,7 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def fill_keystream(keystream, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
-    """Compute `BLOCKS` blocks (RFC 8439, 2.1 to 2.4): word w of block b goes to ``words[w * BLOCKS + b]``."""
+    """Fill ``keystream`` with `BLOCKS` ChaCha20 blocks: word w of block b at index w * BLOCKS + b."""
     a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
     for lane in range(BLOCKS):

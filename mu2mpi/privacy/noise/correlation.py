@@ -57,13 +57,11 @@ class Correlation:
 
     def sum_of_squares(self, count: Any) -> Any:
         """Sum of squares of the strategy's first `count` >= 1 coefficients, for each element of `count`."""
-        squares = 1.0 + np.zeros(np.shape(count))
+        sums = 1.0 + np.zeros(np.shape(count))
         for a, weight_a in zip(self.decays, self.weights, strict=True):
             for b, weight_b in zip(self.decays, self.weights, strict=True):
-                squares -= (
-                    weight_a * weight_b * np.expm1(np.subtract(count, 1) * math.log(a * b)) / (1 - a * b)
-                )
-        return squares
+                sums -= weight_a * weight_b * np.expm1(np.subtract(count, 1) * math.log(a * b)) / (1 - a * b)
+        return sums
 
     @cached_property
     def column_norms(self) -> Array:
@@ -113,7 +111,6 @@ class Correlation:
         return np.asarray(np.sqrt(np.cumsum(rows**2)) * self.column_norms)
 
     def _solve(self, stream: list[float]) -> list[float]:
-        """Multiply a stream of numbers by the inverse of the strategy matrix."""
         weights, decays = self.weights.tolist(), self.decays.tolist()
         state, solution = [0.0] * len(weights), []
         for value in stream:

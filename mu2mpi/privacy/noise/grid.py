@@ -8,8 +8,7 @@ from mu2mpi.privacy.release import Release
 MAX_NORMAL = 39.0  # largest draw in standard deviations: Box-Muller's u is at least 2^-1087
 MAX_SUM = 2.0**62  # bound on sums of messages in grid units: half of the range of int64
 _MAX_ROUNDED_BITS = 50  # log2 of numbers to be rounded, in grid units: half of what `round_to_integer` takes
-# log2 of the noise std, or of an increment without noise, in grid units. More bits than necessary would let
-# messages resolve more of the sampler's fine structure.
+# log2 of the noise std, or of an increment without noise, in grid units; more would resolve sampler errors
 _MIN_NOISE_BITS = 12
 _NOISELESS_BITS = 40
 

@@ -28,7 +28,7 @@ FAILURE_BITS = 40  # honest machines are disconnected with probability at most 2
 
 
 def neighbours_per_side(machines: int, colluders: int) -> int:
-    """Number of a machine's mask neighbours on either side of the circle.
+    """Count the neighbours on one side of the circle that share a mask with a machine.
 
     Colluders disconnect the others by two runs of this length h, which start at one of M (M - 1) / 2 pairs of
     positions; they hold all of 2 h positions with probability prod over i < 2 h of (c - i) / (M - i).

@@ -94,8 +94,7 @@ def add_correlated(  # type: ignore[no-untyped-def]
 class CorrelatedNoiseSource:
     """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
-    `std_units` and `dither_thresholds`, shape (machines,), are in grid units. All machines participate in
-    each round, unless `participants` is a `RoundParticipants`.
+    `std_units` and `dither_thresholds`, shape (machines,), are in grid units; `participants`: None for all.
     """
 
     def __init__(
@@ -111,8 +110,7 @@ class CorrelatedNoiseSource:
     ) -> None:
         self._correlation, self._rounds_done, self._participants = correlation, 0, participants
         self._std_units, self._thresholds = std_units, dither_thresholds
-        # Participants and their counts in rounds in which all machines participate
-        self._everyone, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
+        self._all_machines, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
         noise = aligned_zeros((size,), np.int64)
         shape = (len(std_units), size // CHUNK, len(correlation.weights), CHUNK)
         buffers: Array = aligned_zeros(shape, np.float64)
@@ -129,7 +127,7 @@ class CorrelatedNoiseSource:
     def _generate(self, noised: Integers, message: Integers, t: int) -> None:
         if self._participants is None:
             self._counts.fill(t)
-            participants = self._everyone, self._counts
+            participants = self._all_machines, self._counts
         else:
             participants = self._participants.participants(t)
         strategy, noise = self._correlation, (self._std_units, self._thresholds)
@@ -178,8 +176,7 @@ class PerMachineNoiseSource:
         elif t == self._rounds_done + 1:
             again = counts > 1
             self._add(machines[again], counts[again] - 1, -1)
-        else:
-            # A resumed run starts from all machines' latest draws.
+        else:  # a resumed run starts from all machines' latest draws
             self._noise[:] = 0
             counts = self._participants.counts_until(t)
             machines = np.flatnonzero(counts)

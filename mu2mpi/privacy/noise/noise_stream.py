@@ -88,7 +88,6 @@ def _fill_squares(squares, values, keystream):  # type: ignore[no-untyped-def]
 
 @inline
 def _extend_small_words(squares, values, keystream, extra, level):  # type: ignore[no-untyped-def]
-    """Extend small random words by ``extra`` words, redo their squared radii; return whether any is small."""
     any_small = False
     for i in range(PAIRS):
         if values[i] < 2.0**MIN_UNIFORM_BITS:
@@ -113,7 +112,6 @@ def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
 
 @inline
 def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
-    """Convert random 64-bit words to dither: uniform integers from -2^bits to 2^bits - 1."""
     for i in range(CHUNK):
         dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
 

@@ -41,7 +41,7 @@ class SamplerError(NamedTuple):
         return SamplerError(sum(squares), max(taus), sum(variations))
 
     def log_ratio_bound(self, log_inverse: float) -> float:
-        """Bound xi on |log Q / P|, exceeded with probability at most e^-log_inverse: Bernstein's inequality."""
+        """Bound xi on |log Q / P|, exceeded with probability at most e^-log_inverse (Bernstein)."""
         linear = self.max_tau * log_inverse / 3
         return self.sum_of_squares + linear + math.sqrt(linear**2 + 2 * self.sum_of_squares * log_inverse)
 
