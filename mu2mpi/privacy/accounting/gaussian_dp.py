@@ -89,16 +89,13 @@ def epsilon_exact(rho: float, delta: float) -> float:
 
 
 def rho_exact(epsilon: float, delta: float) -> float:
-    """Largest GDP parameter rho that is (epsilon, delta)-DP by the exact formula, rounded down.
-
-    Newton's method converges monotonically, since log delta is concave in rho.
-    """
+    """Largest GDP parameter rho that is (epsilon, delta)-DP by the exact formula, rounded down."""
     lemma = rho_paper(epsilon, delta)
     if lemma > _MAX_EXACT_RHO:
         return lemma
     target_log_delta = math.log(delta)
     rho, next_rho = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * _ROUND_DOWN)
-    while next_rho > rho * (1 + _EPS):
+    while next_rho > rho * (1 + _EPS):  # Newton's method is monotonic: log delta is concave in rho
         rho, log = next_rho, log_delta(epsilon, next_rho)
         next_rho = rho - (log.bound - target_log_delta) / log.d_rho
     step = _EPS

@@ -14,10 +14,8 @@ from mu2mpi.privacy.noise.sampler_error import EXACT, SAMPLER_RESERVE, SamplerEr
 # Cached because a folder of results has few distinct epsilons, and each takes a search.
 @lru_cache(maxsize=1024)
 def rho_for_epsilon(epsilon: float, delta: float) -> float:
-    """Largest GDP parameter rho within (epsilon, delta), minus the share reserved for the noise sampler.
-
-    Rounded down to 8 significant digits, in which all processors and math libraries agree.
-    """
+    """Largest GDP parameter rho within (epsilon, delta), minus the share reserved for the noise sampler."""
+    # Rounded down to 8 significant digits, in which all processors and math libraries agree
     exact = rho_exact((1 - SAMPLER_RESERVE) * epsilon, (1 - SAMPLER_RESERVE) * delta)
     return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
 

@@ -284,10 +284,7 @@ def per_machine_noise_source(
     is_cumulative: bool,
     size: int,
 ) -> "NoiseSource":
-    """Noise source of machines `first`, `first` + 1, ... with a mechanism each, in `size` padded coordinates.
-
-    `participants` is the `RoundParticipants` of these machines.
-    """
+    """Noise source of consecutive machines with a mechanism each; `participants`: a `RoundParticipants`."""
     from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
     from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM
 

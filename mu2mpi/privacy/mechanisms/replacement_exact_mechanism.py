@@ -35,6 +35,5 @@ class ReplacementExactMechanism(PldMechanism):
         cls, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float
     ) -> float:
         """Noise multiplier of the closed-form Theorem D.2, where the search for the smallest starts."""
-        # epsilon sigma is constant, so that the formula for epsilon also gives sigma.
         sizes = samples, batch_size, rounds
         return with_replacement_epsilon(1.0, *sizes, epsilon, delta) if epsilon else 1.0

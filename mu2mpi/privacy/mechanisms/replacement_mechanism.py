@@ -45,8 +45,7 @@ def with_replacement_sigma(
             f"--batch must be at least {smallest} for {samples} samples per machine in {rounds} rounds, got "
             f"batch = {batch}. Use --batch {smallest} or more --rounds."
         )
-    unreserved = 1 - reserve
-    # epsilon sigma is constant, so that the formula for epsilon also gives sigma.
+    unreserved = 1 - reserve  # epsilon sigma is constant, so that the formula for epsilon also gives sigma
     return with_replacement_epsilon(C, samples, batch_size, rounds, unreserved * epsilon, unreserved * delta)
 
 

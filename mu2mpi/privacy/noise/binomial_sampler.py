@@ -183,8 +183,7 @@ class BinomialNoiseSource:
 def is_accepted(table: ProposalTable, k: int, x: int, uniform: Fraction) -> bool:
     """Whether a uniform number in [0, 1) is below the acceptance probability of proposal x in block k."""
     choices = int(table.ends[k]) - (int(table.ends[k - 1]) if k else 0)
-    # Not by the block's height, which is rounded
-    bound = uniform * choices / Fraction(table.normalizer)
+    bound = uniform * choices / Fraction(table.normalizer)  # not by the block's height, which is rounded
     with localcontext(Context(prec=_SIGNIFICANT_DIGITS + 40)):
         n, relative_bound = table.n, Decimal(bound.numerator) / Decimal(bound.denominator)
         log = 2 * _log_factorial(n) - _log_factorial(n + x) - _log_factorial(n - x)

@@ -38,10 +38,8 @@ def split_uniform(uniform_bits):  # type: ignore[no-untyped-def]
 
 @inline
 def squared_radius(e, v):  # type: ignore[no-untyped-def]
-    """Compute the squared radius -2 log u of u = (1 + v) 2^e, to a relative error of 11.2 times 2^-53.
-
-    -2 log(1 + v) is v times a Chebyshev interpolant of degree 18, evaluated by even and odd terms.
-    """
+    """Compute the squared radius -2 log u of u = (1 + v) 2^e, to a relative error of 11.2 times 2^-53."""
+    # -2 log(1 + v) is v times a Chebyshev interpolant of degree 18, split into even and odd terms.
     z = v * v
     even, odd = -0.05982942874122316, 0.13212754548583402
     even, odd = even * z - 0.14184024181418356, odd * z + 0.12678532454372102

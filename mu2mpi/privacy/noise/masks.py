@@ -108,10 +108,7 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
 
 
 def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
-    """Add masks to one rank's array that cancel in the sum over all ranks modulo 2^64.
-
-    `flat` is an array of `padded_zeros`. A nonce must be used for one array only.
-    """
+    """Add masks to one rank's padded array that cancel in the sum over ranks; use each nonce only once."""
     root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
     previous, following = (rank - 1) % ranks, (rank + 1) % ranks
     keys = np.array([edge_key(root, rank, following), edge_key(root, previous, rank)], np.uint32)

@@ -48,10 +48,8 @@ CHUNK = 2 * PAIRS  # normals, and 64-bit words, per call of the keystream
 
 @inline
 def fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stream, machine, t):  # type: ignore[no-untyped-def]
-    """Fill ``keystream`` with random 64-bit words; compute the squared radii of Box-Muller pairs from half.
-
-    One loop generates dither, words, and extra words for small ones, so that ChaCha20 is compiled once.
-    """
+    """Fill ``keystream`` with random 64-bit words, and compute the squared radii of Box-Muller pairs."""
+    # One loop generates dither, words, and extra words for small ones, so that ChaCha20 is compiled once.
     level = _DITHER_LEVEL if bits >= 0 else 0
     while True:
         halves = (keystream if level == 0 else extra).view(np.uint32)

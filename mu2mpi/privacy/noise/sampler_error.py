@@ -61,10 +61,8 @@ def sampler_error(
 
 
 def rounded_sum_error(numbers: int, shares: int, std_units: float) -> SamplerError:
-    """Total variation between `numbers` sums of rounded normals and as many shifted, rounded normals.
-
-    `std_units` is the std of each summand in grid units; infinite below 1: docs/background/privacy-proofs.md.
-    """
+    """Sampler error of `numbers` sums of `shares` normals, each rounded, instead of rounded once."""
+    # Proof: docs/background/privacy-proofs.md
     if shares == 1:
         return EXACT
     if std_units < 1:
