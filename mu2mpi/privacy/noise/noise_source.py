@@ -1,8 +1,8 @@
 """Noise sources: rounded noise of consecutive machines, or of the server, in each round.
 
 Noise is independent over rounds or correlated with earlier ones. Under partial participation, a machine's
-participation count numbers its draws. Correlated noise is rounded to the integer grid: norm_t (s z - sum of
-weights times buffers), for an independent draw z. Buffers hold decayed sums of the integers over norm_t.
+participation count numbers its draws. Correlated noise is norm_t (s z - sum of weights times buffers),
+rounded to the grid, for a draw z. Buffers hold sums of these integers, so only released numbers are rounded.
 """
 
 from collections.abc import Callable
