@@ -17,7 +17,7 @@ from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_
 from mu2mpi.execution.evaluation_schedule import plan_evaluations
 from mu2mpi.execution.plan import Plan, RunKeys
 from mu2mpi.execution.warmup import compile_kernels
-from mu2mpi.federation.collectives import IncrementStatistics, gather_statistics, gather_sum, scatter_sum
+from mu2mpi.federation.collectives import IncrementStats, gather_statistics, gather_sum, scatter_sum
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
@@ -302,7 +302,7 @@ class Simulation:
         """Key of the masks of gathered sums; None for a central server, which may see sums anyway."""
         return None if self.constants.task.trust.is_central else self.keys.noise
 
-    def _gather_counts(self) -> IncrementStatistics:
+    def _gather_counts(self) -> IncrementStats:
         counts = gather_statistics(self.machines, self.rounds_done, self.communicator, self._transfer_key)
         return counts._replace(class_counts=counts.class_counts + self._class_counts_before)
 

@@ -1,4 +1,4 @@
-"""Batching: which of its samples each machine uses in which round."""
+"""Batching rules: which of its samples each machine uses in each round."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ from mu2mpi.core.lazy import NDArray, np
 
 
 class BatchIndices(NamedTuple):
-    """Batches of some machines in consecutive rounds."""
+    """Sample indices and sizes of the batches of some machines in consecutive rounds."""
 
     indices: "NDArray[np.int64]"  # samples, numbered within their machine; by round, then by machine
     sizes: "NDArray[np.int64]"  # batch sizes, shape (rounds, machines)
@@ -18,7 +18,7 @@ class BatchIndices(NamedTuple):
 
 @dataclass(frozen=True)
 class Batching(ABC):
-    """Batches of a machine in T rounds; the same rule for every machine."""
+    """Base class of batching rules: which of n samples every machine uses in each of T rounds."""
 
     samples_per_machine: int  # n, the samples that a machine needs
     rounds: int  # T
@@ -28,72 +28,72 @@ class Batching(ABC):
 
     @property
     def is_full_batch(self) -> bool:
-        """Whether every round uses all samples."""
+        """Whether every machine uses all its samples in every round."""
         return False
 
     @property
     def description(self) -> str:
-        """Short description of the random subsampling; empty if there is none."""
+        """Text with the parameters of the random subsampling; empty if batches are not random."""
         return ""
 
     def batch_size(self, t: int) -> float:
-        """Return the expected batch size of round t; by default the largest."""
+        """Return the expected number of samples in a machine's batch of round t."""
         return self.max_batch_size
 
     def distinct_samples(self, t: int) -> int:
-        """Return the largest number of distinct samples of a machine in rounds 1 .. t."""
+        """Return the largest number of distinct samples that a machine uses in rounds 1 .. t."""
         return min(self.samples_per_machine, self.max_batch_size * t)
 
     def processed_samples(self, t: int) -> float:
-        """Return the expected sum of the batch sizes of rounds 1 .. t: repeated samples count repeatedly."""
+        """Return the expected sum of a machine's batch sizes over rounds 1 .. t, with repeated samples."""
         return self.batch_size(t) * t if self.subsampling else self.distinct_samples(t)
 
     def max_uses_per_sample(self, t: int) -> int:
-        """Return the largest number of rounds among 1 .. t whose batches contain the same sample."""
+        """Return the largest number of batches of rounds 1 .. t that contain the same sample."""
         return t if self.subsampling else 1
 
     @abstractmethod
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return batches of machines (from 0) in rounds (from 1); the key (32 bytes) seeds random batches."""
+        """Return the batches of machines (from 0) in rounds (from 1); a 32-byte key seeds random batches."""
 
 
 class FreshSamples(Batching):
-    """One new sample per round; `samples_per_machine` is that of the machine with most rounds."""
+    """Batches of one new sample per round; `samples_per_machine` is a machine's largest number of rounds."""
 
     is_fresh = True
 
     def distinct_samples(self, t: int) -> int:
-        """Return t."""
+        """Return t, the number of samples that a machine uses in rounds 1 .. t."""
         return t
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return the t-th sample of each machine for round t."""
+        """Return batches of one sample: the t-th sample of each machine in round t."""
         indices = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
         return BatchIndices(indices, np.ones((len(rounds), len(machines)), np.int64))
 
 
 @dataclass(frozen=True)
 class DisjointBatches(Batching):
-    """Batches without common samples; `ends[t - 1]` is the sum of the first t batch sizes."""
+    """Batches of which no two share a sample; `ends[t - 1]` is the sum of the first t batch sizes."""
 
     ends: tuple[int, ...] = field(kw_only=True)
 
     @classmethod
     def from_ends(cls, ends: tuple[int, ...]) -> Self:
-        """Return the batches with these cumulative sizes."""
+        """Return disjoint batches from the cumulative batch sizes of rounds 1 .. T."""
         largest = max(end - start for start, end in pairwise((0, *ends)))
         return cls(ends[-1], len(ends), largest, ends=ends)
 
     def batch_size(self, t: int) -> float:
-        """Return the batch size of round t."""
+        """Return the number of samples in a machine's batch of round t."""
         return self.distinct_samples(t) - self.distinct_samples(t - 1)
 
     def distinct_samples(self, t: int) -> int:
-        """Return the sum of the first t batch sizes."""
+        """Return the sum of a machine's first t batch sizes."""
         return self.ends[t - 1] if t else 0
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return consecutive blocks of each machine's samples."""
+        """Return batches that are consecutive blocks of each machine's samples."""
         blocks = [np.arange(self.distinct_samples(t - 1), self.distinct_samples(t)) for t in rounds]
         indices = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in blocks)])
         sizes = np.array([len(b) for b in blocks], np.int64)
@@ -101,23 +101,23 @@ class DisjointBatches(Batching):
 
 
 class CyclicBatches(Batching):
-    """Batches of K = `max_batch_size` samples in cyclic order, in passes over all n samples."""
+    """Batches of K = `max_batch_size` consecutive samples, in cyclic passes over a machine's n samples."""
 
     @property
     def is_full_batch(self) -> bool:
-        """Whether every round uses all samples."""
+        """Whether every machine uses all its samples in every round: K = n."""
         return self.max_batch_size == self.samples_per_machine
 
     def processed_samples(self, t: int) -> int:
-        """Return K t."""
+        """Return K t, the sum of a machine's batch sizes over rounds 1 .. t."""
         return self.max_batch_size * t
 
     def max_uses_per_sample(self, t: int) -> int:
-        """Return K t / n, rounded up: as K is at most n, no batch contains a sample twice."""
+        """Return K t / n, rounded up: the largest number of the first t batches with the same sample."""
         return -(-self.max_batch_size * t // self.samples_per_machine)
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return the K samples that follow those of the previous round; the first follows the last."""
+        """Return batches of K samples in cyclic order: each starts where the previous round's ends."""
         start, stop = (self.max_batch_size * (t - 1) for t in (rounds.start, rounds.stop))
         indices = np.arange(start, stop) % self.samples_per_machine
         sizes = np.full((len(rounds), len(machines)), self.max_batch_size, np.int64)
@@ -126,17 +126,17 @@ class CyclicBatches(Batching):
 
 
 class ReplacementBatches(Batching):
-    """Batches of K = `max_batch_size` samples, drawn uniformly with replacement from all n samples."""
+    """Batches of K = `max_batch_size` samples, drawn uniformly with replacement from n samples."""
 
     subsampling = "replacement"
 
     @property
     def description(self) -> str:
-        """Batch size and number of samples."""
+        """Text with the batch size K and the number of samples n."""
         return f"K = {self.max_batch_size} of n = {self.samples_per_machine} samples"
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return K random samples for each machine and round."""
+        """Return batches of K samples, drawn with replacement for each machine and round."""
         from mu2mpi.federation.subsampling import sample_replacement_batches
 
         n, K = self.samples_per_machine, self.max_batch_size
@@ -153,15 +153,15 @@ class PoissonBatches(Batching):
 
     @property
     def description(self) -> str:
-        """Sampling probability."""
+        """Text with the sampling probability q."""
         return f"q = {self.probability:.3g}"
 
     def batch_size(self, t: int) -> float:
-        """Return q n."""
+        """Return q n, the expected number of samples in a batch."""
         return self.probability * self.samples_per_machine
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return the samples whose random 64-bit word is less than 2^64 q."""
+        """Return batches of the samples whose random 64-bit word is less than 2^64 q."""
         from mu2mpi.federation.subsampling import sample_poisson_batches
 
         # Rounded down: the accountant allows no larger probability than q.

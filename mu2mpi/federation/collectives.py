@@ -1,6 +1,6 @@
 """Transfer of the machines' state between the ranks and rank 0, which writes checkpoints.
 
-Unless the server is central, the transfer is masked: uniform to whoever lacks the noise key.
+Unless the server is central, the state is masked: uniformly random to whoever lacks the noise key.
 """
 
 import math
@@ -16,39 +16,34 @@ from mu2mpi.privacy.noise.masks import add_rank_masks
 from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
 Integers = NDArray[np.int64]
-# Noise key shared by all ranks; None without masks, where rank 0 alone may have a key
-Key = NDArray[np.uint32] | None
+MaskKey = NDArray[np.uint32] | None  # noise key shared by all ranks; None for transfers without masks
 
 
-class IncrementStatistics(NamedTuple):
-    """Statistics of the increments so far, computed from private data without noise."""
+class IncrementStats(NamedTuple):
+    """Largest norm, clipping and class counts of the increments so far: private data without noise."""
 
     largest_squared_norm: float  # before clipping
     clipped: int  # number of clipped increments
     class_counts: Integers  # samples of each class used by each machine, shape (machines, classes)
 
 
-def gather_sum(machines: Machines, communicator: Communicator, key: Key) -> Integers | None:
-    """Return on rank 0 the sum over all machines of q_{t,i}, shape (rows, F), and None elsewhere."""
+def gather_sum(machines: Machines, communicator: Communicator, key: MaskKey) -> Integers | None:
+    """Return on rank 0 the sum of messages q_{t,i} of all machines, shape (rows, F); None elsewhere."""
     flat, masked = padded_zeros(machines.q.shape)
     masked[...] = machines.q
-    if key is not None:
-        _mask(flat, communicator, key)
+    _add_masks(flat, communicator, key)
     return communicator.reduce(masked, np.empty_like(masked))
 
 
-def scatter_sum(machines: Machines, communicator: Communicator, key: Key) -> None:
-    """Split the sum held by rank 0 into masked shares, one per rank, so that all ranks send as before."""
-    if key is not None:
-        _mask(machines.flat_q, communicator, key)
+def scatter_sum(machines: Machines, communicator: Communicator, key: MaskKey) -> None:
+    """Split the sum of messages held by rank 0 into masked shares, one per rank."""
+    _add_masks(machines.flat_q, communicator, key)
 
 
-def gather_statistics(
-    machines: Machines, t: int, communicator: Communicator, key: Key
-) -> IncrementStatistics:
-    """Return the statistics of rounds 1 .. t: of all machines on rank 0, of the hosted ones elsewhere."""
+def gather_statistics(machines: Machines, t: int, communicator: Communicator, key: MaskKey) -> IncrementStats:
+    """Return increment statistics of rounds 1 .. t: of all machines on rank 0, of hosted ones elsewhere."""
     counts = machines.class_counts(t)
-    own = IncrementStatistics(machines.largest_squared_norm, machines.clipped, counts)
+    own = IncrementStats(machines.largest_squared_norm, machines.clipped, counts)
     flat, (message,) = padded_zeros((1, counts.size + 2))
     message[0], message[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
     message[2:] = counts.ravel()
@@ -66,9 +61,11 @@ def gather_statistics(
         squared_norms.append(float(received[:1].view(np.float64)[0]))
         clipped += int(received[1])
         class_counts.append(received[2 : 2 + math.prod(shape)].reshape(shape))
-    return IncrementStatistics(max(squared_norms), clipped, np.concatenate(class_counts))
+    return IncrementStats(max(squared_norms), clipped, np.concatenate(class_counts))
 
 
-def _mask(flat: Integers, communicator: Communicator, key: NDArray[np.uint32]) -> None:
-    nonce = communicator.bcast_object(os.urandom(16))
-    add_rank_masks(flat, key, nonce, communicator.rank, communicator.size)
+def _add_masks(flat: Integers, communicator: Communicator, key: MaskKey) -> None:
+    """Add this rank's masks, which cancel in the sum over ranks, to a flat array; none without a key."""
+    if key is not None:
+        nonce = communicator.bcast_object(os.urandom(16))
+        add_rank_masks(flat, key, nonce, communicator.rank, communicator.size)

@@ -16,7 +16,7 @@ class QueryPoint:
     is_averaged: bool
 
     def importance(self, t: int) -> int:
-        """Return alpha_t, the importance weight of round t."""
+        """Return alpha_t, the importance weight of iterate w_t in the average."""
         return t if self.is_averaged else 1
 
     def averaging_weight(self, t: int) -> float:
@@ -38,31 +38,26 @@ class Estimator:
     is_cumulative: bool  # whether messages are cumulative: a sample is in all messages from its round on
 
     def weight(self, t: int) -> int:
-        """Return k_t: t for q_t = alpha_t d_t, the sum of increments, and 1 for a gradient."""
+        """Return k_t, the factor of the gradient in a message: t for summed increments, 1 for gradients."""
         return t if self.is_cumulative else 1
 
     def contribution_bound(self, G: float, L: float, D: float, query: QueryPoint) -> float:
         """Return the bound on the norm of a sample's contribution to a message; infinite if there is none.
 
-        For increments it is S = G + 2 L D at averaged iterates (Lemma 4.2): consecutive last iterates may
-        be D apart in any round.
+        Increments at averaged iterates have S = G + 2 L D (Lemma 4.2); last iterates may move by D a round.
         """
         if not self.is_cumulative:
             return G
         return G + 2 * L * D if query.is_averaged else math.inf
 
     def compile_kernel(self, loss_function: "Loss", rows: int) -> Any:
-        """Return the estimator's kernel, specialised to a loss and to models of one row or of several."""
+        """Return the kernel that adds samples to messages, compiled for a loss and a number of rows."""
         from mu2mpi.federation import increments
 
-        return loss_function.compile_kernel(
-            getattr(increments, self.kernel_name + ("_to_row" if rows == 1 else ""))
-        )
+        kernel_name = self.kernel_name + ("_to_row" if rows == 1 else "")
+        return loss_function.compile_kernel(getattr(increments, kernel_name))
 
 
 # q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)
-CORRECTED_MOMENTUM = Estimator(
-    "corrected-momentum", "add_increments", gradients_per_sample=2, is_cumulative=True
-)
-# Gradients of the round's samples alone
-GRADIENT = Estimator("gradient", "add_gradients", gradients_per_sample=1, is_cumulative=False)
+CORRECTED_MOMENTUM = Estimator("corrected-momentum", "add_increments", 2, is_cumulative=True)
+GRADIENT = Estimator("gradient", "add_gradients", 1, is_cumulative=False)  # of the round's samples alone

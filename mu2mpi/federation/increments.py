@@ -1,4 +1,4 @@
-"""Kernels that add samples to the messages of their machines, as integers on the grid."""
+"""Kernels that add clipped increments or gradients of samples to messages, as integers on the grid."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 @inline
 def _clip(c, squared_z, clip_bound, grid_spacing):  # type: ignore[no-untyped-def]
-    """Clip c z^T and convert c to grid units; return the squared norm before, and whether it was clipped."""
+    """Clip c z^T by scaling c, in grid units; return the unclipped squared norm, and if it was clipped."""
     # An increment whose norm leaves the range of floating-point numbers, or is NaN, becomes 0.
     squared_c = squared_norm(c)
     squared = squared_c * squared_z
@@ -54,7 +54,7 @@ def _clip(c, squared_z, clip_bound, grid_spacing):  # type: ignore[no-untyped-de
 
 @inline
 def _add_clipped(q, c, z, count, clip_bound, grid_spacing):  # type: ignore[no-untyped-def]
-    """Add clipped c_i z_i^T to q; return the largest squared norm before clipping, and the clipped count."""
+    """Add clipped products c_i z_i^T to q; return their largest unclipped squared norm and clipped count."""
     largest, clipped = 0.0, 0
     for i in range(count):
         squared_z = squared_norm(z[i, : q.shape[1]])
@@ -72,30 +72,30 @@ def _add_clipped(q, c, z, count, clip_bound, grid_spacing):  # type: ignore[no-u
 
 @reduction
 def _row_products(x, y, row, scale, bias):  # type: ignore[no-untyped-def]
-    """Return the inner products of x and y with a stored sample, and the sample's squared norm."""
-    at_x, at_y, square = x[row.size] * bias, y[row.size] * bias, bias * bias
+    """Return the inner products of model rows x and y with a sample's features z, and z's squared norm."""
+    product_x, product_y, square = x[row.size] * bias, y[row.size] * bias, bias * bias
     for j in range(row.size):
         z = scale * np.float64(row[j])
-        at_x += x[j] * z
-        at_y += y[j] * z
+        product_x += x[j] * z
+        product_y += y[j] * z
         square += z * z
-    return at_x, at_y, square
+    return product_x, product_y, square
 
 
 @reduction
 def _row_product(x, row, scale, bias):  # type: ignore[no-untyped-def]
-    """Return the inner product of x with a stored sample, and the sample's squared norm."""
-    at_x, square = x[row.size] * bias, bias * bias
+    """Return the inner product of a model row x with a sample's features z, and z's squared norm."""
+    product_x, square = x[row.size] * bias, bias * bias
     for j in range(row.size):
         z = scale * np.float64(row[j])
-        at_x += x[j] * z
+        product_x += x[j] * z
         square += z * z
-    return at_x, square
+    return product_x, square
 
 
 @inline
 def _add_row(q, c, row, scale, bias):  # type: ignore[no-untyped-def]
-    """Add the rounded c z of a stored sample to q; nothing if c is 0, even where z is not finite."""
+    """Add c times a sample's features z, rounded, to q; nothing if c is 0, even if z is not finite."""
     if c == 0.0:
         return
     for j in range(row.size):
@@ -106,14 +106,12 @@ def _add_row(q, c, row, scale, bias):  # type: ignore[no-untyped-def]
 def add_increments(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Add the increments s_{t,i} of samples, clipped and rounded to the grid, to the sum of q_{t,i}.
+    """Add the increments s_{t,i} of samples, clipped and rounded to the grid, to the sum q of messages.
 
     An increment is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and 4.2).
-
     Samples are those of `HostedSamples` from `first` to `end`, exclusive; q, x_t and x_{t-1} have shape
-    (rows, F), and q is in grid units. `block_size` samples are computed together: this changes the order of
-    sums, and so must not depend on the number of ranks. Returned are the largest squared norm before
-    clipping, and the number of clipped increments.
+    (rows, F), and q is in grid units. `block_size` sets the order of sums, so it must not depend on the
+    number of ranks. Returned are the largest unclipped squared norm and the number of clipped increments.
     """
     classes, width = x.shape
     z = empty_block(block_size, width)
@@ -139,7 +137,7 @@ def add_increments(  # type: ignore[no-untyped-def]
 def add_gradients(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Set q to the sum of clipped, rounded gradients at x_t; parameters as of `add_increments`."""
+    """Set q to the sum of samples' clipped, rounded gradients at x_t; parameters as for `add_increments`."""
     q[:] = 0
     classes, width = x.shape
     z = empty_block(block_size, width)
@@ -158,13 +156,10 @@ def add_gradients(  # type: ignore[no-untyped-def]
     return largest, clipped
 
 
-# Models of one row read each sample once, so samples are not copied into a block first.
-
-
 def add_increments_to_row(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Do as `add_increments` for a model of one row; `block_size` is ignored."""
+    """Add clipped increments of samples to q for a model of one row: `add_increments` without blocks."""
     margins = np.empty((2, 1))
     largest, clipped = 0.0, 0
     for i in range(first, end):
@@ -183,7 +178,7 @@ def add_increments_to_row(  # type: ignore[no-untyped-def]
 def add_gradients_to_row(  # type: ignore[no-untyped-def]
     q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
 ):
-    """Do as `add_gradients` for a model of one row; `block_size` is ignored."""
+    """Set q to the sum of clipped gradients for a model of one row: `add_gradients` without blocks."""
     q[0] = 0
     r = np.empty(1)
     largest, clipped = 0.0, 0

@@ -12,22 +12,22 @@ Floats = NDArray[np.float64]
 
 
 @reduction
-def _subtract(w, total, scale):  # type: ignore[no-untyped-def]
-    """Subtract ``scale * total`` from w, in place, and return the squared norm of the result."""
+def _subtract_scaled(w, q_sum, scale):  # type: ignore[no-untyped-def]
+    """Subtract ``scale * q_sum`` from the vector w, in place, and return the squared norm of w."""
     squared = 0.0
     for j in range(w.size):
-        w[j] -= scale * np.float64(total[j])
+        w[j] -= scale * np.float64(q_sum[j])
         squared += w[j] * w[j]
     return squared
 
 
 @kernel
-def take_step(w, x, x_next, total, scale, radius, weight):  # type: ignore[no-untyped-def]
-    """Set w to proj(w_t - scale total), which is w_{t+1}, and x_next to (1 - weight) x_t + weight w_{t+1}."""
-    w, x, x_next, total = w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
+def take_step(w, x, x_next, q_sum, scale, radius, weight):  # type: ignore[no-untyped-def]
+    """Set w to w_{t+1} = proj(w_t - scale q_sum), and x_next to (1 - weight) x_t + weight w_{t+1}."""
+    w, x, x_next, q_sum = w.ravel(), x.ravel(), x_next.ravel(), q_sum.ravel()
     squared = 0.0
     for start in range(0, w.size, NORM_BLOCK):
-        squared += _subtract(w[start : start + NORM_BLOCK], total[start : start + NORM_BLOCK], scale)
+        squared += _subtract_scaled(w[start : start + NORM_BLOCK], q_sum[start : start + NORM_BLOCK], scale)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
         w[j] *= factor
@@ -35,12 +35,13 @@ def take_step(w, x, x_next, total, scale, radius, weight):  # type: ignore[no-un
 
 
 @kernel
-def take_lazy_step(dual, w, x, x_next, total, scale, radius, weight):  # type: ignore[no-untyped-def]
-    """Do as `take_step`, but w_{t+1} = proj(dual): `dual` is the sum of all steps, not projected."""
-    dual, w, x, x_next, total = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), total.ravel()
+def take_lazy_step(dual, w, x, x_next, q_sum, scale, radius, weight):  # type: ignore[no-untyped-def]
+    """Subtract scale q_sum from `dual`, the unprojected sum of steps; set w to proj(dual), and x_next."""
+    dual, w, x, x_next, q_sum = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), q_sum.ravel()
     squared = 0.0
     for start in range(0, w.size, NORM_BLOCK):
-        squared += _subtract(dual[start : start + NORM_BLOCK], total[start : start + NORM_BLOCK], scale)
+        stop = start + NORM_BLOCK
+        squared += _subtract_scaled(dual[start:stop], q_sum[start:stop], scale)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
         w[j] = dual[j] * factor
@@ -59,14 +60,13 @@ class Iterates:
     state : dict of ndarray
         Further arrays of the method's step.
     noised_sum : ndarray of int64 or None
-        Noised sum of the last step, where known, until the next round.
+        Noised sum of messages of the last step, where known, until the next round.
     """
 
     def __init__(self, constants: RunConstants) -> None:
         task = constants.task
         shape = (task.rows, task.features)
         self.constants = constants
-        # Cached, since every round needs them.
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.total_weight, constants.batching.batch_size
         self._averaging_weight, self._radius = constants.query.averaging_weight, task.radius
@@ -77,48 +77,48 @@ class Iterates:
         self.noised_sum: Integers | None = None
 
     def public_arrays(self) -> dict[str, Floats]:
-        """Arrays for gradients and the output, which every rank holds in every trust mode."""
+        """Query points, and their mean if it is the output, by name: known to all ranks in any trust mode."""
         arrays = {"x": self.x, "x_previous": self.x_previous}
         return arrays if self.mean is None else {**arrays, "mean": self.mean}
 
     def state_arrays(self) -> dict[str, Floats]:
-        """All arrays that the next step depends on, as stored in checkpoints."""
+        """Arrays that determine the next step, by name, as stored in checkpoints."""
         return {"w": self.w, **self.public_arrays(), **self.state}
 
     @property
     def output(self) -> Floats:
-        """Output of the method, if the query point recorded last is that of the last round."""
+        """Output model after the last recorded query point: that point, or the mean of query points."""
         return self.x if self.mean is None else self.mean
 
     def record_query_point(self, t: int) -> Floats:
-        """Add the query point of round t to the mean, if the output is a mean, and return the output."""
+        """Add x_t to the mean of query points, if that mean is the output, and return the output model."""
         if self.mean is not None:
             self.mean += (self.x - self.mean) / max(1, t - (self.constants.first_averaged_round or 1) + 1)
         return self.output
 
-    def step(self, t: int, total: Integers) -> None:
-        """Take the method's step from round t to t + 1, given the noised sum of messages in grid units."""
-        self.noised_sum = total
+    def step(self, t: int, noised_sum: Integers) -> None:
+        """Take the method's server step from round t to t + 1, given the noised sum in grid units."""
+        self.noised_sum = noised_sum
         scale = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
-        self.constants.step(self, t, total, scale)
+        self.constants.step(self, t, noised_sum, scale)
 
     def apply_regulariser(self, t: int, w: Floats | None = None, factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
         w = self.w if w is None else w
         w -= factor * self._step_size(t) * self.constants.estimator.weight(t) * self.l2 * self.x
 
-    def projected_step(self, t: int, total: Integers, scale: float, w: Floats | None = None) -> None:
-        """Set w, or self.w, to w_{t+1} = proj(w - scale total), in place, and average it into x_{t+1}."""
+    def projected_step(self, t: int, q_sum: Integers, scale: float, w: Floats | None = None) -> None:
+        """Set w, or self.w, to w_{t+1} = proj(w - scale q_sum), in place, and average it into x_{t+1}."""
         w, x, x_next = self.w if w is None else w, self.x, self.x_previous
-        take_step(w, x, x_next, total, scale, self._radius, self._averaging_weight(t + 1))
+        take_step(w, x, x_next, q_sum, scale, self._radius, self._averaging_weight(t + 1))
         self.x, self.x_previous = x_next, x
 
-    def lazy_projected_step(self, dual: Floats, t: int, total: Integers, scale: float) -> None:
-        """Subtract scale total from `dual`, in place, set w_{t+1} = proj(dual), and average into x_{t+1}."""
+    def lazy_projected_step(self, dual: Floats, t: int, q_sum: Integers, scale: float) -> None:
+        """Subtract scale q_sum from `dual`, in place; set w_{t+1} = proj(dual); average it into x_{t+1}."""
         x, x_next = self.x, self.x_previous
-        take_lazy_step(dual, self.w, x, x_next, total, scale, self._radius, self._averaging_weight(t + 1))
+        take_lazy_step(dual, self.w, x, x_next, q_sum, scale, self._radius, self._averaging_weight(t + 1))
         self.x, self.x_previous = x_next, x
 
     def swap_query_points(self) -> None:
-        """Make x_{t+1}, received in the buffer of x_{t-1}, the query point, and x_t the previous one."""
+        """Swap x_t and x_{t-1}, after x_{t+1} was received in the buffer of x_{t-1}."""
         self.x, self.x_previous = self.x_previous, self.x

@@ -18,7 +18,7 @@ from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, MACHINE_STREAM, 
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """Batches of the machines of one rank in consecutive rounds; if full, the samples are stored once."""
+    """Samples in the batches of one rank's machines in some rounds; full batches are stored once."""
 
     features: NDArray[np.generic]  # by round, then by machine, in the stored type: shape (samples, F - 1)
     labels: Labels  # shape (samples,)
@@ -29,7 +29,7 @@ class HostedSamples:
 
     @cached_property
     def rounds(self) -> range:
-        """Rounds of the batches."""
+        """Consecutive rounds whose batches are in memory."""
         return range(self.first_round, self.first_round + len(self.sizes))
 
     @cached_property
@@ -43,17 +43,17 @@ class HostedSamples:
 
     @property
     def are_full_batches(self) -> bool:
-        """Whether every round uses all samples, which are stored once."""
+        """Whether every round uses all hosted samples, which are then stored once."""
         return self._round_ends[-1] > len(self.labels)
 
     def round_bounds(self, t: int) -> tuple[int, int]:
-        """Return the bounds (start, stop) of the samples of round t."""
+        """Return the bounds (start, stop) in `features` of the samples of round t."""
         if self.are_full_batches:
             return 0, len(self.labels)
         return self._round_ends[t - self.first_round], self._round_ends[t - self.first_round + 1]
 
     def batch_bounds(self, t: int, machine: int) -> tuple[int, int]:
-        """Return the bounds (start, stop) of the batch of round t of a machine, by its local index."""
+        """Return the bounds (start, stop) in `features` of a machine's batch of round t, by local index."""
         index = (t - self.first_round) * self.sizes.shape[1] + machine
         return int(self._batch_ends[index]), int(self._batch_ends[index + 1])
 
@@ -64,13 +64,13 @@ _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0)
 
 
 def counted_class_columns(constants: RunConstants) -> int:
-    """Return the number of classes to count per machine, or 0 if the table would be too large."""
+    """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
     task = constants.task
     return task.classes if task.machines * task.classes <= MAX_CLASS_COUNTS else 0
 
 
 class Machines:
-    """Machines hosted by one rank: they share one sum, since sums of integers do not depend on the order.
+    """Machines hosted by one rank, with one sum of their messages: integer sums do not depend on the order.
 
     Attributes
     ----------
@@ -88,8 +88,7 @@ class Machines:
         task, mechanism, plan = constants.task, constants.mechanism, constants.task.per_machine
         self.constants = constants
         self.first, self.count = hosted.start, len(hosted)
-        self.samples = _NO_SAMPLES
-        self._reader = reader
+        self.samples, self._reader = _NO_SAMPLES, reader
         self._add_samples = constants.estimator.compile_kernel(task.loss, task.rows)
         self._is_cumulative = constants.estimator.is_cumulative
         self._clip_bound, self._grid_spacing = constants.clip_bound, mechanism.grid_spacing
@@ -102,17 +101,15 @@ class Machines:
         self._block_size = SAMPLE_BLOCK if task.machines > 2 else 1
         self.key = key
         self.flat_q, self.q = padded_zeros((task.rows, task.features))
-        self.largest_squared_norm = 0.0
-        self.clipped = 0
+        self.largest_squared_norm, self.clipped = 0.0, 0
         self._flat_message, self._message = padded_zeros(self.q.shape)
         if not (self._adds_noise and key is not None):
             return
         size = self.flat_q.size
         if plan is not None:
-            participants, own = RoundParticipants(plan.participation, hosted), plan.hosted_mechanisms(hosted)
-            self._add_noise = per_machine_noise_source(
-                own, key, self.first, participants, self._is_cumulative, size
-            )
+            mechanisms, run = plan.hosted_mechanisms(hosted), plan.participation
+            arguments = mechanisms, key, self.first, RoundParticipants(run, hosted), self._is_cumulative, size
+            self._add_noise = per_machine_noise_source(*arguments)
         elif task.aggregate_noise:
             self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), task.machines, size)
         else:
@@ -120,7 +117,7 @@ class Machines:
             self._add_noise = mechanism.noise_source(key, stream, 1 / task.noise_shares, size)
 
     def read_samples(self, t: int) -> HostedSamples:
-        """Return the samples in memory, which include those of round t; read them if needed."""
+        """Return the hosted samples of some rounds that include t, read from the source if not in memory."""
         if t not in self.samples.rounds:
             self._class_counts = self.class_counts(t - 1)
             # Released before the next are read: memory never holds both.
@@ -142,31 +139,31 @@ class Machines:
         return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
     def accumulate(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
-        """Set the sum to that of q_{t,i} = q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
+        """Set q to the sum over machines of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
         arrays = x, x_previous, samples.features, samples.labels, samples.scales, samples.bias
         if self._own_clipping is None:
             clipping = self._clip_bound, self._grid_spacing, self._block_size
-            self._count(*self._add_samples(self.q, *arrays, *samples.round_bounds(t), t, *clipping))
+            self._record_clipping(*self._add_samples(self.q, *arrays, *samples.round_bounds(t), t, *clipping))
             return
         # Kernels of gradients overwrite q, which then holds one machine at a time.
-        total = None if self._is_cumulative else np.zeros_like(self.q)
+        gradient_sum = None if self._is_cumulative else np.zeros_like(self.q)
         for machine, clip_bound, grid_spacing in self._own_clipping:
             start, stop = samples.batch_bounds(t, machine)
             if start < stop:
                 clipping = clip_bound, grid_spacing, self._block_size
-                self._count(*self._add_samples(self.q, *arrays, start, stop, t, *clipping))
-                if total is not None:
-                    total += self.q
-        if total is not None:
-            np.copyto(self.q, total)
+                self._record_clipping(*self._add_samples(self.q, *arrays, start, stop, t, *clipping))
+                if gradient_sum is not None:
+                    gradient_sum += self.q
+        if gradient_sum is not None:
+            np.copyto(self.q, gradient_sum)
 
-    def _count(self, largest: float, clipped: int) -> None:
+    def _record_clipping(self, largest: float, clipped: int) -> None:
         self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped += clipped
 
     def noised_message(self, t: int) -> NDArray[np.int64]:
-        """Return the sum of q~_{t,i} = q_{t,i} + Y_{t,i} in a buffer that the next call overwrites."""
+        """Return the sum of machines' noised messages q_{t,i} + Y_{t,i}, in a buffer that is reused."""
         if not self._adds_noise:
             return self.q
         if self.key is None:

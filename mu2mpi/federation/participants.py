@@ -10,13 +10,13 @@ from mu2mpi.federation.participation.schedule import Integers, Mask, Participati
 
 CHUNK_CELLS = 1 << 20  # machine-rounds generated per chunk
 MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk
-MAX_CELLS = 1 << 32  # largest machines x rounds accepted (minutes of set-up)
-MIN_CELLS_PER_ROUND = 64  # that a round counts for at least: its cost does not vanish with few machines
+MAX_CELLS = 1 << 32  # largest machine-rounds accepted: minutes of set-up
+MIN_CELLS_PER_ROUND = 64  # smallest machine-rounds charged per round, which has a fixed cost
 MAX_MACHINES = 10**6  # largest number of machines accepted: some lists have an entry per machine
 
 
 def rounds_per_chunk(machines: int) -> int:
-    """Return the number of rounds whose participation matrix is generated at once."""
+    """Return the number of rounds per chunk, whose participation matrix is generated at once."""
     return max(1, min(MAX_CHUNK_ROUNDS, CHUNK_CELLS // max(1, machines)))
 
 
@@ -30,21 +30,19 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
         )
 
 
-def _chunks(
-    schedule: ParticipationSchedule, rounds: range, total_rounds: int
-) -> Iterator[tuple[range, Mask]]:
-    """Yield rounds in chunks, with their participation matrices; InputError after too many machine-rounds."""
-    chunk = rounds_per_chunk(schedule.machines)
-    for start in range(0, len(rounds), chunk):
-        part = rounds[start : start + chunk]
-        check_machine_rounds(schedule.machines, part.start - 1)
-        yield part, schedule.participation_matrix(part, total_rounds)
+def _matrix_chunks(schedule: ParticipationSchedule, rounds: range, T: int) -> Iterator[tuple[range, Mask]]:
+    """Yield chunks of rounds with their participation matrices; InputError after too many machine-rounds."""
+    chunk_size = rounds_per_chunk(schedule.machines)
+    for start in range(0, len(rounds), chunk_size):
+        chunk = rounds[start : start + chunk_size]
+        check_machine_rounds(schedule.machines, chunk.start - 1)
+        yield chunk, schedule.participation_matrix(chunk, T)
 
 
 def max_fresh_rounds(schedule: ParticipationSchedule, samples: Integers) -> int:
-    """Largest number of rounds in which no machine uses more than its `samples`, shape (machines,)."""
+    """Return the largest number of rounds without a machine that needs more than its `samples`."""
     counts, max_rounds = np.zeros(schedule.machines, np.int64), schedule.max_rounds
-    for rounds, matrix in _chunks(schedule, range(1, max_rounds + 1), max_rounds):
+    for rounds, matrix in _matrix_chunks(schedule, range(1, max_rounds + 1), max_rounds):
         cumulative = counts + np.cumsum(matrix, axis=0)
         suffices = np.all(cumulative <= samples, axis=1)
         if not suffices.all():
@@ -68,7 +66,7 @@ class RunParticipation:
         check_machine_rounds(schedule.machines, rounds)
         self.schedule, self.rounds, self.machines = schedule, rounds, schedule.machines
         counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
-        for chunk, matrix in _chunks(schedule, range(1, rounds + 1), rounds):
+        for chunk, matrix in _matrix_chunks(schedule, range(1, rounds + 1), rounds):
             counts = counts + matrix.sum(axis=0)
             # Participations sorted by machine, and by round for each machine.
             machine, row = np.nonzero(matrix.T)
@@ -84,11 +82,11 @@ class RunParticipation:
 
     @cached_property
     def max_count(self) -> int:
-        """Number of rounds of the machine that takes part most often."""
+        """Largest number of rounds in which one machine takes part."""
         return int(self.counts.max())
 
     def participation_matrix(self, rounds: range, machines: range) -> Mask:
-        """Participation matrix of some rounds and machines: shape (rounds, machines)."""
+        """Return whether each machine takes part in each round: booleans of shape (rounds, machines)."""
         return self.schedule.participation_matrix(rounds, self.rounds)[:, machines.start : machines.stop]
 
     def counts_until(self, t: int) -> Integers:
@@ -98,25 +96,25 @@ class RunParticipation:
         done, counts = self._latest
         if done > t:
             done, counts = 0, np.zeros(self.machines, np.int64)
-        for _, matrix in _chunks(self.schedule, range(done + 1, t + 1), self.rounds):
+        for _, matrix in _matrix_chunks(self.schedule, range(done + 1, t + 1), self.rounds):
             counts = counts + matrix.sum(axis=0)
         self._latest = t, counts
         return counts
 
 
 class RoundParticipants:
-    """Participants of a round among the machines of one rank; a chunk of rounds is cached."""
+    """Participants of each round among the machines of one rank, with a chunk of rounds cached."""
 
     def __init__(self, run: RunParticipation, machines: range) -> None:
         self._run, self._machines = run, machines
         self._rounds, self._counts = range(1, 1), np.zeros((1, len(machines)), np.int64)
 
     def counts_until(self, t: int) -> Integers:
-        """Return the number of the first t rounds in which each of these machines takes part."""
+        """Return the number of the first t rounds in which each machine of the rank takes part."""
         return self._run.counts_until(t)[self._machines.start : self._machines.stop]
 
     def participants(self, t: int) -> tuple[Integers, Integers]:
-        """Local indices of the machines taking part in round t, and each one's participation count."""
+        """Return local indices of the participants of round t, and their participation counts until then."""
         if t not in self._rounds:
             before = self._counts[-1] if t == self._rounds.stop else self.counts_until(t - 1)
             chunk = rounds_per_chunk(self._run.machines)

@@ -1,4 +1,4 @@
-"""Constants of a run: its task, and the method's batching, noise and steps."""
+"""Constants of a run: its task, and the method's batching, noise and step sizes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from mu2mpi.privacy.noise.grid import clipping_bound
 
 @dataclass(frozen=True, kw_only=True)
 class RunConstants:
-    """Constants of all rounds: the task, and what the method derived from it."""
+    """Constants of a run, equal in all rounds: the task, and the method's estimator, noise and steps."""
 
     task: Task
     estimator: Estimator  # gradient estimator that machines send
@@ -49,16 +49,16 @@ class RunConstants:
         return min(mechanism.dither_threshold for mechanism in mechanisms)
 
     def sum_over_machines(self, t: int, count: Callable[[int], float]) -> float:
-        """Sum over machines of a function of the number of the first t rounds in which each takes part."""
+        """Return the sum over machines of `count(k)`, for k participations in the first t rounds."""
         plan = self.task.per_machine
         return self.task.machines * count(t) if plan is None else plan.sum_over_machines(t, count)
 
     def rho_spent(self, t: int) -> float:
-        """Return the rho of the first t rounds, the largest over samples; NaN if there is none."""
+        """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
         return (self.task.per_machine or self.mechanism).rho_spent(t)
 
     def epsilon_targets(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
-        """Return each mechanism with the smallest epsilon claimed for it: `epsilon`, or its machines' own."""
+        """Return each mechanism with its smallest promised epsilon: `epsilon`, or that of its machines."""
         plan = self.task.per_machine
         return [(self.mechanism, epsilon)] if plan is None else plan.epsilon_targets(epsilon)
 
@@ -68,20 +68,17 @@ class RunConstants:
         return clipping_bound(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.task.d)
 
     def per_machine_clipping(self, hosted: range) -> list[tuple[int, float, float]] | None:
-        """Local index, clip bound and grid spacing, before weighting, of each participant among the hosted.
-
-        None if all machines have the same.
-        """
-        plan, d, grid_spacing = self.task.per_machine, self.task.d, self.mechanism.grid_spacing
+        """Return local index, clip bound and grid spacing of hosted machines; None if all have the same."""
+        plan, d, spacing = self.task.per_machine, self.task.d, self.mechanism.grid_spacing
         if plan is None or plan.weights.min() == 1:
             return None
         weights, norms = plan.weights, plan.clip_norms()
         return [
-            (k, clipping_bound(float(norms[i]), grid_spacing, d) / weights[i], grid_spacing / weights[i])
+            (k, clipping_bound(float(norms[i]), spacing, d) / weights[i], spacing / weights[i])
             for k, i in enumerate(hosted)
             if norms[i] > 0
         ]
 
     def with_task(self, **changes: Any) -> Self:
-        """Return a copy with changed fields of the task."""
+        """Return a copy of the constants with changed fields of the task."""
         return replace(self, task=replace(self.task, **changes))

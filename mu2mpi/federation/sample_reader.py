@@ -20,12 +20,7 @@ RowReader = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
 
 
 def make_sample_reader(
-    source: Source,
-    constants: RunConstants,
-    key: bytes,
-    hosted: range,
-    partition: str,
-    sampling_key: bytes,
+    source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str, sampling_key: bytes
 ) -> SampleReader:
     """Return a reader of the hosted machines' batches; InputError if they have too few samples.
 
@@ -41,10 +36,10 @@ def make_sample_reader(
     is_full_batch = batching.is_full_batch and plan is None
 
     def next_batches(remaining: range) -> BatchIndices:
-        """Return the batches of the next rounds, of as many rounds as are read at once."""
+        """Return the batches of the next rounds, of as many rounds as fit in memory."""
         if plan is not None:
-            participation = plan.participation
-            return _participant_batches(participation, batching, sampling_key, hosted, remaining, max_samples)
+            run = plan.participation
+            return _participant_batches(run, batching, sampling_key, hosted, remaining, max_samples)
         before = batching.processed_samples(remaining.start - 1)
         count = bisect_right(remaining, max_samples, key=lambda t: batching.processed_samples(t) - before)
         return batching.batches(sampling_key, hosted, remaining[: 1 if is_full_batch else max(1, count)])
@@ -62,26 +57,21 @@ def make_sample_reader(
 
 
 def _participant_batches(
-    participation: RunParticipation,
-    batching: Batching,
-    key: bytes,
-    machines: range,
-    remaining: range,
-    max_samples: float,
+    run: RunParticipation, batching: Batching, key: bytes, hosted: range, remaining: range, max_samples: float
 ) -> BatchIndices:
     """Return batches of unequal machines: a machine's k-th batch is for its k-th participation."""
-    chunk = remaining[: rounds_per_chunk(participation.machines)]
-    matrix = participation.participation_matrix(chunk, machines)
+    chunk = remaining[: rounds_per_chunk(run.machines)]
+    matrix = run.participation_matrix(chunk, hosted)
     expected = np.cumsum(matrix.sum(axis=1)) * batching.batch_size(1)
-    matrix = matrix[: max(1, int(np.searchsorted(expected, max_samples * len(machines), side="right")))]
-    before = participation.counts_until(remaining.start - 1)
+    matrix = matrix[: max(1, int(np.searchsorted(expected, max_samples * len(hosted), side="right")))]
+    counts_before = run.counts_until(remaining.start - 1)
     sizes, indices, rounds = np.zeros(matrix.shape, np.int64), [], []
-    for column, machine in enumerate(machines):
-        rows, first = np.flatnonzero(matrix[:, column]), int(before[machine]) + 1
-        own = batching.batches(key, range(machine, machine + 1), range(first, first + len(rows)))
-        sizes[rows, column] = own.sizes[:, 0]
-        indices.append(own.indices)
-        rounds.append(np.repeat(rows, own.sizes[:, 0]))
+    for column, machine in enumerate(hosted):
+        rows, first = np.flatnonzero(matrix[:, column]), int(counts_before[machine]) + 1
+        batches = batching.batches(key, range(machine, machine + 1), range(first, first + len(rows)))
+        sizes[rows, column] = batches.sizes[:, 0]
+        indices.append(batches.indices)
+        rounds.append(np.repeat(rows, batches.sizes[:, 0]))
     if not indices:
         return BatchIndices(np.empty(0, np.int64), sizes)
     order = np.argsort(np.concatenate(rounds), kind="stable")
@@ -91,7 +81,7 @@ def _participant_batches(
 def _row_reader(
     source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str
 ) -> RowReader:
-    """Return a reader of a training set, or a generator of a population's samples, which are not stored."""
+    """Return a function that reads samples of a training set, or generates those of a population."""
     if not source.has_known_distribution:
         counts = constants.task.machines, constants.batching.samples_per_machine
         rows = parse_partition(partition).rows(source, *counts, key, hosted)

@@ -13,19 +13,14 @@ from mu2mpi.privacy.noise.noise_stream import key_words
 
 CHUNK_SIZE = 8 * BLOCKS  # 64-bit words per call of the keystream
 BATCH_STREAM = 0x73616D70  # first word of the nonce, different from those of noise streams
+Integers = NDArray[np.int64]
 
 
 @kernel
 def _fill_keystream(keystream, key, chunk, machine, t):  # type: ignore[no-untyped-def]
-    """Fill `keystream`, shape (CHUNK_SIZE,), with a chunk of the stream of a machine in a round."""
-    fill_keystream(
-        keystream.view(np.uint32),
-        key,
-        uint32(chunk * BLOCKS),
-        uint32(BATCH_STREAM),
-        uint32(machine),
-        uint32(t),
-    )
+    """Fill `keystream`, shape (CHUNK_SIZE,), with a chunk of the random words of a machine in round t."""
+    words = keystream.view(np.uint32)
+    fill_keystream(words, key, uint32(chunk * BLOCKS), uint32(BATCH_STREAM), uint32(machine), uint32(t))
 
 
 @kernel
@@ -61,7 +56,7 @@ def _multiply_high(a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def _replacement_indices(key, first, first_round, indices, n, rejected):  # type: ignore[no-untyped-def]
-    """Fill `indices` as of `sample_replacement_batches`; products below `rejected` would bias the draw."""
+    """Fill `indices` with uniform draws below n; products of words and n below `rejected` are redrawn."""
     keystream = aligned_empty(CHUNK_SIZE).view(np.uint64)
     for row in range(indices.shape[0]):
         for column in range(indices.shape[1]):
@@ -70,9 +65,8 @@ def _replacement_indices(key, first, first_round, indices, n, rejected):  # type
                 accepted = False
                 while not accepted:
                     if position % CHUNK_SIZE == 0:
-                        _fill_keystream(
-                            keystream, key, position // CHUNK_SIZE, first + column, first_round + row
-                        )
+                        chunk = position // CHUNK_SIZE
+                        _fill_keystream(keystream, key, chunk, first + column, first_round + row)
                     uniform_bits = keystream[position % CHUNK_SIZE]
                     position += 1
                     accepted = uniform_bits * n >= rejected
@@ -81,23 +75,21 @@ def _replacement_indices(key, first, first_round, indices, n, rejected):  # type
 
 def sample_poisson_batches(
     key: bytes, machines: range, rounds: range, n: int, threshold: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return Poisson subsamples of n <= 2^35 samples, as `BatchIndices`; probability threshold / 2^64."""
+) -> tuple[Integers, Integers]:
+    """Return indices and sizes of Poisson batches of n <= 2^35 samples, probability threshold / 2^64."""
     sizes = np.empty((len(rounds), len(machines)), np.int64)
     indices = _poisson_indices(key_words(key), machines.start, rounds.start, sizes, n, np.uint64(threshold))
     return indices, sizes
 
 
-def sample_replacement_batches(
-    key: bytes, machines: range, rounds: range, n: int, K: int
-) -> NDArray[np.int64]:
-    """Return batches with replacement (Lemire, 2019) from n samples, shape (rounds, machines, K)."""
+def sample_replacement_batches(key: bytes, machines: range, rounds: range, n: int, K: int) -> Integers:
+    """Return indices of batches with replacement (Lemire, 2019), shape (rounds, machines, K)."""
     indices = np.empty((len(rounds), len(machines), K), np.int64)
     rejected = np.uint64(2**64 % n)
     _replacement_indices(key_words(key), machines.start, rounds.start, indices, np.uint64(n), rejected)
     return indices
 
 
-def machine_indices(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the column in `sizes`, as of `BatchIndices`, of the machine of each sample."""
+def machine_indices(sizes: Integers) -> Integers:
+    """Return each sample's machine, as a column index of the batch sizes, shape (rounds, machines)."""
     return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())

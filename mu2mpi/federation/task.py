@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Task of a run, complete but for the method's choices."""
+    """Optimisation task of a run: loss, data sizes, trust mode, ball, budget, and options of the method."""
 
     loss: "Loss"
     server: str  # name of the trust mode, such as "untrusted" (Algorithm 1) or "trusted" (Algorithm 2)
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def d(self) -> int:
-        """Number of coordinates of the model."""
+        """Number of model parameters d: rows times features."""
         return self.rows * self.features
 
     @property
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def trust(self) -> type[TrustMode]:
-        """Class of the trust mode."""
+        """Trust mode as a class, such as `TrustedServer`."""
         trust: type[TrustMode] = lookup("servers", self.server)
         return trust
 
@@ -77,7 +77,7 @@ class Task:
 
     @property
     def smoothness(self) -> float:
-        """Lipschitz constant of the gradient with that of the regulariser."""
+        """Lipschitz constant of the regularised loss's gradient: L + lambda."""
         return self.L + self.l2
 
     @property
@@ -92,7 +92,7 @@ class Task:
         return float(run.counts.mean()) / run.rounds if run else 1.0
 
     def noise_std_and_reduction(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Return a noise std, and its ratio to that of the averaged message."""
+        """Return the noise std of a message, and its ratio to the noise std of the averaged message."""
         if self.per_machine is None:
             return mechanism.sigma, self.noise_reduction
         return self.per_machine.noise_std, 1.0

@@ -1,4 +1,4 @@
-"""Time of a run by phase and rank."""
+"""Timer of a run: seconds by phase, such as computation or communication, and by rank."""
 
 from time import perf_counter
 
@@ -22,17 +22,17 @@ class Timer:
         self.restart()
 
     def restart(self) -> None:
-        """Start the next phase now."""
+        """Set the start of the next phase to the current time."""
         self._last_time = perf_counter()
 
     def record(self, phase: str) -> None:
-        """Add the time since the last record to a phase."""
+        """Add the seconds since the last record or restart to a phase."""
         now = perf_counter()
         self.seconds[phase] += now - self._last_time
         self._last_time = now
 
     def end_round(self, t: int) -> None:
-        """Note the communication time of round t, if the round is sampled."""
+        """Store the communication seconds of round t, if it is one of the sampled rounds."""
         # Multiples of the golden ratio fill the unit interval evenly, in step with no rhythm of the rounds.
         if t * GOLDEN_RATIO % 1 < self._sampled_share:
             self._sampled_seconds.append(self.seconds["communication"] - self._communication_before)
@@ -44,8 +44,8 @@ class Timer:
         seconds, sampled = zip(*(communicator.gather(own) or [own]), strict=True)
         by_phase = dict(zip(PHASES, np.array(seconds).T, strict=True))
         by_round = np.array(sampled)
-        total = by_round.sum(axis=1)
-        share = np.divide(by_round.min(axis=0).sum(), total, out=np.ones_like(total), where=total > 0)
-        by_phase["waiting"] = by_phase["communication"] * (1 - share)
-        by_phase["communication"] *= share
+        sums = by_round.sum(axis=1)
+        transfer = np.divide(by_round.min(axis=0).sum(), sums, out=np.ones_like(sums), where=sums > 0)
+        by_phase["waiting"] = by_phase["communication"] * (1 - transfer)
+        by_phase["communication"] *= transfer
         return by_phase

@@ -16,7 +16,7 @@ DEFAULT_COLLUDER_RATIO = 10  # by default one machine in so many, rounded up, is
 
 
 class TrustMode(ABC):
-    """Facts about a trust mode; `mu2mpi.federation.servers.server.Server` runs its rounds."""
+    """Base class of trust modes: who adds noise, and who sees what; the subclass `Server` runs rounds."""
 
     kind: ClassVar[str] = "servers"
     name: ClassVar[str]  # value of the option --server
@@ -35,7 +35,7 @@ class TrustMode(ABC):
 
     @classmethod
     def resolve_options(cls, options: Any, machines: int) -> dict[str, Any]:
-        """Return defaults that depend on the number of machines; InputError if the options do not fit it."""
+        """Return option defaults for a number of machines; InputError if the options do not fit it."""
         return {}
 
     @classmethod
@@ -61,16 +61,16 @@ class TrustMode(ABC):
 
     @classmethod
     def simulation_fidelity(cls, options: Any) -> str:
-        """Return what a privacy statement calls the simulation: the protocol, or less."""
+        """Return the simulated protocol's label in privacy statements: "protocol" if it is complete."""
         return "protocol"
 
     @classmethod  # noqa: B027 - most have no limits
     def check(cls, constants: Any) -> None:
-        """Raise InputError if a run cannot be simulated with these options."""
+        """Raise InputError if the trust mode cannot simulate a run with these constants."""
 
 
 class ColludersOptions(Options):
-    """Number of machines that may collude with the server."""
+    """Option --colluders: the number of machines that may collude with the server."""
 
     colluders: int | None = Field(
         None,
@@ -79,6 +79,9 @@ class ColludersOptions(Options):
         description="number of machines that may collude with the server [default: a tenth, rounded up, but "
         "not all]",
     )
+
+
+SERVER_WITH_COLLUDERS = "such as the server with {colluders} colluding machines,"  # end of `adversary`
 
 
 class WithColluders(TrustMode):
@@ -107,7 +110,7 @@ class WithColluders(TrustMode):
 
     @classmethod
     def noise_variance(cls, machines: int, noise_shares: int) -> float:
-        """Return M / (M - c): all machines add shares, of which those of M - c machines sum to sigma^2."""
+        """Return M / (M - c), the noise variance of a sum over machines: M - c shares sum to sigma^2."""
         return machines / noise_shares
 
 

@@ -38,7 +38,7 @@ class UnequalMachines:
         raise InputError("A machine without samples takes part in round 1. Use another --participation.")
 
     def run_participation(self, rounds: int) -> RunParticipation:
-        """Return the participation in a run of this many rounds; InputError if there is none."""
+        """Return the participation in a run of some rounds; InputError if no machine takes part."""
         if rounds not in self._runs:
             self._runs[rounds] = RunParticipation(self.participation, rounds)
         if self._runs[rounds].max_count == 0:
@@ -57,7 +57,7 @@ class UnequalMachines:
             )
 
     def weights(self, run: RunParticipation) -> Floats:
-        """Return message weights: share of the objective over expected rounds, scaled to at most 1."""
+        """Return machine weights: share of the objective over expected rounds, scaled to at most 1."""
         shares = self.samples.astype(np.float64) if self.is_sample_weighted else np.ones(len(self.samples))
         expected = self.participation.expected_counts(run.counts, run.rounds)
         ratios = np.divide(shares, expected, out=np.zeros_like(shares), where=expected > 0)
@@ -65,23 +65,21 @@ class UnequalMachines:
         return weights
 
     def averaging(self, run: RunParticipation, weights: Floats) -> tuple[float, float]:
-        """Return `total_weight` and `effective_machines` of `PerMachinePlan`."""
+        """Return the expected total weight of a round's participants, and the effective machines."""
         rounds = run.rounds
         probability = self.participation.expected_counts(run.counts, rounds) / rounds
-        total = float(np.sum(weights * probability))
-        return total, total**2 / float(np.sum(weights**2 * run.counts / rounds))
+        total_weight = float(np.sum(weights * probability))
+        return total_weight, total_weight**2 / float(np.sum(weights**2 * run.counts / rounds))
 
     def public_averaging(self, rounds: int, protects_sum_only: bool, rho: float) -> tuple[float, float]:
-        """Return `shared` and `effective` of `PublicFacts`, for messages that are sums of increments."""
-        run = self.run_participation(rounds)
+        """Return noise reduction and effective machines from public facts, for cumulative messages."""
+        run, budgets = self.run_participation(rounds), self.budgets
         weights, counts = self.weights(run), run.counts
-        total, effective = self.averaging(run, weights)
-        noise_stds = weights * [
-            rho / self.budgets[i].rho if i in self.budgets else 1.0 for i in range(len(weights))
-        ]
+        total_weight, effective_machines = self.averaging(run, weights)
+        noise_stds = weights * [rho / budgets[i].rho if i in budgets else 1.0 for i in range(len(weights))]
         variance = np.sum(noise_stds**2 * counts * run.squared_gaps) / rounds**2
         noise_std = noise_stds[counts > 0].max() if protects_sum_only else math.sqrt(variance)
-        return total / float(noise_std), effective
+        return total_weight / float(noise_std), effective_machines
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +101,7 @@ class PerMachinePlan:
 
     @cached_property
     def main_mechanism(self) -> Mechanism:
-        """Mechanism of the machine with the largest privacy loss."""
+        """Mechanism, among those of all machines, with the largest privacy loss."""
         rhos = [mechanism.stated_rho for mechanism in self.mechanisms]
         if None in rhos:
             # With the same subsampling, the largest ratio of sensitivity to noise has the largest loss.
@@ -115,7 +113,7 @@ class PerMachinePlan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what determines the messages: participation, weights, and every machine's noise."""
+        """SHA-256 of the participation counts, weights and noise of all machines."""
         noise = [(each.sigma, each.clip_norm, each.grid_spacing) for each in self.mechanisms]
         digest = hashlib.sha256(repr(noise).encode())
         for array in (self.mechanism_index, self.weights, self.participation.counts):
@@ -128,7 +126,7 @@ class PerMachinePlan:
         return any(mechanism.is_noisy for mechanism in self.mechanisms)
 
     def accounts(self, delta: float) -> PerMachineAccounts:
-        """Return the privacy account of each machine."""
+        """Return the privacy accounts of all machines, with epsilon at a given delta."""
         rho_budget = np.full(len(self.mechanism_index), self.budget.rho)
         for i, budget in self.unequal.budgets.items():
             rho_budget[i] = budget.rho
@@ -148,11 +146,11 @@ class PerMachinePlan:
         )
 
     def values_per_machine(self, value: Callable[[Mechanism], float]) -> Floats:
-        """Return a number of each machine's mechanism, or 0 for machines that never participate."""
+        """Return `value` of each machine's mechanism as an array; 0 for machines that never participate."""
         return np.array([*map(value, self.mechanisms), 0.0])[self.mechanism_index]
 
     def epsilon_targets(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
-        """Yield each mechanism with the smallest epsilon claimed by its machines: `epsilon`, or their own."""
+        """Yield each mechanism with its smallest promised epsilon: `epsilon`, or that of its machines."""
         claimed, smallest = np.full(len(self.weights), epsilon), np.full(len(self.mechanisms), math.inf)
         for i, budget in self.unequal.budgets.items():
             claimed[i] = budget.epsilon
@@ -169,12 +167,12 @@ class PerMachinePlan:
         return noise_std * correlation.total_noise_std() / math.sqrt(self.main_mechanism.rounds)
 
     def sum_over_machines(self, t: int, count: Callable[[int], float]) -> float:
-        """Sum over machines of a function of the number of the first t rounds in which each takes part."""
+        """Return the sum over machines of `count(k)`, for k participations in the first t rounds."""
         numbers, machines = np.unique(self.participation.counts_until(t), return_counts=True)
         return math.fsum(m * count(k) for k, m in zip(numbers.tolist(), machines.tolist(), strict=True))
 
     def rho_spent(self, t: int) -> float:
-        """Return the rho of the first t rounds, the largest over samples; NaN if there is none."""
+        """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
         takes_part = self.mechanism_index >= 0
         largest, counts = np.zeros(len(self.mechanisms), np.int64), self.participation.counts_until(t)
         np.maximum.at(largest, self.mechanism_index[takes_part], counts[takes_part])
@@ -182,11 +180,9 @@ class PerMachinePlan:
         return float(np.max([each.rho_spent(n) for each, n in zip(self.mechanisms, rounds, strict=True)]))
 
     def hosted_mechanisms(self, machines: range) -> list[Mechanism | None]:
-        """Return the mechanism of each of some machines; None for one that never participates."""
-        return [
-            self.mechanisms[k] if k >= 0 else None
-            for k in self.mechanism_index[machines.start : machines.stop].tolist()
-        ]
+        """Return the mechanisms of the machines of one rank; None for one that never participates."""
+        indices = self.mechanism_index[machines.start : machines.stop].tolist()
+        return [self.mechanisms[k] if k >= 0 else None for k in indices]
 
     def clip_norms(self) -> Floats:
         """Return the norm to which each machine's weighted increments are clipped."""
@@ -233,12 +229,11 @@ def calibrate_machines(
     check_grid_range(make_release(participation.max_count), max_noise, grid_spacing)
     sigmas = [each.sigma for each in mechanisms]
     sigmas = [max(sigmas)] * len(sigmas) if protects_sum_only else sigmas
-    mechanisms = [
-        mechanism.with_noise(sigma, grid_spacing) for mechanism, sigma in zip(mechanisms, sigmas, strict=True)
-    ]
+    pairs = zip(mechanisms, sigmas, strict=True)
+    mechanisms = [mechanism.with_noise(sigma, grid_spacing) for mechanism, sigma in pairs]
     noise_stds = np.array([*(each.equivalent_sigma for each in mechanisms), 0.0])[index]
     gaps = participation.squared_gaps if is_cumulative else own_counts
-    total, effective = unequal.averaging(participation, weights)
+    total_weight, effective_machines = unequal.averaging(participation, weights)
     # Infinite noise leaves no learning rate, which is refused.
     with np.errstate(over="ignore"):
         variances = noise_stds**2
@@ -251,7 +246,7 @@ def calibrate_machines(
         mechanisms=tuple(mechanisms),
         mechanism_index=index,
         releases_persist=persist,
-        total_weight=total,
-        effective_machines=effective,
-        noise_std=float(np.sqrt(variance)) / total,
+        total_weight=total_weight,
+        effective_machines=effective_machines,
+        noise_std=float(np.sqrt(variance)) / total_weight,
     )

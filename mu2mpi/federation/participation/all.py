@@ -1,4 +1,4 @@
-"""Full participation."""
+"""Full participation of all machines in all rounds."""
 
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
@@ -15,9 +15,9 @@ class FullParticipation(ParticipationSchedule):
 
     @classmethod
     def expected_share(cls, value: str, machines: int) -> float:
-        """Return 1."""
+        """Return 1, the expected share of the machines in every round."""
         return 1.0
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
-        """Participation matrix of ones."""
+        """Return the participation matrix of full participation: all true."""
         return np.ones((len(rounds), self.machines), bool)

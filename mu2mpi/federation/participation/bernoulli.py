@@ -21,7 +21,7 @@ class BernoulliParticipation(ParticipationSchedule):
 
     @classmethod
     def check_value(cls, value: str) -> None:
-        """Raise ValueError unless the value is a probability that is not too small."""
+        """Raise ValueError unless the value is a probability of at least `MIN_PROBABILITY`."""
         if not (re.fullmatch(r"\d*\.?\d+(?:e-?\d)?", value) and MIN_PROBABILITY <= float(value) <= 1):
             raise ValueError(
                 f"should be bernoulli:p with a probability of {MIN_PROBABILITY:g} to 1, such as bernoulli:0.2"
@@ -29,11 +29,11 @@ class BernoulliParticipation(ParticipationSchedule):
 
     @classmethod
     def expected_share(cls, value: str, machines: int) -> float:
-        """Return p."""
+        """Return p, the expected share of the machines in every round."""
         return float(value)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
-        """Participation matrix: where a uniform random number is less than p."""
+        """Return the participation matrix, true where a uniform random number is less than p."""
         from mu2mpi.data.seed_stream import unit_uniforms
 
         matrix: Mask = unit_uniforms(self.random_integers(rounds)) < self.probability

@@ -19,7 +19,7 @@ class ProportionalParticipation(ParticipationSchedule):
     needs_fresh_samples = True
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
-        """Machines whose quota floor((t N_i + shift_i) / T) increases in round t."""
+        """Return the participation matrix, true where the quota floor((t N_i + shift_i) / T) increases."""
         T, sizes = total_rounds, self.federation.sizes
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))
         shifts = (self.random_integers(range(1)) % np.uint64(T)).astype(np.int64)
@@ -28,5 +28,5 @@ class ProportionalParticipation(ParticipationSchedule):
 
     @property
     def max_rounds(self) -> int:
-        """Number of samples of the largest machine."""
+        """Largest number of rounds: the number of samples of the largest machine."""
         return int(self.federation.sizes.max())

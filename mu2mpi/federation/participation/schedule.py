@@ -15,7 +15,7 @@ Integers: TypeAlias = "NDArray[np.int64]"
 Floats: TypeAlias = "NDArray[np.float64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
 
-_STREAM = 0x70617274  # separates public random numbers of schedules from those of synthetic data
+_PARTICIPATION_STREAM = 0x70617274  # separates random numbers of schedules from those of synthetic data
 
 
 class Federation(NamedTuple):
@@ -28,7 +28,7 @@ class Federation(NamedTuple):
 
 
 class ParticipationSchedule(OptionValue, ABC):
-    """Participation schedule of M machines.
+    """Base class of participation schedules of M machines.
 
     The option ``--participation`` is the name of a schedule, followed by a colon and a value if it has one.
     A schedule must depend on public facts alone, since the privacy guarantee does not cover it. Its
@@ -51,13 +51,13 @@ class ParticipationSchedule(OptionValue, ABC):
 
     @classmethod
     def check_value(cls, value: str) -> None:
-        """Raise ValueError unless the text behind the colon is valid; empty by default."""
+        """Raise ValueError unless the schedule accepts the value, the text behind the colon of the option."""
         if value:
             raise ValueError(f"should be {cls.form}, without a value")
 
     @classmethod
     def input_files(cls, value: str) -> tuple[str, ...]:
-        """Names of the files that the schedule reads, as the user wrote them."""
+        """Return the names of the files that the schedule reads, as given in the option."""
         return ()
 
     @classmethod
@@ -67,7 +67,7 @@ class ParticipationSchedule(OptionValue, ABC):
 
     @abstractmethod
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
-        """Participation matrix of some rounds, counted from 1, of a run of `total_rounds`.
+        """Return the participation matrix of some rounds, from 1, of a run of `total_rounds`.
 
         Returns
         -------
@@ -76,10 +76,10 @@ class ParticipationSchedule(OptionValue, ABC):
         """
 
     def random_integers(self, rounds: range) -> "NDArray[np.uint64]":
-        """Public random word of each machine in each of some rounds: shape (rounds, machines)."""
+        """Return public random 64-bit words of all machines in some rounds: shape (rounds, machines)."""
         from mu2mpi.data.seed_stream import SeedStream
 
-        stream = SeedStream(self.federation.seed, _STREAM)
+        stream = SeedStream(self.federation.seed, _PARTICIPATION_STREAM)
         first, count = rounds.start * self.machines, len(rounds) * self.machines
         return stream.integers(0, count, first).reshape(len(rounds), self.machines)
 
@@ -89,19 +89,19 @@ class ParticipationSchedule(OptionValue, ABC):
         return 2**32 - 1
 
     def expected_counts(self, counts: Integers, rounds: int) -> Floats:
-        """Return the expected number of rounds of each machine; `counts` if rounds differ."""
+        """Return each machine's expected participation count; its actual count if shares vary by round."""
         share = self.expected_share(self.value, self.machines)
         return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
 
 
 def parse_schedule(text: str | None) -> tuple[type[ParticipationSchedule], str]:
-    """Participation schedule and value of an option such as ``uniform:20``; the default one of None."""
+    """Return schedule class and value of an option such as ``uniform:20``; the default for None."""
     name, _, value = (text or default_name("participation")).partition(":")
     return lookup("participation", name), value
 
 
 def check_participation(text: str) -> str | None:
-    """Return the option, or None for the default schedule; ValueError if it is invalid."""
+    """Return a valid option ``--participation``, None for the default schedule; else raise ValueError."""
     name, colon, value = text.partition(":")
     if name not in known_names("participation") or (colon and not value):
         forms = [lookup("participation", known).form for known in known_names("participation")]

@@ -1,4 +1,4 @@
-"""Participation as recorded in a file."""
+"""Participation as recorded in a trace file."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from mu2mpi.federation.participation.schedule import Federation, Mask, Participa
 
 @register
 class RecordedParticipation(ParticipationSchedule):
-    """Participation matrix of a file, shape (rounds, machines)."""
+    """Participation of machines in rounds as recorded in a trace file: matrix (rounds, machines)."""
 
     name, form = "trace", "trace:FILE"
     summary = "as recorded in a file of rounds and machines"
 
     def __init__(self, value: str, federation: Federation) -> None:
-        """Read the file, unless a result file holds its content."""
+        """Read the trace file, unless a result file holds its participation matrix."""
         from mu2mpi.data.machine_files import read_trace
 
         super().__init__(value, federation)
@@ -25,18 +25,18 @@ class RecordedParticipation(ParticipationSchedule):
 
     @classmethod
     def check_value(cls, value: str) -> None:
-        """Raise ValueError unless the value is the name of a file."""
+        """Raise ValueError unless the value is the name of a trace file."""
         if not value:
             raise ValueError("should be trace:FILE with the name of a file, such as trace:seen.csv")
         check_file_name(value)
 
     @classmethod
     def input_files(cls, value: str) -> tuple[str, ...]:
-        """Name of the file."""
+        """Return the name of the trace file, in a tuple."""
         return (value,)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
-        """Rows of the file's matrix; InputError for a run of more rounds than it has."""
+        """Return rows of the recorded participation matrix; InputError if the run has more rounds."""
         if total_rounds > self.max_rounds:
             raise InputError(
                 f"--rounds must be at most {self.max_rounds:,} (rounds of the participation trace), got "
@@ -46,5 +46,5 @@ class RecordedParticipation(ParticipationSchedule):
 
     @property
     def max_rounds(self) -> int:
-        """Number of rounds in the file."""
+        """Number of rounds in the trace file."""
         return len(self.matrix)

@@ -18,11 +18,11 @@ class UniformParticipation(ParticipationSchedule):
 
     def __init__(self, value: str, federation: Federation) -> None:
         super().__init__(value, federation)
-        self.number = int(value)
-        if self.number > self.machines:
+        self.subset_size = int(value)
+        if self.subset_size > self.machines:
             raise InputError(
                 f"--participation uniform:m must have m at most {self.machines:,} (machines), got "
-                f"{self.number:,}. Use a smaller m."
+                f"{self.subset_size:,}. Use a smaller m."
             )
 
     @classmethod
@@ -33,13 +33,13 @@ class UniformParticipation(ParticipationSchedule):
 
     @classmethod
     def expected_share(cls, value: str, machines: int) -> Fraction:
-        """Return m / M."""
+        """Return m / M, the expected share of the machines in every round."""
         return Fraction(int(value), machines)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
-        """Participation matrix with the m smallest random words of each round."""
+        """Return the participation matrix, true for the m machines with the smallest random words."""
         integers = self.random_integers(rounds)
         matrix = np.zeros(integers.shape, bool)
-        smallest = np.argpartition(integers, self.number - 1, axis=1)[:, : self.number]
+        smallest = np.argpartition(integers, self.subset_size - 1, axis=1)[:, : self.subset_size]
         np.put_along_axis(matrix, smallest, True, axis=1)
         return matrix

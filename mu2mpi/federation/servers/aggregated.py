@@ -7,14 +7,14 @@ from pydantic import Field
 from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.server import Integers
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.federation.trust_mode import ColludersOptions, WithColluders
+from mu2mpi.federation.trust_mode import SERVER_WITH_COLLUDERS, ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
 
 
 class MaskOptions(ColludersOptions):
-    """Masks to compute."""
+    """Options of secure aggregation: the number of colluders, and which masks are computed."""
 
     masks: Literal["crossing", "all", "none"] = Field(
         "crossing",
@@ -36,15 +36,12 @@ class AggregatedServer(WithColluders, UntrustedServer):
     summary = "every machine a part before it sends, and masks"
     options = MaskOptions
     simulation_options = ("masks",)
-    adversary = (
-        "Whoever sees everything that leaves the machines, such as the server with {colluders} colluding "
-        "machines,"
-    )
+    adversary = f"Whoever sees everything that leaves the machines, {SERVER_WITH_COLLUDERS}"
     trusted_parties = "all machines but the colluders, to add their noise and to keep the keys of their masks"
 
     @classmethod
     def simulation_fidelity(cls, options: Any) -> str:
-        """Return "unmasked" if no masks are computed, or "protocol"."""
+        """Return the simulation's label in privacy statements: "unmasked" without masks, else "protocol"."""
         return "unmasked" if options.masks == "none" else "protocol"
 
     def set_up_rank(self) -> None:
@@ -56,11 +53,11 @@ class AggregatedServer(WithColluders, UntrustedServer):
         self._flat_masked, self._masked = padded_zeros(self._shape)
         task, masks = self._constants.task, self._constants.task.server_options.masks
         if self._key is not None and masks != "none":
-            root = derive_key(self._key.astype("<u4").tobytes(), "masks")
-            self.masks = Masks(task.machines, task.colluders, root, self._hosted, masks == "all") or None
+            mask_key = derive_key(self._key.astype("<u4").tobytes(), "masks")
+            self.masks = Masks(task.machines, task.colluders, mask_key, self._hosted, masks == "all") or None
 
     def _message(self, t: int, machines: "Machines") -> Integers:
-        """Return the rank's masked message of round t in a buffer that the next call overwrites."""
+        """Return the sum of the rank's masked messages of round t, in a buffer that is reused."""
         self.unmasked = message = machines.noised_message(t)
         if not self.masks:
             return message

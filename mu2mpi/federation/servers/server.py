@@ -18,7 +18,7 @@ Key: TypeAlias = "NDArray[np.uint32] | None"
 
 
 class Server(TrustMode):
-    """Server side of a trust mode on one rank."""
+    """Server side of a trust mode on one rank: collects messages and steps from x_t to x_{t+1}."""
 
     masks: "Masks | None" = None  # masks of the rank's machines, if messages are masked
     unmasked: "Integers | None" = None  # last message of the rank, before masking
@@ -35,17 +35,17 @@ class Server(TrustMode):
         self.set_up_rank()
 
     def set_up_rank(self) -> None:
-        """Allocate the buffers and create the noise source of this rank."""
+        """Allocate this rank's message buffers and create its noise source."""
 
     @abstractmethod
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
-        """Run round t, from query point x_t to x_{t+1}; the last round only collects messages."""
+        """Run round t, from query point x_t to x_{t+1}; the last round collects messages without a step."""
 
 
 def create_machines_and_server(
     constants: "RunConstants", hosted: range, reader: "SampleReader", communicator: "Communicator", key: Key
 ) -> "tuple[Machines, Server]":
-    """Return the machines of a rank, which get no noise key if the server is central, and its server."""
+    """Return a rank's machines, without the noise key if the server is central, and its server."""
     from mu2mpi.federation.machine import Machines
 
     trust: Any = constants.task.trust

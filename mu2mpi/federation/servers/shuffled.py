@@ -13,20 +13,21 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.server import Integers
 from mu2mpi.federation.servers.trusted import TrustedServer
-from mu2mpi.federation.trust_mode import ColludersOptions, WithColluders
+from mu2mpi.federation.trust_mode import SERVER_WITH_COLLUDERS, ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.run_constants import RunConstants
     from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism
 
+    NoiseBits = NDArray[np.uint8]
     Messages = NDArray[np.uint32]  # twice the index of a coordinate, plus the bit
 
 MAX_MESSAGES = 2**26  # largest number of messages per round, of all machines
 
 
 class ShuffleOptions(ColludersOptions):
-    """Granularity of the simulation."""
+    """Options of the shuffler: the number of colluders, and whether messages are simulated one by one."""
 
     shuffle: Literal["sums", "messages"] = Field(
         "sums",
@@ -36,7 +37,7 @@ class ShuffleOptions(ColludersOptions):
 
 @register
 class ShuffledServer(WithColluders, TrustedServer):
-    """Each machine sends its values and random noise bits as messages, and a shuffler permutes those of all.
+    """Each machine sends its message and random noise as bits, and a shuffler permutes the bits of all.
 
     It protects samples against the server, which sees the shuffled bits, and up to c colluding machines. It
     assumes that the shuffler permutes all messages of a round and does not collude with the server, and that
@@ -48,10 +49,7 @@ class ShuffledServer(WithColluders, TrustedServer):
     summary = "noise bits of every machine, permuted by a shuffler"
     options = ShuffleOptions
     mechanism = "binomial"
-    adversary = (
-        "Whoever sees everything that leaves the shuffler, such as the server with {colluders} colluding "
-        "machines,"
-    )
+    adversary = f"Whoever sees everything that leaves the shuffler, {SERVER_WITH_COLLUDERS}"
     trusted_parties = (
         "the shuffler, to conceal the senders of messages, and all machines but the colluders, to add their "
         "noise bits"
@@ -61,18 +59,18 @@ class ShuffledServer(WithColluders, TrustedServer):
     def set_up_rank(self) -> None:
         """Allocate the buffers, and set the key of noise bits if messages are simulated one by one."""
         super().set_up_rank()
-        self._bits_key, self._summed = None, 0
+        self._bits_key, self._machines_in_sum = None, 0
         if self._key is not None and self._constants.task.server_options.shuffle == "messages":
             self._bits_key = self._key.astype("<u4").tobytes()
 
     @classmethod
     def distributes_key(cls, options: Any) -> bool:
-        """Return whether all ranks need the noise key: for noise bits one by one."""
+        """Return whether all ranks get the noise key: only if noise bits are simulated one by one."""
         return bool(options.shuffle == "messages")
 
     @classmethod
     def check(cls, constants: "RunConstants") -> None:
-        """Raise InputError if there are too many messages to simulate them one by one."""
+        """Raise InputError if a run has too many messages per round to simulate them one by one."""
         if constants.task.server_options.shuffle != "messages":
             return
         mechanism: Any = constants.mechanism
@@ -84,15 +82,17 @@ class ShuffledServer(WithColluders, TrustedServer):
             )
 
     def _reduce(self, t: int, machines: "Machines") -> "Integers | None":
-        """Return the sum over all machines on rank 0; with noise if messages are simulated one by one."""
+        """Return the sum over machines on rank 0, noised if messages are simulated; None elsewhere."""
         if self._bits_key is None:
             return super()._reduce(t, machines)
         mechanism: Any = self._constants.mechanism
-        if self._summed == 0:
+        if self._machines_in_sum == 0:
             # After a resume, rank 0 holds the sum over all machines of the earlier rounds.
             holds_all = t > 1 and self._communicator.rank == 0
-            self._summed = self._constants.task.machines if holds_all else len(self._hosted)
-        own = encode_messages(mechanism, self._bits_key, self._hosted, t, machines.q.ravel(), self._summed)
+            self._machines_in_sum = self._constants.task.machines if holds_all else len(self._hosted)
+        own = encode_messages(
+            mechanism, self._bits_key, self._hosted, t, machines.q.ravel(), self._machines_in_sum
+        )
         gathered = self._communicator.gather(own)
         if gathered is None:
             return None
@@ -100,14 +100,12 @@ class ShuffledServer(WithColluders, TrustedServer):
         return decode_sum(mechanism, shuffled).reshape(machines.q.shape)
 
     def _noised_sum(self, t: int, total: Integers, machines: "Machines") -> Integers:
-        """Return the sum with noise."""
+        """Return the sum over machines with noise, unless its simulated messages included the noise."""
         return super()._noised_sum(t, total, machines) if self._bits_key is None else total
 
 
-def generate_noise_bits(
-    mechanism: "BinomialMechanism", key: bytes, machine: int, t: int
-) -> "NDArray[np.uint8]":
-    """Return the noise bits of a machine in round t, shape (d, fair_bits)."""
+def generate_noise_bits(mechanism: "BinomialMechanism", key: bytes, machine: int, t: int) -> "NoiseBits":
+    """Return the random noise bits of a machine in round t, shape (d, fair bits per coordinate)."""
     d, fair_bits = mechanism.parameters, mechanism.fair_bits
     stream = hashlib.shake_256(key + b"coins" + f"{machine} {t}".encode())
     bits = np.unpackbits(np.frombuffer(stream.digest(-(-d * fair_bits // 8)), np.uint8))
@@ -117,9 +115,9 @@ def generate_noise_bits(
 def encode_messages(
     mechanism: "BinomialMechanism", key: bytes, hosted: range, t: int, q: Integers, summed_machines: int
 ) -> "Messages":
-    """Return the messages of a rank in round t: the bits of its sum q, and its machines' noise bits.
+    """Return the one-bit messages of a rank in round t, which encode its sum q and its machines' noise bits.
 
-    Their number is public: it depends on how many machines q may be the sum of, not on data.
+    Their number depends on `summed_machines`, the number of machines in the sum q, and not on data.
     """
     zeros = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     bound = summed_machines * mechanism.max_coordinate
@@ -130,13 +128,13 @@ def encode_messages(
 
 
 def shuffle_messages(gathered: "list[Messages]", key: bytes, t: int) -> "Messages":
-    """Return the messages of all ranks in a random order that does not depend on them."""
+    """Return the messages of all ranks in random order, which does not depend on their content."""
     seed = hashlib.blake2b(f"order {t}".encode(), key=key, digest_size=32).digest()
     return np.random.default_rng(list(seed)).permutation(np.concatenate(gathered))
 
 
 def decode_sum(mechanism: "BinomialMechanism", messages: "Messages") -> Integers:
-    """Return the noised sum that the server decodes: half of ones less zeros, shape (d,)."""
+    """Return the noised sum decoded from shuffled bits, (ones - zeros) / 2 per coordinate: shape (d,)."""
     counts = np.bincount(messages, minlength=2 * mechanism.parameters).reshape(-1, 2)
     sums: Integers = (counts[:, 1] - counts[:, 0]) // 2
     return sums

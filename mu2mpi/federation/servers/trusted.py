@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @register
 class TrustedServer(Server):
-    """Algorithm 2: the server, rank 0, gets the sum over machines, and adds noise before it takes the step.
+    """Algorithm 2: the server, rank 0, receives the sum of messages, and adds noise before its step.
 
     It protects samples against all machines together and whoever gets the result. It assumes that the server
     keeps sums without noise to itself, and that channels are secret: MPI encrypts nothing, and its Reduce may
@@ -30,7 +30,7 @@ class TrustedServer(Server):
     supports_partial_participation = True
 
     def set_up_rank(self) -> None:
-        """Allocate the buffers and create the noise source of rank 0."""
+        """Allocate the message buffers of rank 0 and create its noise source."""
         from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, padded_zeros
 
         self._noise_source: NoiseSource | None = None
@@ -47,7 +47,7 @@ class TrustedServer(Server):
 
     @classmethod
     def noise_variance(cls, machines: int, noise_shares: int) -> float:
-        """Return 1: the server adds noise once."""
+        """Return 1, the noise variance of a sum in units of sigma^2: the server adds noise once."""
         return 1
 
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
@@ -71,16 +71,16 @@ class TrustedServer(Server):
         timer.record("communication")
 
     def _reduce(self, t: int, machines: "Machines") -> "Integers | None":
-        """Return the sum over all machines on rank 0, and None elsewhere."""
+        """Return the sum of all machines' messages of round t on rank 0, and None elsewhere."""
         return self._communicator.reduce(machines.q, self._total)
 
     def _noised_sum(self, t: int, total: Integers, machines: "Machines") -> Integers:
-        """Return the sum with noise."""
+        """Return the sum of messages of round t with noise, shape (rows, F)."""
         # A lone rank gets its own array back.
         return self._add_noise(t, self._flat_total if total is self._total else machines.flat_q)
 
     def _add_noise(self, t: int, flat_total: Integers) -> Integers:
-        """Return a padded sum with noise; RuntimeError without a noise key."""
+        """Return a padded sum of messages with the noise of round t; RuntimeError without a noise key."""
         if self._noise_source is None:
             raise RuntimeError("the server holds no noise key")
         self._noise_source(self._flat_message, flat_total, t)

@@ -24,14 +24,14 @@ class UntrustedServer(Server):
     supports_partial_participation = True
 
     def set_up_rank(self) -> None:
-        """Allocate the buffer of the sum."""
+        """Allocate the buffer of the sum of messages."""
         from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
         _, self._total = padded_zeros(self._shape)
 
     @classmethod
     def noise_variance(cls, machines: int, noise_shares: int) -> float:
-        """Return M: every machine adds sigma^2."""
+        """Return M, the noise variance of a sum in units of sigma^2: every machine adds noise."""
         return machines
 
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
@@ -48,6 +48,6 @@ class UntrustedServer(Server):
             timer.record("step")
 
     def _message(self, t: int, machines: "Machines") -> Integers:
-        """Return the rank's message of round t in a buffer that the next call overwrites."""
+        """Return the noised sum of the rank's messages of round t, in a buffer that is reused."""
         self.unmasked = machines.noised_message(t)
         return self.unmasked
