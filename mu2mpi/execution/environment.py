@@ -18,7 +18,7 @@ PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich",
 
 @cache
 def _package_versions() -> dict[str, str]:
-    """Return the versions of the installed `PACKAGES`, named as in result files."""
+    """Return versions of installed packages by attribute of result files, such as numpy_version."""
     import importlib.metadata
 
     versions = {}
@@ -29,7 +29,7 @@ def _package_versions() -> dict[str, str]:
 
 
 def processor_name() -> str:
-    """Return the architecture and LLVM's name of the processor."""
+    """Return the processor's architecture and its name in LLVM, such as x86_64 znver3."""
     import llvmlite.binding
 
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
@@ -49,7 +49,7 @@ def _math_library_digest() -> str:
 
 
 def numeric_platforms(communicator: Communicator) -> tuple[str, ...]:
-    """Return the distinct processors and software of the ranks, which determine the last bits; collective."""
+    """Return distinct processors and numeric software of the ranks, which determine last bits; collective."""
     import llvmlite
     import numba
     import numpy
@@ -66,7 +66,7 @@ def numeric_platforms(communicator: Communicator) -> tuple[str, ...]:
 
 
 def describe(communicator: Communicator) -> dict[str, str | int]:
-    """Describe ranks, hosts and, on rank 0, software versions, named as in result files; collective."""
+    """Return ranks, hosts and, on rank 0, software versions by attribute of result files; collective."""
     # A launcher may bind each rank to different cores.
     has_affinity = hasattr(os, "sched_getaffinity")
     own_cores = os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
@@ -89,7 +89,7 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
 
 
 def folders() -> dict[str, str]:
-    """Return the folders of data sets and compiled kernels, by their names in `mu2mpi info`."""
+    """Return the folders of data sets and of compiled kernels, by name as in `mu2mpi info`."""
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
         "data_cache": str(cache_folder()),
@@ -98,7 +98,7 @@ def folders() -> dict[str, str]:
 
 
 def kernel_cache() -> str | None:
-    """Return numba's folder of compiled kernels, or None if numba cannot write one."""
+    """Return the folder in which numba caches compiled kernels, or None if it can write none."""
     from mu2mpi.privacy.noise.noise_stream import add_noise
 
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -21,19 +21,17 @@ from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, append_bias
 from mu2mpi.results.records import Theory
 
-# Test samples summed at a time; sums of blocks have the same bits on any number of ranks
-BLOCK_SAMPLES = 250
+BLOCK_SAMPLES = 250  # Test samples per block: sums have the same bits on any number of ranks
 MIN_SEARCH_NANOSECONDS = 1_500_000_000  # Smallest time limit of the search for the minimum of the test loss
 MAX_SEARCH_PARAMETERS = 2_000_000  # Largest model d for which the minimum of the test loss is searched
 MAX_GATHERED_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
 MAX_CONFUSION_CLASSES = 1000  # Largest number of classes K for which a confusion matrix is stored
 NO_SCALING = Scaling()
 EVALUATIONS_PER_GRADIENT = 4.0  # Time of a gradient of the test loss, in units of one evaluation
-# Smallest spacing of the grid on which gradients of blocks are summed as integers
-MIN_GRADIENT_GRID_SPACING = 2.0**-32
+MIN_GRADIENT_GRID_SPACING = 2.0**-32  # Smallest grid spacing of integer sums of block gradients
 
 Array = NDArray[np.float64]
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 Predictions = ClassPredictions | NumberPredictions
 # Metrics of an output by name, and its confusion matrix of shape (K, K)
 OutputMetrics = tuple[dict[str, float], NDArray[np.int64] | None]
@@ -42,29 +40,27 @@ _minima: WeakKeyDictionary[Source, dict[tuple[Loss, Scaling, float, float], Mini
 
 
 def max_gradients(constants: RunConstants, test_samples: int) -> int:
-    """Return the number of test gradients (5 to 1,000) that fit in 1.5 s or a tenth of the run's time."""
+    """Return how often (5 to 1,000) the test loss's gradient fits in 1.5 s or a tenth of the run's time."""
     gradient_cost = EVALUATIONS_PER_GRADIENT * evaluation_cost(constants, test_samples)
     return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_SEARCH_NANOSECONDS) / gradient_cost)))
 
 
-def stratified_rows(indices: range, sample_size: int, total: int) -> NDArray[np.int64]:
-    """Return rows of a stratified sample of a test set: one per stratum, for a range of stratum indices."""
-    edges = np.arange(indices.start, indices.stop + 1) * total // sample_size
+def stratified_rows(strata: range, sample_size: int, test_samples: int) -> NDArray[np.int64]:
+    """Return random row indices into a test set: one per stratum, for a range of strata."""
+    edges = np.arange(strata.start, strata.stop + 1) * test_samples // sample_size
     # PCG64 gives the same bits in every version of NumPy.
     generator = np.random.PCG64(0)
-    words = generator.advance(indices.start).random_raw(len(indices))
-    return edges[:-1] + (words % np.diff(edges).astype(np.uint64)).astype(np.int64)
+    random_words = generator.advance(strata.start).random_raw(len(strata))
+    return edges[:-1] + (random_words % np.diff(edges).astype(np.uint64)).astype(np.int64)
 
 
 class LocalTestBlocks:
-    """Blocks of a test sample that belong to one rank, kept in memory or, if large, read chunk by chunk."""
+    """Blocks of test samples of one rank, kept in memory or, if large, read chunk by chunk."""
 
-    def __init__(
-        self, source: Source, communicator: Communicator, scaling: Scaling, sample_size: int
-    ) -> None:
-        self.size, self._source, self._scaling = sample_size, source, scaling  # size over all ranks
-        blocks = block(math.ceil(sample_size / BLOCK_SAMPLES), communicator.size, communicator.rank)
-        start, stop = blocks.start * BLOCK_SAMPLES, min(blocks.stop * BLOCK_SAMPLES, sample_size)
+    def __init__(self, source: Source, communicator: Communicator, scaling: Scaling, size: int) -> None:
+        self.size, self._source, self._scaling = size, source, scaling  # size over all ranks
+        blocks = block(math.ceil(size / BLOCK_SAMPLES), communicator.size, communicator.rank)
+        start, stop = blocks.start * BLOCK_SAMPLES, min(blocks.stop * BLOCK_SAMPLES, size)
         chunk_size = BLOCK_SAMPLES * math.ceil(source.chunk_size(max(1, stop - start)) / BLOCK_SAMPLES)
         self._chunks = [range(k, min(k + chunk_size, stop)) for k in range(start, stop, chunk_size)]
         self._read(self._chunks[0] if self._chunks else range(0))
@@ -75,7 +71,7 @@ class LocalTestBlocks:
         self._scales = self._scaling.scale_factors(self.samples.features, source.scale)
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, Array]]:
-        """Yield stored features, shape (n, F - 1), labels and scaling factors of each block."""
+        """Yield features as stored, shape (n, F - 1), labels and scaling factors of each test block."""
         for chunk in self._chunks:
             if chunk != self._chunk_in_memory:
                 self._read(chunk)
@@ -88,8 +84,7 @@ class LocalTestBlocks:
 class Evaluator:
     """Test loss, score, metrics and gradient on a test set that is distributed over the ranks.
 
-    Evaluations before the last round use a stratified sample of `sample_size`, or all samples by default. G
-    bounds the gradient's norm.
+    Earlier evaluations than the last use `sample_size` samples, by default all. G bounds the gradient's norm.
     """
 
     tolerance = MINIMUM_TOLERANCE  # duality gap, in nats, at which the search for the minimum stops
@@ -133,7 +128,7 @@ class Evaluator:
         return loss, r_squared(math.fsum(scores) / size, mean_square - mean**2)
 
     def metrics(self, x: Array) -> OutputMetrics:
-        """Return metrics and confusion matrix of the output x on every rank; empty for huge test sets."""
+        """Return metrics and confusion matrix of the model x on every rank; none for huge test sets."""
         result: OutputMetrics = {}, None
         if self._size * len(x) > MAX_GATHERED_MARGINS:
             return result
@@ -147,16 +142,16 @@ class Evaluator:
         return self._communicator.bcast_object(result)  # type: ignore[no-any-return]
 
     def gradient(self, x: Array) -> tuple[float, Array]:
-        """Return the mean test loss of x and its gradient, shape (rows, F), identical on every rank."""
+        """Return the mean test loss of a model x and its gradient, shape (rows, F), equal on every rank."""
         grid_sum, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self.test_set:
             z = append_bias(features, scales, self._scaling.bias)
             loss, gradient = self._loss_function.loss_and_gradient(x, z, labels)
             losses.append(loss)
             grid_sum += np.rint(gradient / self._grid_spacing).astype(np.int64)
-        total = self._communicator.allreduce(grid_sum, np.empty_like(grid_sum)).astype(np.float64)
+        global_sum = self._communicator.allreduce(grid_sum, np.empty_like(grid_sum)).astype(np.float64)
         all_losses = itertools.chain(*self._communicator.allgather(losses))
-        return math.fsum(all_losses) / self._size, total * (self._grid_spacing / self._size)
+        return math.fsum(all_losses) / self._size, global_sum * (self._grid_spacing / self._size)
 
 
 class ExactEvaluator:
@@ -165,18 +160,14 @@ class ExactEvaluator:
     tolerance = 1e-12  # duality gap at which the search for the minimum stops, limited by rounding
 
     def __init__(
-        self,
-        population: Source,
-        communicator: Communicator,
-        loss_function: Loss,
-        scaling: Scaling = NO_SCALING,
+        self, source: Source, communicator: Communicator, loss_function: Loss, scaling: Scaling = NO_SCALING
     ) -> None:
-        self._communicator, self._loss_function, self._population = communicator, loss_function, population
-        self._weights = population.joint_probabilities()
-        self._z = scaling.scaled_samples(population.support, population.scale)
+        self._communicator, self._loss_function, self._population = communicator, loss_function, source
+        self._weights = source.joint_probabilities()
+        self._z = scaling.scaled_samples(source.support, source.scale)
 
     def evaluate(self, x: Array, on_full_test_set: bool = True) -> tuple[float, float] | None:
-        """Return f(x), and the accuracy or R^2 of x, on the population; None on other ranks than 0."""
+        """Return expected loss and score (accuracy or R^2) of a model x; None on other ranks than 0."""
         if self._communicator.rank != 0:
             return None
         loss, predictions = self._expected_loss(x)[0], self._predictions(x)
@@ -185,61 +176,55 @@ class ExactEvaluator:
         return loss, float(np.sum(predictions.correct_weights))
 
     def metrics(self, x: Array) -> OutputMetrics:
-        """Return metrics of the output x on every rank; there is no confusion matrix of a population."""
-        return self._on_rank_0(
-            lambda: (compute_metrics(self._loss_function.label_kind, self._predictions(x)), None)
-        )
+        """Return metrics of the model x on every rank; a population has no confusion matrix."""
+        label_kind = self._loss_function.label_kind
+        return self._on_rank_0(lambda: (compute_metrics(label_kind, self._predictions(x)), None))
 
     def gradient(self, x: Array) -> tuple[float, Array]:
-        """Return f(x) and its gradient, shape (rows, F), identical on every rank."""
+        """Return the expected loss of a model x and its gradient, shape (rows, F), equal on every rank."""
         return self._on_rank_0(lambda: self._expected_loss(x))
 
     def _expected_loss(self, x: Array) -> tuple[float, Array]:
-        return self._loss_function.expected_loss_and_gradient(
-            x, self._z, self._weights, self._population.label_values
-        )
+        labels = self._population.label_values
+        return self._loss_function.expected_loss_and_gradient(x, self._z, self._weights, labels)
 
     def _predictions(self, x: Array) -> Predictions:
         margins = all_margins(x, self._z)
         return population_predictions(self._loss_function, self._population, margins, self._weights)
 
-    def _on_rank_0(self, compute: Callable[[], Answer]) -> Answer:
+    def _on_rank_0(self, compute: Callable[[], Value]) -> Value:
         """Compute a value on rank 0 and return it on every rank."""
-        answer: Answer = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
-        return answer
+        value: Value = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
+        return value
 
 
-def confusion_matrix(
-    loss_function: Loss, classes: int, margins: Array, labels: Labels
-) -> NDArray[np.int64] | None:
+def confusion_matrix(loss: Loss, classes: int, margins: Array, labels: Labels) -> NDArray[np.int64] | None:
     """Count samples by true and predicted class, shape (K, K); None for regression and for very large K."""
-    if loss_function.label_kind == "numbers" or classes > MAX_CONFUSION_CLASSES:
+    if loss.label_kind == "numbers" or classes > MAX_CONFUSION_CLASSES:
         return None
-    pairs = labels.astype(np.int64) * classes + loss_function.predict_classes(margins)
+    pairs = labels.astype(np.int64) * classes + loss.predict_classes(margins)
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
-def sample_predictions(loss_function: Loss, source: Source, margins: Array, labels: Labels) -> Predictions:
-    """Return predictions of equally weighted samples from margins of shape (n, rows)."""
-    if loss_function.label_kind == "numbers":
+def sample_predictions(loss: Loss, source: Source, margins: Array, labels: Labels) -> Predictions:
+    """Return the predictions of equally weighted test samples from their margins, shape (n, rows)."""
+    if loss.label_kind == "numbers":
         column = labels[:, np.newaxis].astype(np.float64)
-        return population_predictions(loss_function, source, margins, np.ones((len(labels), 1)), column)
+        return population_predictions(loss, source, margins, np.ones((len(labels), 1)), column)
     weights = np.zeros((len(labels), source.classes))
     weights[np.arange(len(labels)), labels.astype(np.int64)] = 1.0
-    return population_predictions(loss_function, source, margins, weights)
+    return population_predictions(loss, source, margins, weights)
 
 
 def population_predictions(
-    loss_function: Loss, source: Source, margins: Array, weights: Array, labels: Array | None = None
+    loss: Loss, source: Source, margins: Array, weights: Array, labels: Array | None = None
 ) -> Predictions:
-    """Return predictions of points with weights, shape (n, K), of K labels, by default the source's."""
-    if loss_function.label_kind == "classes":
-        return ClassPredictions(
-            loss_function.predict_classes(margins), loss_function.scores(margins), weights
-        )
+    """Return predictions of n points from margins; weights, shape (n, K), are of K labels of each point."""
+    if loss.label_kind == "classes":
+        return ClassPredictions(loss.predict_classes(margins), loss.scores(margins), weights)
     low, high = source.label_range or (-1.0, 1.0)
     labels = source.label_values.astype(np.float64) if labels is None else labels
-    return NumberPredictions(loss_function.predict_numbers(margins), labels, weights, (high - low) / 2)
+    return NumberPredictions(loss.predict_numbers(margins), labels, weights, (high - low) / 2)
 
 
 def compare_with_theory(
@@ -276,8 +261,8 @@ def compare_with_theory(
         minimum.passes == max_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < max_passes)
     )
     if minimum is None or not is_reusable:
-        start, limits = np.zeros((task.rows, task.features)), (max_passes, evaluator.tolerance)
-        minimum = minimise_over_ball(objective, start, task.radius, task.smoothness, *limits)
+        start, stop_rule = np.zeros((task.rows, task.features)), (max_passes, evaluator.tolerance)
+        minimum = minimise_over_ball(objective, start, task.radius, task.smoothness, *stop_rule)
     minima[key] = minimum
     _, gradient = objective(x)
     return Theory(

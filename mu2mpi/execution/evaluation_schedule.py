@@ -59,7 +59,7 @@ class EvaluationSchedule:
 
 
 def plan_evaluations(plan: Plan) -> EvaluationSchedule:
-    """Return the evaluations that a run makes: as many as requested, or as it can afford."""
+    """Return the schedule of a run's evaluations: as many as requested, or as take a tenth of its time."""
     constants, test_samples = plan.constants, plan.source.test_samples
     # A history of models would reveal messages that the mechanism does not protect.
     count = plan.experiment.evaluations if constants.mechanism.shows_messages else 1
@@ -71,7 +71,7 @@ def plan_evaluations(plan: Plan) -> EvaluationSchedule:
 
 
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:
-    """Return number and sample size of evaluations that take a tenth of a run's time."""
+    """Return number and test samples of evaluations that take about a tenth of a run's time."""
     affordable, full = max(0.1 * run_cost(constants), FREE_NS), evaluation_cost(constants, test_samples)
     if affordable >= MIN_EVALUATIONS * full:
         return min(DEFAULT_EVALUATIONS, int(affordable / full)), test_samples
@@ -81,7 +81,7 @@ def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[
 
 
 def default_evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return about `count` rounds, and at least `MIN_EVALUATIONS` if there are as many."""
+    """Return about `count` rounds to evaluate, and at least `MIN_EVALUATIONS` if the run has as many."""
     # Rounding merges rounds that are close together, so that more are requested until enough are left.
     while len(chosen := evaluation_rounds(rounds, count)) < min(MIN_EVALUATIONS, rounds):
         count += 1
@@ -89,7 +89,7 @@ def default_evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
 
 
 def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
-    """Return up to `count` distinct rounds in 1..`rounds`, logarithmically spaced, including the last."""
+    """Return up to `count` distinct rounds to evaluate, logarithmically spaced, including the last."""
     first = 1 if count > 1 else rounds
     # This many include every round.
     count = min(count, math.ceil(rounds * math.log(rounds)) + 2)

@@ -1,4 +1,4 @@
-"""Run an experiment with its files: resume from a checkpoint, write checkpoints and the result."""
+"""Run of an experiment with its files: resume from a checkpoint, write checkpoints and the result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,7 +116,7 @@ def _resolve(experiment: Experiment, source: Source, communicator: Communicator)
 
 @dataclass(frozen=True)
 class Job:
-    """Options of a program for the files and signals of its runs; only rank 0 reads and writes files."""
+    """Settings of a program for output files, checkpoints and signals of its runs; rank 0 handles files."""
 
     communicator: Communicator
     stop_requested: Callable[[], bool]  # whether a signal has requested this rank to stop
@@ -141,8 +141,8 @@ class Job:
         with communicator.shared_errors():
             if communicator.rank == 0:
                 checkpoint = find_checkpoint(path, experiment, numeric_platforms)
-        found = (True, checkpoint.experiment) if checkpoint else (False, experiment)
-        resumes, experiment = communicator.bcast_object(found)
+        resumed = (True, checkpoint.experiment) if checkpoint else (False, experiment)
+        resumes, experiment = communicator.bcast_object(resumed)
         # 2. Check the data before the settings, as settings of the checkpoint need not suit other data.
         if resumes:
             check_data(source, communicator)
@@ -168,7 +168,7 @@ class Job:
         return callback_list.finish(replace(result, path=path), communicator)
 
     def _write_result(self, result: Result, path: Path) -> None:
-        """Write the result, unless another job has written the same one, and remove the checkpoint."""
+        """Write the result file, unless another job wrote the same result, and remove the checkpoint."""
         from mu2mpi.results.checkpoint import remove_checkpoint
         from mu2mpi.results.reader import read_result
         from mu2mpi.results.writer import write_result
@@ -193,12 +193,12 @@ class Job:
         remove_checkpoint(checkpoint)
 
     def has_changed(self, path: Path) -> bool:
-        """Return whether another job has written or removed an output since this program began."""
+        """Return whether another job has written or removed an output file since this program began."""
         return file_identity(path) != self.initial_outputs.get(path)
 
 
 def is_result_of(path: Path, experiment: Experiment) -> bool:
-    """Return whether a file is the complete result of an experiment."""
+    """Return whether a result file holds the complete result of an experiment."""
     from mu2mpi.results.reader import read_experiment
 
     try:
@@ -215,7 +215,7 @@ class FileCheckpoints(PeriodicCheckpoints):
         self._job, self._output, self._callback_list = job, output, callback_list
 
     def save(self, action: Action, state: Checkpoint | None) -> None:
-        """Write the state; raise Interrupted if the action is to stop, and else only warn of failures."""
+        """Write a checkpoint; raise Interrupted after `Action.STOP`, and else only warn of failures."""
         try:
             self._write(state)
         except OSError as error:
@@ -231,7 +231,7 @@ class FileCheckpoints(PeriodicCheckpoints):
             raise Interrupted(self._communicator.bcast_object(state.rounds_done if state is not None else 0))
 
     def write_first(self, state: Checkpoint | None) -> None:
-        """Write the first checkpoint of a run; raise InputError on every rank if another job has begun it.
+        """Write the first checkpoint of a run; raise InputError on every rank if another job began the run.
 
         The checkpoint reserves the output for this job. It also keeps the noise key of a run without a seed:
         with a new key, a restart would send the same secrets under other noise.
@@ -247,7 +247,7 @@ class FileCheckpoints(PeriodicCheckpoints):
                 )
 
     def _write(self, state: Checkpoint | None, replace: bool = True) -> None:
-        """Write the state; raise InputError on every rank if a checkpoint exists that may not be replaced."""
+        """Write a checkpoint; raise InputError on all ranks if the file exists and `replace` is false."""
         path = checkpoint_path(self._output)
         with self._communicator.shared_errors():
             if state is None:

@@ -34,25 +34,24 @@ from mu2mpi.privacy.noise.noise_stream import derive_key, key_words, root_key
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that determines a run, resolved; immutable."""
+    """Plan of a run: the experiment with all settings resolved, its data and its constants; immutable."""
 
     experiment: Experiment  # with M, T, the method's sizes and the choices of its preset filled in
     source: Source
     partition: str  # partition of the samples among machines, such as "iid"
     facts: PublicFacts  # public facts of the data that presets may use
     constants: RunConstants
-    used_input_digests: dict[str, str] = field(
-        default_factory=dict
-    )  # digests of budget and trace files, by name
+    # Digests of budget and trace files, by name
+    used_input_digests: dict[str, str] = field(default_factory=dict)
 
     @property
     def input_files(self) -> dict[str, str]:
-        """Digests of all files besides the data: used files and imported extensions, by name."""
+        """Digests, by name, of all input files besides the data: budgets, traces, imported extensions."""
         return self.used_input_digests | imported_module_digests()
 
     @property
     def noise_context(self) -> str:
-        """Table schema and digests of used files, from which the noise key is derived with the experiment."""
+        """Text of table schema and input file digests, which the noise key depends on."""
         return (self.source.schema_toml or "") + combined_digest(self.used_input_digests.values())
 
     @property
@@ -78,9 +77,8 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     partition_text = experiment.partition or default_partition(source.has_owners)
     partition = parse_partition(partition_text)
     machines = experiment.machines or (len(source.owner_sizes) if partition.is_by_owner else ranks)
-    max_samples = (
-        None if source.has_known_distribution else partition.min_samples_per_machine(source, machines)
-    )
+    is_population = source.has_known_distribution
+    max_samples = None if is_population else partition.min_samples_per_machine(source, machines)
     samples = max(1, source.training_samples // machines) if max_samples is None else max_samples
     square = float(source.dimension) if source.max_squared_norm is None else source.max_squared_norm
     unequal = None
@@ -91,10 +89,9 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     facts = PublicFacts(source.classes, square, machines * samples)
     if unequal is not None and experiment.preset is not None:
         rounds = experiment.rounds or unequal.max_rounds
-        shared, effective = unequal.public_averaging(
-            rounds, experiment.trust.protects_sum_only, experiment.rho
-        )
-        facts = facts._replace(noise_reduction=shared, effective_machines=effective)
+        protects_sum_only = experiment.trust.protects_sum_only
+        reduction, effective = unequal.public_averaging(rounds, protects_sum_only, experiment.rho)
+        facts = facts._replace(noise_reduction=reduction, effective_machines=effective)
     trust_options = experiment.trust.resolve_options(experiment.server_options, machines)
     experiment = complete_experiment(experiment, facts, machines=machines, **trust_options)
     method = experiment.chosen_method
@@ -116,7 +113,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
-    """Raise SharedInputError on every rank if the `repr` of a value differs on any rank; collective."""
+    """Raise SharedInputError on every rank if the `repr` of a named value differs on any rank; collective."""
     digests = {name: hashlib.sha256(repr(value).encode()).digest() for name, value in values.items()}
     gathered = communicator.allgather((communicator.host, digests))
     host_0, digests_0 = gathered[0]
@@ -196,7 +193,7 @@ def check_data(source: Source, communicator: Communicator) -> None:
 
 @dataclass(frozen=True)
 class RunKeys:
-    """Cryptographic keys of the random numbers of a run, as far as this rank may have them."""
+    """Cryptographic keys of a run's noise, partition and batches, as far as this rank may have them."""
 
     root: bytes | None  # 32-byte key from which the others are derived; None but on rank 0
     partition: bytes  # for the partition of samples among machines
@@ -216,7 +213,7 @@ class RunKeys:
     def create(
         cls, experiment: Experiment, communicator: Communicator, root: bytes | None = None, context: str = ""
     ) -> "RunKeys":
-        """Derive the keys on rank 0 from a root key, the seed or os.urandom; send ranks those they need."""
+        """Derive a run's keys on rank 0 from a root key, seed or os.urandom; send ranks those they need."""
         noise = data_keys = None
         if communicator.rank == 0:
             if root is None:

@@ -17,9 +17,7 @@ from mu2mpi.results.result import Result
 REFRESH_SECONDS = 0.2  # Smallest interval between two updates of a progress bar
 LOG_SECONDS = 3.0  # Smallest interval between two progress lines, except for the last round
 
-PRIVATE_TEST_SET_NOTE = (
-    "losses and scores are computed without noise on a share of the data, and are not private"
-)
+PRIVATE_TEST_NOTE = "losses and scores are computed without noise on a share of the data, and are not private"
 
 
 def headline(start: RunStart) -> str:
@@ -67,7 +65,7 @@ class LogProgress(Callback):
         self._print(f"{self._label} {start.name}: {line}" if self._label else line)
 
     def _print_evaluation(self, evaluation: Evaluation) -> None:
-        """Print loss, score and the estimated time left, or after the last round the time taken."""
+        """Print loss, score and the estimated time left, or the time taken after the last round."""
         rate = (evaluation.round - self._rounds_before) / max(monotonic() - self._started, 1e-9)
         left = self._rounds - evaluation.round
         took = f"took {duration_text(evaluation.elapsed_seconds)}"
@@ -145,7 +143,7 @@ class LogFile(Callback):
             self._has_warned = True
 
     def on_start(self, start: RunStart) -> None:
-        self._start, note = start, PRIVATE_TEST_SET_NOTE if start.has_private_test_set else None
+        self._start, note = start, PRIVATE_TEST_NOTE if start.has_private_test_set else None
         values = {
             "settings": start.experiment.settings(),
             "rounds": start.constants.rounds,
@@ -170,22 +168,22 @@ class LogFile(Callback):
 
 
 def _without_nan(value: Any) -> Any:
-    """Replace numbers that are not finite by None, as JSON has none, also inside dictionaries."""
+    """Replace non-finite numbers in a value or nested dictionary by None, for JSON."""
     if isinstance(value, dict):
         return {name: _without_nan(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def advice_on_ranks(result: Result) -> str | None:
-    """Suggest fewer ranks, as many as computed on average, if a run of over a second mostly waited."""
+    """Return advice to use fewer ranks if a run of over a second mostly waited; else None."""
     seconds = {phase: float(rank_seconds.sum()) for phase, rank_seconds in result.timing.items()}
-    total, idle = sum(seconds.values()), seconds.get("communication", 0.0) + seconds.get("waiting", 0.0)
+    spent, idle = sum(seconds.values()), seconds.get("communication", 0.0) + seconds.get("waiting", 0.0)
     ranks = len(next(iter(result.timing.values()), ()))
-    if ranks < 2 or total < ranks or idle <= total / 2:
+    if ranks < 2 or spent < ranks or idle <= spent / 2:
         return None
-    busy = max(1, int(ranks * (1 - idle / total)))
+    busy = max(1, int(ranks * (1 - idle / spent)))
     return (
-        f"{idle / total:.0%} of the time was communication and waiting. Use mpirun -n {busy} for such runs; "
+        f"{idle / spent:.0%} of the time was communication and waiting. Use mpirun -n {busy} for such runs; "
         "the model is the same"
     )
 

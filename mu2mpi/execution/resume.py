@@ -20,9 +20,7 @@ from mu2mpi.privacy.noise.grid import MAX_SUM
 from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, checkpoint_path
 
 
-def find_checkpoint(
-    output: Path, experiment: Experiment, numeric_platforms: tuple[str, ...]
-) -> Checkpoint | None:
+def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, ...]) -> Checkpoint | None:
     """Return the checkpoint beside an output, if any; InputError if the experiment cannot resume from it."""
     path = checkpoint_path(output)
     if not path.exists():
@@ -47,9 +45,9 @@ def find_checkpoint(
             f"the checkpoint {path} is of another experiment: {different}. Repeat the command that wrote it, "
             "name another output, or remove the checkpoint."
         )
-    if len({*checkpoint.numeric_platforms, *numeric_platforms}) == 1:
+    if len({*checkpoint.numeric_platforms, *platforms}) == 1:
         return checkpoint
-    then, now = (" and ".join(each) for each in (checkpoint.numeric_platforms, numeric_platforms))
+    then, now = (" and ".join(each) for each in (checkpoint.numeric_platforms, platforms))
     change = f"the checkpoint {path} was written with {then}, not with {now} on all ranks"
     if checkpoint.experiment.seed is None:
         raise InputError(
@@ -60,11 +58,9 @@ def find_checkpoint(
     return checkpoint
 
 
-def check_same_data(
-    checkpoint: Checkpoint, source: Source, input_files: Mapping[str, str], output: Path
-) -> None:
-    """Raise InputError if inputs have changed: messages with the same noise would reveal the difference."""
-    if input_digest(source, input_files) == checkpoint.data_digest:
+def check_same_data(checkpoint: Checkpoint, source: Source, digests: Mapping[str, str], output: Path) -> None:
+    """Raise InputError if data or input files changed since a checkpoint: equal noise would reveal it."""
+    if input_digest(source, digests) == checkpoint.data_digest:
         return
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
@@ -76,7 +72,7 @@ def check_same_data(
 
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
-    """Raise InputError unless shapes and values in a checkpoint are possible for the run."""
+    """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
     constants, task, q, counts = plan.constants, plan.constants.task, checkpoint.q, checkpoint.class_counts
     iterates = Iterates(constants)
     shape, arrays = (task.rows, task.features), iterates.state_arrays()

@@ -28,7 +28,7 @@ class StopRequests:
         self._previous, self._interrupts = previous, 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Record a signal; does little else, as signals may interrupt the handler."""
+        """Record a stop signal; a second Ctrl-C calls the previous handler."""
         self.pending = True
         if number != signal.SIGINT:
             return
@@ -42,7 +42,7 @@ class StopRequests:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequests]:
-    """Record `STOP_SIGNALS` inside the block instead of ending; nested blocks share one `StopRequests`."""
+    """Record `STOP_SIGNALS` inside a with block instead of ending; nested blocks share one recorder."""
     outer = signal.getsignal(STOP_SIGNALS[0])
     if isinstance(outer, StopRequests):
         yield outer
@@ -55,7 +55,7 @@ def stop_requests() -> Iterator[StopRequests]:
 
 @contextmanager
 def exiting_on_signals() -> Iterator[None]:
-    """End the program on Ctrl-C and SIGTERM inside the block, unless the calling program handles them."""
+    """End the program on Ctrl-C and SIGTERM inside a with block, unless the caller handles them."""
     # Python loses a KeyboardInterrupt that is raised in the callback of a weak reference.
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     unhandled = [number for number, handler in defaults.items() if signal.getsignal(number) is handler]
@@ -73,7 +73,7 @@ def exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def signal_handlers(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Install signal handlers inside the block, except for signals that the parent process ignores."""
+    """Install signal handlers inside a with block, except for signals that the parent process ignores."""
     if threading.current_thread() is not threading.main_thread():
         # Python allows signal handlers in the main thread only.
         yield

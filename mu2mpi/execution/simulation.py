@@ -33,7 +33,7 @@ FIRST_CHECKPOINT_SECONDS = 5.0  # Wait before the first checkpoint; doubles up t
 
 
 class Action(enum.Enum):
-    """What all ranks do before the next round: continue, save a checkpoint, or save one and stop."""
+    """Action of all ranks before the next round: continue, save a checkpoint, or save one and stop."""
 
     CONTINUE = enum.auto()
     SAVE = enum.auto()
@@ -41,18 +41,18 @@ class Action(enum.Enum):
 
 
 class CheckpointPolicy:
-    """Decides between rounds whether to save the state or to stop; this base class never does."""
+    """Base class of checkpoint rules: whether to save or stop between rounds; by default never."""
 
     def decide(self, t: int) -> Action:
         """Return the action before round t, equal on every rank; collective."""
         return Action.CONTINUE
 
     def save(self, action: Action, state: Checkpoint | None) -> None:
-        """Save the state, which is None on other ranks than 0; may raise on every rank to end the run."""
+        """Save a checkpoint, None on other ranks than 0; may raise on every rank to end the run."""
 
 
 class PeriodicCheckpoints(CheckpointPolicy):
-    """Checkpoints every `interval` seconds, more often at first, and a stop when any rank requests it."""
+    """Checkpoint every `interval` seconds, more often at first, and stop when any rank requests it."""
 
     def __init__(
         self, communicator: Communicator, stop_requested: Callable[[], bool], interval: float
@@ -106,10 +106,9 @@ class Simulation:
                 (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
             # 3. Create the machines of this rank, the server and the evaluator.
             hosted = block(task.machines, communicator.size, communicator.rank)
-            supply = make_sample_reader(
-                source, constants, keys.partition, hosted, plan.partition, keys.batching
-            )
-            created = create_machines_and_server(constants, hosted, supply, communicator, keys.noise)
+            sampling = keys.partition, hosted, plan.partition, keys.batching
+            reader = make_sample_reader(source, constants, *sampling)
+            created = create_machines_and_server(constants, hosted, reader, communicator, keys.noise)
             self.machines, self.server = created
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
@@ -172,7 +171,7 @@ class Simulation:
         return share_result(result, communicator)
 
     def _run_rounds(self, callbacks: CallbackList, checkpoint_policy: CheckpointPolicy) -> None:
-        """Run the remaining rounds; rank 0 records the evaluations."""
+        """Run the remaining rounds of the simulation; rank 0 records the evaluations."""
         server, machines, timer, rounds = self.server, self.machines, self.timer, self.constants.rounds
         evaluation_rounds = frozenset(self.evaluations.rounds.tolist())
         self.communicator.barrier()
@@ -217,10 +216,8 @@ class Simulation:
         direction = self.server.iterates.noised_sum
         t, message_norm = evaluation.round, math.nan
         samples = round(constants.sum_over_machines(t, batching.distinct_samples))
-        gradients = round(
-            constants.estimator.gradients_per_sample
-            * constants.sum_over_machines(t, batching.processed_samples)
-        )
+        processed = constants.sum_over_machines(t, batching.processed_samples)
+        gradients = round(constants.estimator.gradients_per_sample * processed)
         # The guarantee covers the norm of q~_t in both trust modes, except in the last round: its messages
         # change no iterate, and a trusted server adds no noise to them.
         if t < constants.rounds and direction is not None:
@@ -255,7 +252,7 @@ class Simulation:
         return float(np.sum((d - gradient) ** 2))
 
     def state(self, elapsed_seconds: float = 0.0) -> Checkpoint | None:
-        """Gather the state of all ranks; returns None on other ranks than 0. Collective."""
+        """Gather the state of all ranks as a checkpoint; returns None on other ranks than 0. Collective."""
         communicator, iterates = self.communicator, self.server.iterates
         grid_sum = gather_sum(self.machines, communicator, self._transfer_key)
         counts = self._gather_counts()
@@ -299,7 +296,7 @@ class Simulation:
 
     @property
     def _transfer_key(self) -> NDArray[np.uint32] | None:
-        """Key of the masks of gathered sums; None for a central server, which may see sums anyway."""
+        """Key of the masks of gathered sums; None for a central server, which may see unmasked sums."""
         return None if self.constants.task.trust.is_central else self.keys.noise
 
     def _gather_counts(self) -> IncrementStats:

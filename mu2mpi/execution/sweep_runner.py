@@ -1,4 +1,4 @@
-"""Run the experiments of a sweep, several at a time where that is faster, without finished ones."""
+"""Run the unfinished experiments of a sweep, several at a time where that is faster."""
 
 import itertools
 import math
@@ -55,9 +55,8 @@ def run_sweep(
     def run_one(job: Job, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
         # Another job may have worked on the same folder in the meantime.
         group, run_callbacks = job.communicator, [*callbacks]
-        if group.bcast_object(
-            group.rank == 0 and job.has_changed(path) and is_result_of(path, plan.experiment)
-        ):
+        is_done = group.rank == 0 and job.has_changed(path) and is_result_of(path, plan.experiment)
+        if group.bcast_object(is_done):
             report(group, f"{label} {path}: finished by another job")
             return
         if progress:
@@ -104,7 +103,7 @@ def resolve_sweep(
     communicator: Communicator,
     ranks: int | None = None,
 ) -> dict[Experiment, Plan]:
-    """Resolve experiments, without methods under comparison that do not suit their data."""
+    """Return the plan of each experiment of a sweep, without methods that do not suit their data."""
     sources, plans = open_sources(experiments, data_dir, communicator), {}
     with communicator.shared_errors():
         for experiment in experiments:
@@ -121,7 +120,7 @@ def resolve_sweep(
 def open_sources(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
 ) -> dict[tuple[object, ...], Source]:
-    """Open each distinct data set of some experiments, by `Experiment.data_key`."""
+    """Open each distinct data set of some experiments; return sources by `Experiment.data_set_key`."""
     examples = {experiment.data_set_key: experiment for experiment in experiments}
     return {key: open_source_on_ranks(e, data_dir, communicator) for key, e in examples.items()}
 
@@ -133,7 +132,7 @@ class ConcurrentRuns(NamedTuple):
     queues: tuple[tuple[int, ...], ...]  # indices of runs, for each group
 
     def runs(self) -> list[int]:
-        """Return the runs of all queues in approximate order of their start."""
+        """Return the run indices of all queues, in approximate order of their start."""
         return [run for row in itertools.zip_longest(*self.queues) for run in row if run is not None]
 
     def group_of(self, rank: int) -> int | None:
@@ -164,7 +163,7 @@ def schedule_runs(machines: Sequence[int], costs: Sequence[float], ranks: int) -
 
 
 def _assign_queues(group_size: int, runs: list[int], costs: Sequence[float], ranks: int) -> ConcurrentRuns:
-    """Assign runs, longest first, to the group that is free first."""
+    """Assign runs, longest first, to groups of ranks: each run to the group that is free first."""
     count = min(ranks // group_size, len(runs))
     if count == 1:
         # Ranks without machines still take part in evaluations.
@@ -181,24 +180,24 @@ def _assign_queues(group_size: int, runs: list[int], costs: Sequence[float], ran
 @contextmanager
 def _group_job(job: Job, batch: ConcurrentRuns) -> Iterator[tuple[Job | None, int]]:
     """Yield the job and index of this rank's group; if a group fails or is interrupted, so are all ranks."""
-    everyone, stopped_after = job.communicator, None
+    all_ranks, stopped_after = job.communicator, None
     if len(batch.queues) == 1:
         yield job, 0
         return
-    index = batch.group_of(everyone.rank)
-    with everyone.split(index) as group:
-        with everyone.shared_errors():
+    index = batch.group_of(all_ranks.rank)
+    with all_ranks.split(index) as group:
+        with all_ranks.shared_errors():
             try:
                 yield (None if group is None else replace(job, communicator=group)), index or 0
             except Interrupted as stop:
                 stopped_after = stop.rounds_done
-        stops = [rounds for rounds in everyone.allgather(stopped_after) if rounds is not None]
+        stops = [rounds for rounds in all_ranks.allgather(stopped_after) if rounds is not None]
     if stops:
         raise Interrupted(max(stops))
 
 
 def unfinished_runs(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
-    """Return the paths of runs without a result; a different number of evaluations is accepted."""
+    """Return result paths of runs without a result; other numbers of evaluations are accepted."""
     todo, other_evaluations = [], []
     for path, plan in runs.items():
         if overwrite or not path.exists():

@@ -90,10 +90,9 @@ class ShuffledServer(WithColluders, TrustedServer):
             # After a resume, rank 0 holds the sum over all machines of the earlier rounds.
             holds_all = t > 1 and self._communicator.rank == 0
             self._machines_in_sum = self._constants.task.machines if holds_all else len(self._hosted)
-        own = encode_messages(
-            mechanism, self._bits_key, self._hosted, t, machines.q.ravel(), self._machines_in_sum
-        )
-        gathered = self._communicator.gather(own)
+        key, q, summed = self._bits_key, machines.q.ravel(), self._machines_in_sum
+        messages = encode_messages(mechanism, key, self._hosted, t, q, summed)
+        gathered = self._communicator.gather(messages)
         if gathered is None:
             return None
         shuffled = shuffle_messages(gathered, self._bits_key, t)
