@@ -208,8 +208,8 @@ class Simulation:
     def _evaluation(self, t: int, loss: float, score: float, elapsed_seconds: float) -> Evaluation:
         constants, evaluations = self.constants, self.evaluations
         test_samples = evaluations.test_samples if t == constants.rounds else evaluations.sample_size
-        labels, rho_spent = constants.task.loss.label_kind, constants.rho_spent(t)
-        return Evaluation(t, loss, score, labels, test_samples, rho_spent, elapsed_seconds)
+        label_kind, rho_spent = constants.task.loss.label_kind, constants.rho_spent(t)
+        return Evaluation(t, loss, score, label_kind, test_samples, rho_spent, elapsed_seconds)
 
     def _history_row(self, evaluation: Evaluation, estimate_error: float) -> HistoryRow:
         constants, batching = self.constants, self.constants.batching

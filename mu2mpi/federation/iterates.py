@@ -64,9 +64,8 @@ class Iterates:
     """
 
     def __init__(self, constants: RunConstants) -> None:
-        task = constants.task
+        self.constants, task = constants, constants.task
         shape = (task.rows, task.features)
-        self.constants = constants
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.total_weight, constants.batching.batch_size
         self._averaging_weight, self._radius = constants.query.averaging_weight, task.radius

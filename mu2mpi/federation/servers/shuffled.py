@@ -95,8 +95,7 @@ class ShuffledServer(WithColluders, TrustedServer):
         gathered = self._communicator.gather(messages)
         if gathered is None:
             return None
-        shuffled = shuffle_messages(gathered, self._bits_key, t)
-        return decode_sum(mechanism, shuffled).reshape(machines.q.shape)
+        return decode_sum(mechanism, shuffle_messages(gathered, key, t)).reshape(machines.q.shape)
 
     def _noised_sum(self, t: int, total: Integers, machines: "Machines") -> Integers:
         """Return the sum over machines with noise, unless its simulated messages included the noise."""

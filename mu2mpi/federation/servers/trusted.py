@@ -16,9 +16,8 @@ class TrustedServer(Server):
     """Algorithm 2: the server, rank 0, receives the sum of messages, and adds noise before its step.
 
     It protects samples against all machines together and whoever gets the result. It assumes that the server
-    keeps sums without noise to itself, and that channels are secret: MPI encrypts nothing, and its Reduce may
-    pass partial sums through other ranks. An Allreduce would hand the un-noised sum to every machine. Only
-    rank 0 uses the noise key and holds w_t.
+    keeps sums without noise to itself, and that channels are secret: an MPI Reduce encrypts nothing and may
+    pass partial sums through other ranks. Only rank 0 uses the noise key and holds w_t.
     """
 
     name = "trusted"
