@@ -17,7 +17,7 @@ class TrustedServer(Server):
 
     It protects samples against all machines together and whoever gets the result. It assumes that the server
     keeps sums without noise to itself, and that channels are secret: an MPI Reduce encrypts nothing and may
-    pass partial sums through other ranks. Only rank 0 uses the noise key and holds w_t.
+    pass partial sums through other ranks; an Allreduce would reveal the sum to all. Only rank 0 holds w_t.
     """
 
     name = "trusted"
