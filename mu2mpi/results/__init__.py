@@ -1,1 +1,1 @@
-"""Results of runs: records, HDF5 result files, checkpoints, coefficients and callbacks."""
+"""Results of runs: HDF5 result files and checkpoints, model coefficients, and callbacks during a run."""

@@ -1,4 +1,4 @@
-"""Callbacks of a run: progress bars, log files, live figures, and classes of the user."""
+"""Callbacks during a run, such as progress bars or live figures, and the events that they receive."""
 
 import math
 import traceback
@@ -16,7 +16,7 @@ from mu2mpi.results.result import Result
 
 @dataclass(frozen=True)
 class RunStart:
-    """Event before the first round of a run, or the first after a checkpoint; contains public data only.
+    """Event before the first round of a run, or of a resumed run; contains public data only.
 
     ``constants.task.machines`` is M, ``constants.rounds`` is T and ``constants.task.d`` is d, the number of
     model parameters; ``constants.rho_spent(t)`` is the rho spent by the messages of rounds 1 to t.
@@ -79,16 +79,16 @@ class Callback:
         """Handle the end of round t, quickly; exceptions are raised at the next evaluation."""
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Handle an evaluation on the test set."""
+        """Handle the loss and score of an evaluation on the test set."""
 
     def on_checkpoint(self, rounds_done: int) -> None:
-        """Handle a checkpoint that was written; an interrupted run ends with one."""
+        """Handle a new checkpoint file after `rounds_done` rounds; an interrupted run ends with one."""
 
     def on_close(self) -> None:
         """Handle the end of the rounds, whether the run is complete, failed or interrupted."""
 
     def on_finish(self, result: Result) -> None:
-        """Handle the result, without its diagnostics, after its file was written."""
+        """Handle the result of a complete run, without diagnostics, after its file was written."""
 
 
 class CallbackList:
@@ -101,7 +101,7 @@ class CallbackList:
         self._started: list[Callback] = []
         self._failure: tuple[str, BaseException] | None = None  # message and exception of the first failure
 
-    def _call(self, callback: Callback, method: str, *arguments: Any) -> None:
+    def _call_method(self, callback: Callback, method: str, *arguments: Any) -> None:
         if self._failure is not None:
             return
         try:
@@ -109,28 +109,28 @@ class CallbackList:
         except (Exception, SystemExit) as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             reason = traceback.format_exception_only(error)[-1].strip()
-            source = f"{frame.filename}, line {frame.lineno}"
-            self._failure = f"the callback {type(callback).__name__} failed: {reason} ({source})", error
+            reason = f"{reason} ({frame.filename}, line {frame.lineno})"
+            self._failure = f"the callback {type(callback).__name__} failed: {reason}", error
 
     def notify(self, method: str, event: object) -> None:
-        """Call a method, such as ``on_evaluation``, of all callbacks."""
+        """Call one method, such as ``on_evaluation``, of all callbacks with an event."""
         for callback in self._callbacks:
-            self._call(callback, method, event)
+            self._call_method(callback, method, event)
 
     def start(self, start: RunStart) -> None:
         """Call `on_start` of all callbacks, with the name of the run filled in."""
         for callback in self._callbacks:
-            self._call(callback, "on_start", replace(start, name=self._name))
+            self._call_method(callback, "on_start", replace(start, name=self._name))
             if self._failure is None:
                 self._started.append(callback)
 
     def round(self, t: int) -> None:
-        """Call `on_round` of the callbacks that override it."""
+        """Call `on_round` of the callbacks that override it, after round t."""
         for callback in self._round_callbacks:
-            self._call(callback, "on_round", t)
+            self._call_method(callback, "on_round", t)
 
     def finish(self, result: Result, communicator: Communicator) -> Result:
-        """Call `on_finish` without the private parts of the result, and return the result unchanged."""
+        """Call `on_finish` of all callbacks with the public part of a result, and return the whole result."""
         if communicator.rank == 0:
             self.notify("on_finish", replace(result, diagnostics=None, class_counts=None))
         self.raise_failure(communicator)
@@ -141,12 +141,12 @@ class CallbackList:
         first_failure = self._failure
         for callback in self._started:
             self._failure = None
-            self._call(callback, "on_close")
+            self._call_method(callback, "on_close")
             first_failure = first_failure or self._failure
         self._failure = first_failure
 
     def raise_failure(self, communicator: Communicator) -> None:
-        """Raise InputError on every rank if a callback has failed, caused by its exception on rank 0."""
+        """Raise InputError on every rank if a callback failed, caused on rank 0 by its exception."""
         message, error = self._failure or (None, None)
         # A stored exception keeps the objects of its frames alive, such as open data files.
         self._failure = None

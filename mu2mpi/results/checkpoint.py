@@ -31,8 +31,8 @@ SCALARS: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type 
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
-    """Write a checkpoint atomically with mode 0600; the one it replaces is kept as `previous_path`."""
-    content = file_image(lambda file: _write_contents(file, checkpoint))
+    """Write a checkpoint file atomically with mode 0600; `previous_path` keeps the replaced checkpoint."""
+    content = file_image(lambda file: _write_checkpoint_data(file, checkpoint))
     for is_retry in (False, True):
         try:
             if replace and path.exists():
@@ -49,14 +49,14 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
         remove_stale_temporaries(path)
 
 
-def _write_contents(file: h5py.File, checkpoint: Checkpoint) -> None:
+def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
     key = {} if checkpoint.root_key is None else {"key": checkpoint.root_key.hex()}
-    imports = {"imported_files": text} if (text := describe_imports()) else {}
+    imports = {"imported_files": imported_files} if (imported_files := describe_imports()) else {}
     attributes = {
         "schema": CHECKPOINT_SCHEMA,
         "mu2mpi_version": __version__,
         "experiment": checkpoint.experiment.to_toml(),
-        **{name: kind(getattr(checkpoint, name)) for name, kind in SCALARS.items()},
+        **{name: number_type(getattr(checkpoint, name)) for name, number_type in SCALARS.items()},
         "builds": "\n".join(checkpoint.numeric_platforms),
         "data": checkpoint.data_digest.hex(),
         **key,
@@ -72,15 +72,15 @@ def _write_contents(file: h5py.File, checkpoint: Checkpoint) -> None:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, the previous one and their temporary files, which may hold the noise key."""
-    # The checkpoint is removed last, as its presence is what makes a later run look for the others.
+    """Remove a checkpoint, its predecessor and their temporary files, which may hold the noise key."""
+    # The checkpoint is removed last: a later run looks for the other files only if it exists.
     remove_stale_temporaries(path)
     previous_path(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
 def read_latest_valid_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, or the previous one if it is damaged, and remove files left by killed writers."""
+    """Read a checkpoint, or its predecessor if it is damaged, and remove its temporary files."""
     try:
         checkpoint = read_checkpoint(path)
     except InputError as error:
@@ -103,7 +103,7 @@ def read_latest_valid_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; InputError if it is damaged, or of another schema or version of mu2mpi."""
+    """Read a checkpoint file; InputError if it is damaged, or of another schema or version of mu2mpi."""
     with open_mu2mpi_file(path, remedy=CHECKPOINT_REMEDY) as file:
         attributes = read_attributes(file)
         for name, expected in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
@@ -133,17 +133,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _check_consistency(checkpoint: Checkpoint) -> None:
     """Raise ValueError if fields of a checkpoint are out of range or inconsistent with each other."""
     experiment, rounds_done = checkpoint.experiment, checkpoint.rounds_done
-    evaluation_rounds = checkpoint.history.round
     for name, scalar_type in SCALARS.items():
         number: float = getattr(checkpoint, name)
         if type(number) is not scalar_type or not 0 <= number < math.inf:
             raise ValueError(f"{name} = {number!r} is not a finite {scalar_type.__name__} of at least 0")
-    if (
-        len(checkpoint.root_key or b"") != (32 if experiment.seed is None else 0)
-        or len(checkpoint.data_digest) != 32
-    ):
+    key_bytes = 32 if experiment.seed is None else 0
+    if (len(checkpoint.root_key or b""), len(checkpoint.data_digest)) != (key_bytes, 32):
         raise ValueError("the noise key (only without a seed) or the data digest does not have 32 bytes")
     if not rounds_done < (experiment.rounds or 0):
         raise ValueError(f"rounds_done = {rounds_done} is not less than {experiment.rounds} rounds")
-    if np.any(np.diff(evaluation_rounds, prepend=0, append=rounds_done + 1) <= 0):
+    if np.any(np.diff(checkpoint.history.round, prepend=0, append=rounds_done + 1) <= 0):
         raise ValueError(f"the rounds of the history do not increase from 1 to at most {rounds_done}")

@@ -1,4 +1,4 @@
-"""Features of new samples for predictions, and coefficients of a model in the columns' own units."""
+"""Encoding of new samples for predictions, and model coefficients in the units of the data columns."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.formats.format import (
-    DEFAULT_NAMES,
-    OWNER_COLUMN,
-    column_reader,
-    find_array_name,
-    open_data_file,
-)
+from mu2mpi.data.formats import format as data_format
+from mu2mpi.data.formats.format import OWNER_COLUMN, column_reader, open_data_file
 from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_RTOL
 from mu2mpi.data.table_schema import EncodedTable, Schema
@@ -40,35 +35,30 @@ SAMPLE_SCALING_NOTE = (
 
 
 def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
-    """Encode the columns of a schema as features, shape (n, features); other columns are ignored."""
-    kinds = {name: kind for name, kind in schema.value_kinds.items() if name in schema.features}
+    """Encode the columns of new samples X by a table schema, as model features of shape (n, features)."""
+    value_kinds = {name: kind for name, kind in schema.value_kinds.items() if name in schema.features}
     if isinstance(X, str | Path):
         path = Path(X).expanduser()
-        file = open_data_file(path, max((int(name) for name in kinds if name.isdecimal()), default=0))
-        _check_columns(path, kinds, file.column_names)
-        columns = file.column_reader(kinds)
+        file = open_data_file(path, max((int(name) for name in value_kinds if name.isdecimal()), default=0))
+        _check_columns(path, value_kinds, file.column_names)
+        columns = file.column_reader(value_kinds)
     elif isinstance(X, Mapping) or hasattr(X, "columns"):
-        _check_columns(IN_MEMORY, kinds, list(X.keys()))
-        columns = column_reader(IN_MEMORY, {name: np.atleast_1d(np.asarray(X[name])) for name in kinds})
+        _check_columns(IN_MEMORY, value_kinds, list(X.keys()))
+        columns = column_reader(IN_MEMORY, {name: np.atleast_1d(np.asarray(X[name])) for name in value_kinds})
     else:
         raise InputError("this model needs named columns: a data frame, a mapping by name, or a file")
     return EncodedTable(columns, schema, False, {}).features(np.arange(columns.samples))
 
 
 def feature_matrix(
-    X: Any,
-    experiment: Experiment,
-    names: tuple[str, ...] | None,
-    width: int,
-    scale: float,
-    is_normalized: bool,
+    X: Any, experiment: Experiment, names: tuple[str, ...] | None, width: int, scale: float, unit_norm: bool
 ) -> NDArray[Any]:
-    """Return stored features of new samples, shape (n, width), for a model that was trained without a schema.
+    """Return the features of new samples X, shape (n, width), for a model trained without a table schema.
 
-    Files are read as in training. Features are at most ``1 / scale`` unless samples are normalized.
+    Files are read as in training. Features are at most ``1 / scale``, unless scaled to `unit_norm`.
     """
     is_file = isinstance(X, str | Path)
-    features = np.atleast_2d(_read_features(Path(X), experiment, names, width) if is_file else np.asarray(X))
+    features = np.atleast_2d(_read_file(Path(X), experiment, names, width) if is_file else np.asarray(X))
     source = str(X) if is_file else str(IN_MEMORY)
     if len(features) == 0:
         raise InputError(f"{source} is empty: it has no rows")
@@ -77,9 +67,9 @@ def feature_matrix(
         raise InputError(f"{source} has {features.shape[1]} features per sample; the model needs {width}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{source} has features that are not numbers, of type {features.dtype}")
-    limit = np.inf if is_normalized else (1 + FEATURE_RTOL) / scale
+    max_magnitude = np.inf if unit_norm else (1 + FEATURE_RTOL) / scale
     max_feature = np.abs(features).max(initial=0)
-    if not (np.isfinite(max_feature) and max_feature <= limit):
+    if not (np.isfinite(max_feature) and max_feature <= max_magnitude):
         raise InputError(f"{source} has a feature that is not finite or exceeds the bound {1 / scale:g}")
     return features
 
@@ -89,19 +79,18 @@ def _check_columns(path: Path, required: Iterable[str], columns: list[str]) -> N
         raise InputError(f"{path} has no column {format_names(missing)}, which the model was trained on")
 
 
-def _read_features(
-    path: Path, experiment: Experiment, names: tuple[str, ...] | None, width: int
-) -> NDArray[Any]:
-    """Read features from a file in the same way as a run, with or without a label column."""
+def _read_file(path: Path, experiment: Experiment, names: tuple[str, ...] | None, width: int) -> NDArray[Any]:
+    """Read features from a data file as a run does, with or without a label column: shape (n, width)."""
     file = open_data_file(path.expanduser(), width)
     if not (file.has_header or file.is_table):
-        columns = [find_array_name(path, file.names, experiment.features, "features")]
+        columns = [data_format.find_array_name(path, file.names, experiment.features, "features")]
     elif names:
         columns = list(names)
         _check_columns(path, columns, file.names)
     elif len(columns := [name for name in file.names if name != OWNER_COLUMN]) != width:
         # The surplus column may be the label, as in training.
-        label = experiment.labels or next((name for name in DEFAULT_NAMES["labels"] if name in columns), None)
+        default_labels = data_format.DEFAULT_NAMES["labels"]
+        label = experiment.labels or next((name for name in default_labels if name in columns), None)
         columns = [name for name in columns if name != label]
     arrays = file.arrays(dict.fromkeys(columns, "numbers")).values()
     matrices = [array[np.arange(array.shape[0])] for array in arrays]
@@ -130,7 +119,7 @@ class Coefficients:
 
 
 class FeatureUnits(NamedTuple):
-    """Affine map from a column v to the model's feature, ``(v - offset) / scale``, for all features."""
+    """Offset and scale by which each feature was computed from a data column: (column - offset) / scale."""
 
     terms: tuple[str, ...]  # names of the features
     offsets: Floats
@@ -145,7 +134,7 @@ def compute_coefficients(
     label_range: tuple[float, float] | None,
     scaled: bool,
 ) -> Coefficients:
-    """Express a model x, shape (rows, features), in units of the columns; `scaled` leaves labels scaled."""
+    """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
     scaling, loss_function = constants.task.scaling, constants.task.loss
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
     to_columns = np.diag([*1 / units.scales, scaling.bias])
@@ -166,14 +155,14 @@ def compute_coefficients(
 
 
 def output_noise_std(constants: RunConstants) -> float:
-    """Return the standard deviation of the output's coordinates in a simulated run on noise alone.
+    """Return the noise std per coefficient of a run's output, by a simulated run with zero gradients.
 
     The radius of the ball is scaled to `SIMULATED_COORDINATES`, an approximation for very small models.
     """
     mechanism, rounds = constants.mechanism, constants.rounds
     radius = constants.task.radius * math.sqrt(SIMULATED_COORDINATES / constants.task.d)
     iterates = Iterates(constants.with_task(rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius))
-    generator, noise_variances = np.random.default_rng(0), constants.task.noise_variance
+    generator, noise_variance = np.random.default_rng(0), constants.task.noise_variance
     correlation = mechanism.correlation
     noise = CorrelatedNoiseFilter(correlation, SIMULATED_COORDINATES) if correlation is not None else None
     per_machine = constants.task.per_machine
@@ -185,19 +174,16 @@ def output_noise_std(constants: RunConstants) -> float:
         if message_std is not None:
             message = message_std * signs
         else:
-            single = (
-                mechanism.round_sigma(t) * signs
-                if noise is None
-                else mechanism.sigma * noise.correlate(t, signs)
-            )
-            message = math.sqrt(noise_variances) * single
+            sigma = mechanism.round_sigma(t) if noise is None else mechanism.sigma
+            single = sigma * (signs if noise is None else noise.correlate(t, signs))
+            message = math.sqrt(noise_variance) * single
         units = np.rint(message / mechanism.grid_spacing)
         iterates.step(t, units[np.newaxis].astype(np.int64))
     return float(np.std(iterates.record_query_point(rounds)))
 
 
 def column_units(schema: Schema) -> FeatureUnits:
-    """Return the units of the features of a table with a schema."""
+    """Return name, offset and scale of each feature of a data table with a schema."""
     terms, offsets, scales = list[str](), list[float](), list[float]()
     for name, column in schema.features.items():
         low, high = column.range or (0, len(column.categories or (False, True)) - 1)

@@ -1,4 +1,4 @@
-"""Read result files: in full, or only a summary for tables and figures."""
+"""Read HDF5 result files: in full, or only a summary for tables and figures."""
 
 import io
 import math
@@ -19,40 +19,22 @@ from mu2mpi.config.experiment import Experiment, automatic_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
-from mu2mpi.core.hdf5 import (
-    open_for_reading,
-    open_group,
-    read_array,
-    read_attributes,
-    read_number,
-    read_text,
-)
+from mu2mpi.core.hdf5 import open_for_reading, open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import PHASES
 from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import (
-    EARLIER_SCHEMA,
-    RENAMED,
-    SCHEMA,
-    SCORE_COLUMNS,
-    Diagnostics,
-    History,
-    Theory,
-)
+from mu2mpi.results import records
+from mu2mpi.results.records import SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
 PRIVACY_ATTRIBUTES = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
 # Measurements of a summary that are attributes of /theory
 THEORY_ATTRIBUTES = (
-    "excess_loss",
-    "excess_loss_bound",
-    "minimum_loss",
-    "initial_gradient_norm",
-    "final_gradient_norm",
-)
+    "excess_loss", "excess_loss_bound", "minimum_loss", "initial_gradient_norm", "final_gradient_norm",
+)  # fmt: skip
 # Columns of the history whose last entry is read for a summary
 FINAL_COLUMNS = ("test_loss", *SCORE_COLUMNS.values(), "samples", "gradient_evaluations", "elapsed_seconds")
 
@@ -87,39 +69,37 @@ class RunSummary:
 
     @cached_property
     def history(self) -> History:
-        """Complete history, read from the file at the first access."""
-        with _open(self.path) as file:
+        """Measurements at all evaluation rounds, read from the result file at the first access."""
+        with _open_result(self.path) as file:
             return stored_history(file)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Settings by name in canonical form, see `canonical_settings`; read-only."""
+        """Settings of the run by name in the form of `canonical_settings`; read-only."""
         return canonical_settings(self.experiment)
 
     @cached_property
     def independent_settings(self) -> dict[str, Any]:
-        """Settings by name, with None for those that are determined by others; read-only."""
+        """Settings of the run by name, None for those that other settings determine; read-only."""
         experiment, settings = self.experiment, self.settings
         derived = automatic_settings(experiment, self.facts)
+        mechanism = lookup("mechanisms", experiment.chosen_mechanism)
         if experiment.epsilon is not None:
             derived["rho"] = settings["rho"]
-        elif (
-            lookup("mechanisms", experiment.chosen_mechanism).budget_parameter == "rho"
-            and experiment.budgets is None
-        ):
+        elif mechanism.budget_parameter == "rho" and experiment.budgets is None:
             derived["delta"] = settings["delta"]  # delta does not affect the model.
         return {name: None if name in derived and derived[name] == v else v for name, v in settings.items()}
 
     @cached_property
     def table_row(self) -> dict[str, Any]:
-        """Settings and measurements by name: one row of a tidy table."""
+        """Settings and measurements of the run by name: its row of a tidy table."""
         final = {name: getattr(self, name) for name in ("test_loss", *SCORE_COLUMNS.values())}
         settings = dict.fromkeys(option_fields()) | self.experiment.settings()
         return settings | final | self.measurements | {"created": self.created, "file": str(self.path)}
 
 
 def canonical_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return settings by name in a form that is equal for equivalent settings of method and partition."""
+    """Return the settings of an experiment by name, equal for equivalent choices of method and partition."""
     settings = dict.fromkeys(option_fields()) | experiment.values()
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.source.is_user_data:
@@ -137,10 +117,10 @@ def read_result(path: Path | str) -> Result:
     (4, (10, 65))
     """
     path = Path(path)
-    with _open(path) as file:
+    with _open_result(path) as file:
         header = ("schema", "created", "status", "experiment")
         environment = {name: value for name, value in read_attributes(file).items() if name not in header}
-        model, names = read_attributes(file["model"]), _read_names(file, "model/feature_name")
+        model, names = read_attributes(file["model"]), _read_strings(file, "model/feature_name")
         label_range = model.get("label_range")
         return Result(
             experiment=stored_experiment(file, path),
@@ -149,13 +129,13 @@ def read_result(path: Path | str) -> Result:
             history=stored_history(file),
             privacy=stored_privacy(file, path),
             accounts=_read_accounts(file),
-            theory=_read_record(Theory, file, "theory"),
-            diagnostics=_read_record(Diagnostics, file, "diagnostics"),
-            class_counts=_read_optional(file, "diagnostics/class_counts"),
-            class_names=_read_names(file, "model/label"),
+            theory=_read_dataclass(Theory, file, "theory"),
+            diagnostics=_read_dataclass(Diagnostics, file, "diagnostics"),
+            class_counts=_read_array_or_none(file, "diagnostics/class_counts"),
+            class_names=_read_strings(file, "model/label"),
             metrics=_read_metrics(file),
-            confusion=_read_optional(file, "metrics/confusion"),
-            test_rows=_read_optional(file, "metrics/test_row"),
+            confusion=_read_array_or_none(file, "metrics/confusion"),
+            test_rows=_read_array_or_none(file, "metrics/test_row"),
             label_range=None if label_range is None else (float(label_range[0]), float(label_range[1])),
             feature_names=None if names is None else names[:-1],
             schema_toml=model.get("schema_toml"),
@@ -170,19 +150,17 @@ def read_result(path: Path | str) -> Result:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read only the experiment of a result file; raises like `read_result`."""
-    with _open(path) as file:
+    """Read the settings of a run from its result file; raises the errors of `read_result`."""
+    with _open_result(path) as file:
         return stored_experiment(file, path)
 
 
 def read_summary(path: Path) -> RunSummary:
-    """Read the summary of a result file; raises like `read_result`."""
-    with _open(path) as file:
+    """Read settings and final measurements from a result file; raises the errors of `read_result`."""
+    with _open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
-        measurements = {
-            name: read_number(privacy, attribute) for name, attribute in PRIVACY_ATTRIBUTES.items()
-        }
+        measurements = {name: read_number(privacy, stored) for name, stored in PRIVACY_ATTRIBUTES.items()}
         if "theory" in file:
             theory = open_group(file, "theory")
             measurements |= {name: read_number(theory, name) for name in THEORY_ATTRIBUTES}
@@ -201,23 +179,17 @@ def read_summary(path: Path) -> RunSummary:
         timing = _read_timing(file).items()
         measurements |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
         measurements |= _read_metrics(file)
-        return RunSummary(
-            path,
-            experiment,
-            read_text(file.id, "created"),
-            last["test_loss"],
-            measurements=measurements,
-            facts=_read_facts(file) if experiment.preset_settings() else None,
-            version=read_text(file.id, "mu2mpi_version")
-            if h5py.h5a.exists(file.id, b"mu2mpi_version")
-            else "",
-            **{name: last.get(name, math.nan) for name in SCORE_COLUMNS.values()},
-        )
+        facts = _read_facts(file) if experiment.preset_settings() else None
+        has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
+        version = read_text(file.id, "mu2mpi_version") if has_version else ""
+        created, loss = read_text(file.id, "created"), last["test_loss"]
+        accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
+        return RunSummary(path, experiment, created, loss, accuracy, measurements, r2, facts, version)
 
 
 @contextmanager
 def open_mu2mpi_file(path: Path, remedy: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
-    """Open an HDF5 file for reading, and raise any error, also one inside the block, as InputError."""
+    """Open an HDF5 file for reading; errors, also of the code in the with block, become InputError."""
     check_readable(path)
     try:
         # Files of mu2mpi are replaced, never changed in place, so that locks are not needed.
@@ -235,12 +207,12 @@ def open_mu2mpi_file(path: Path, remedy: str = "copy it again or repeat the run"
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[h5py.File]:
-    """Open a complete result file of the current schema."""
+def _open_result(path: Path) -> Iterator[h5py.File]:
+    """Open a complete result file for reading; one of the earlier schema is converted in memory."""
     with open_mu2mpi_file(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
-        if (schema := read_text(file.id, "schema")) not in (SCHEMA, EARLIER_SCHEMA):
+        if (schema := read_text(file.id, "schema")) not in (SCHEMA, records.EARLIER_SCHEMA):
             raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
         if (status := read_text(file.id, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
@@ -248,13 +220,13 @@ def _open(path: Path) -> Iterator[h5py.File]:
             yield file
             return
         with h5py.File(io.BytesIO(path.read_bytes()), "r+") as copy:
-            _rename_earlier(copy)
+            _apply_renames(copy)
             yield copy
 
 
-def _rename_earlier(file: h5py.File) -> None:
-    """Give attributes and datasets of the earlier schema their names of the current one, in place."""
-    for group_name, names in RENAMED.items():
+def _apply_renames(file: h5py.File) -> None:
+    """Rename attributes and datasets of an HDF5 file from the earlier to the current schema, in place."""
+    for group_name, names in records.RENAMED.items():
         group = file.get(group_name, {})
         for earlier, name in names.items():
             if earlier in group:
@@ -264,7 +236,7 @@ def _rename_earlier(file: h5py.File) -> None:
 
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
-    """Return the experiment stored in an open file, with its numbers of machines and rounds."""
+    """Return the settings of the run that are stored in an open result file or checkpoint."""
     try:
         experiment = Experiment.from_settings(tomllib.loads(read_text(file.id, "experiment")), str(path))
     except InputError as error:
@@ -279,23 +251,23 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
 
 
 def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
-    """Return the privacy statement stored in an open file."""
+    """Return the privacy guarantee that is stored in an open result file or checkpoint."""
     try:
         return PrivacyStatement.from_attributes(read_attributes(file["privacy"]))
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
 
 
-def _read_optional(file: h5py.File, name: str) -> NDArray[np.int64] | None:
+def _read_array_or_none(file: h5py.File, name: str) -> NDArray[np.int64] | None:
     return read_array(file.id, name) if name in file else None
 
 
-def _read_names(file: h5py.File, name: str) -> tuple[str, ...] | None:
+def _read_strings(file: h5py.File, name: str) -> tuple[str, ...] | None:
     return tuple(file[name].asstr()[()]) if name in file else None
 
 
 def _read_columns(file: h5py.File, group: str, record: type, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Read columns of a group; ValueError unless their lengths agree and types are those of a record."""
+    """Read HDF5 columns by name; ValueError unless lengths agree and types are those of a record class."""
     types = get_type_hints(record)
     columns = {name: read_array(file.id, f"{group}/{name}") for name in names}
     length = len(next(iter(columns.values())))
@@ -310,14 +282,14 @@ def _read_accounts(file: h5py.File) -> PerMachineAccounts | None:
     if (group := "privacy/machines") not in file:
         return None
     columns = _read_columns(file, group, PerMachineAccounts, PerMachineAccounts.columns())
-    owners, present = _read_names(file, f"{group}/owner"), _read_optional(file, f"{group}/participation")
+    owners = _read_strings(file, f"{group}/owner")
+    matrix = _read_array_or_none(file, f"{group}/participation")
     if owners is not None and len(owners) != len(columns["samples"]):
         raise ValueError(f"/{group} has {len(owners)} owners of {len(columns['samples'])} machines")
-    if present is not None and (present.ndim != 2 or present.dtype != np.uint8):
-        raise ValueError(f"/{group}/participation has the type {present.dtype} and the shape {present.shape}")
-    return PerMachineAccounts(
-        **columns, owners=owners, participation=None if present is None else present.astype(bool)
-    )
+    if matrix is not None and (matrix.ndim != 2 or matrix.dtype != np.uint8):
+        raise ValueError(f"/{group}/participation has the type {matrix.dtype} and the shape {matrix.shape}")
+    participation = None if matrix is None else matrix.astype(bool)
+    return PerMachineAccounts(**columns, owners=owners, participation=participation)
 
 
 def _read_facts(file: h5py.File) -> PublicFacts | None:
@@ -330,7 +302,7 @@ def _read_facts(file: h5py.File) -> PublicFacts | None:
 
 
 def _read_metrics(file: h5py.File) -> dict[str, float]:
-    """Return the output's metrics by name, empty if the file was published without them."""
+    """Return the output's test metrics by name; empty for a file published without metrics."""
     if "metrics" not in file:
         return {}
     metrics = open_group(file, "metrics")
@@ -346,7 +318,7 @@ def _read_matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
 
 
 def _read_timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
-    """Return seconds by phase, one per rank; empty if the file was published without them."""
+    """Return seconds by phase, shape (ranks,) each; empty for a file published without times."""
     if "timing" not in file:
         return {}
     timing = open_group(file, "timing")
@@ -356,16 +328,16 @@ def _read_timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
 
 
 def stored_history(file: h5py.File) -> History:
-    """Return the history stored in an open file; ValueError if its columns differ in length."""
+    """Return the measurements at evaluation rounds in an open file; ValueError if column lengths differ."""
     # Earlier versions did not store the number of test samples.
-    absent: dict[str, Any] = {**dict.fromkeys(SCORE_COLUMNS.values(), np.nan), "test_samples": 0}
-    absent = {name: default for name, default in absent.items() if f"history/{name}" not in file}
+    defaults: dict[str, Any] = {**dict.fromkeys(SCORE_COLUMNS.values(), np.nan), "test_samples": 0}
+    absent = {name: default for name, default in defaults.items() if f"history/{name}" not in file}
     columns = _read_columns(file, "history", History, [n for n in History.column_names() if n not in absent])
     return History(**columns, **{n: np.full(len(columns["round"]), v) for n, v in absent.items()})
 
 
-def _read_record(record: type[Any], file: h5py.File, group: str) -> Any:
-    """Build a dataclass of numbers from the attributes of a group, or None if the group is absent."""
+def _read_dataclass(record: type[Any], file: h5py.File, group: str) -> Any:
+    """Return a dataclass of numbers from the attributes of an HDF5 group; None for an absent group."""
     if group not in file:
         return None
     attributes = open_group(file, group)

@@ -1,4 +1,4 @@
-"""Records in result files (schema "mu2mpi-2") and checkpoints, shared by the writer and the reader."""
+"""Data classes and HDF5 names that writers and readers of result files and checkpoints share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -93,36 +93,31 @@ class History:
 
     @property
     def has_losses(self) -> bool:
-        """Whether test losses are present; a published file may omit test results."""
+        """Whether the history has test losses; a published file may omit test results."""
         return not np.isnan(self.test_loss).all()
 
     @classmethod
     def from_rows(cls, rows: Sequence["HistoryRow"]) -> Self:
-        """Build the columns from rows."""
-        dtypes = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
-        columns: dict[str, Any] = {
-            name: np.array([getattr(row, name) for row in rows], dtype=dtype)
-            for name, dtype in dtypes.items()
-        }
+        """Build a history from one row per evaluation."""
+        dtypes: dict[str, Any] = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
+        columns = {name: np.array([getattr(r, name) for r in rows], dtypes[name]) for name in dtypes}
         return cls(**columns)
 
     def rows(self) -> list["HistoryRow"]:
-        """Return one `HistoryRow` per evaluation."""
+        """Return the history as a list with one `HistoryRow` per evaluation."""
         columns = [getattr(self, name).tolist() for name in self.column_names()]
         return [HistoryRow(*row) for row in zip(*columns, strict=True)]
 
     @classmethod
     def column_names(cls) -> list[str]:
-        """Return the names of all columns, in file order."""
+        """Return the names of the history's columns, in file order."""
         return [f.name for f in fields(cls)]
 
     @classmethod
     def column_attributes(cls, labels: str, loss_unit: str) -> dict[str, dict[str, str]]:
-        """Return HDF5 attributes (``long_name``, ``units``) of the columns stored for this kind of labels."""
+        """Return HDF5 attributes (``long_name``, ``units``) of each history column that a file stores."""
         omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
-        attributes = {
-            column.name: dict(column.metadata) for column in fields(cls) if column.name not in omitted
-        }
+        attributes = {f.name: dict(f.metadata) for f in fields(cls) if f.name not in omitted}
         return {**attributes, "test_loss": {**attributes["test_loss"], "units": loss_unit}}
 
 
@@ -168,7 +163,7 @@ class Theory:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """State of a run between two rounds."""
+    """State of a run between two rounds, from which the run can resume."""
 
     experiment: Experiment  # with machines and rounds filled in
     rounds_done: int
@@ -186,10 +181,10 @@ class Checkpoint:
 
 
 def checkpoint_path(output: Path) -> Path:
-    """Return the path of the checkpoint of a run with this output."""
+    """Return the path of a run's checkpoint, from the path of its output file."""
     return output.with_name(output.name + CHECKPOINT_SUFFIX)
 
 
 def previous_path(checkpoint: Path) -> Path:
-    """Return the path of the checkpoint before this one, which replaces an unreadable checkpoint."""
+    """Return the path of the copy kept of the preceding checkpoint, for use if the newest is damaged."""
     return checkpoint.with_name(checkpoint.name + PREVIOUS_SUFFIX)

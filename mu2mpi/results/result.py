@@ -1,4 +1,4 @@
-"""Result of a run, with predictions, coefficients and export to xarray."""
+"""Result of a run: model, history and privacy, with predictions and export to xarray."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,15 +14,8 @@ from mu2mpi.core.hdf5 import without_booleans
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.privacy.accounting.per_machine import Floats, Integers, PerMachineAccounts, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import (
-    CONFUSION_DIMENSIONS,
-    CONFUSION_LONG_NAME,
-    SCORE_COLUMNS,
-    Diagnostics,
-    History,
-    Theory,
-    format_score,
-)
+from mu2mpi.results import records
+from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory, format_score
 
 if TYPE_CHECKING:
     import xarray
@@ -111,12 +104,12 @@ class Result:
 
     @property
     def final_score(self) -> str:
-        """Accuracy or R^2 of the output as text."""
+        """Test accuracy or R^2 of the output as text."""
         return format_score(float(getattr(self.history, SCORE_COLUMNS[self.labels])[-1]), self.labels)
 
     @cached_property
     def schema(self) -> "Schema | None":
-        """Schema of the data table, or None for data without one."""
+        """Schema of the data table; None for data without a schema."""
         from mu2mpi.data.table_schema import parse_schema
 
         return None if self.schema_toml is None else parse_schema(self.schema_toml)
@@ -135,7 +128,7 @@ class Result:
 
     @property
     def names_of_classes(self) -> tuple[str, ...]:
-        """Names of the classes, by default their numbers."""
+        """Names of the classes, by default their numbers from 0."""
         return self.class_names or tuple(map(str, range(self.classes)))
 
     @property
@@ -148,7 +141,7 @@ class Result:
 
     @property
     def task(self) -> "Task":
-        """Task of the run, rebuilt from the result; raises InputError if it is inconsistent."""
+        """Optimisation task of the run, rebuilt from the result; InputError if the result is inconsistent."""
         from mu2mpi.config.task_builder import build_task, build_unequal_machines
 
         samples, unequal = self.privacy.mechanism.samples, None
@@ -161,7 +154,7 @@ class Result:
 
     @property
     def constants(self) -> "RunConstants":
-        """Run constants, rebuilt from the result; raises InputError if they are inconsistent."""
+        """Constants of all rounds, rebuilt from the result; InputError if the result is inconsistent."""
         task, method = self.task, self.experiment.chosen_method
         constants: RunConstants = method.run_constants(task, method.batching(task, self.experiment.rounds))
         return constants
@@ -203,22 +196,22 @@ class Result:
         return np.concatenate([np.empty((0, len(self.x))), *margins])
 
     def predictions(self, margins: Floats) -> NDArray[Any]:
-        """Return predictions for margins of shape (n, rows)."""
+        """Return predicted labels, shape (n,), for margins of shape (n, rows)."""
         loss_function = self.task.loss
         if self.label_range is not None:
             low, high = self.label_range
             return (low + high) / 2 + (high - low) / 2 * loss_function.predict_numbers(margins)
-        best = loss_function.predict_classes(margins)
-        return best if self.class_names is None else np.array(self.class_names)[best]
+        class_indices = loss_function.predict_classes(margins)
+        return class_indices if self.class_names is None else np.array(self.class_names)[class_indices]
 
     def class_scores(self, margins: Floats) -> Floats:
-        """Return scores of the classes for margins of shape (n, rows)."""
+        """Return scores of the classes, shape (n, K), for margins of shape (n, rows)."""
         if self.label_range is not None:
             raise InputError("this model predicts numbers and has no scores of classes; use predict instead")
         return self.task.loss.scores(margins)
 
     def coefficients(self, scaled: bool = False) -> "Coefficients":
-        """Return coefficients in the columns' own units, or if `scaled` of features in [-1, 1].
+        """Return the model's coefficients per unit of a data column, or of features in [-1, 1] if `scaled`.
 
         See `Coefficients`. Raises InputError if the run's constants are inconsistent.
         """
@@ -245,24 +238,21 @@ class Result:
             "feature": ((*features, "(bias)"), "feature; the last is the bias"),
         }
         arrays: dict[str, Any] = {
-            name: ("round", getattr(self.history, name), attributes)
-            for name, attributes in History.column_attributes(self.labels, self.unit).items()
+            name: ("round", getattr(self.history, name), column_attributes)
+            for name, column_attributes in History.column_attributes(self.labels, self.unit).items()
         }
         arrays["x"] = ("row", "feature"), self.x, column_metadata("output x_T of the algorithm")
         arrays["w"] = ("row", "feature"), self.w, column_metadata("last iterate w_T")
         if self.confusion is not None:
-            dimensions, long_name = CONFUSION_DIMENSIONS, column_metadata(CONFUSION_LONG_NAME)
+            dimensions, long_name = records.CONFUSION_DIMENSIONS, column_metadata(records.CONFUSION_LONG_NAME)
             arrays["confusion"] = tuple(dimensions), self.confusion, long_name
             coordinates |= {name: (self.names_of_classes, text) for name, text in dimensions.items()}
         for phase, seconds in self.timing.items():
             arrays[f"{phase}_seconds"] = "rank", seconds, column_metadata(f"time spent on {phase}", "s")
             coordinates["rank"] = range(len(seconds)), "MPI rank"
-        indexes = {
-            name: (name, np.array(v), column_metadata(text)) for name, (v, text) in coordinates.items()
-        }
-        dataset: xarray.Dataset = import_extra("xarray").Dataset(
-            arrays, indexes, without_booleans(self.experiment.settings())
-        )
+        indexes = {n: (n, np.array(v), column_metadata(text)) for n, (v, text) in coordinates.items()}
+        attributes = without_booleans(self.experiment.settings())
+        dataset: xarray.Dataset = import_extra("xarray").Dataset(arrays, indexes, attributes)
         return dataset.set_coords("round")
 
     def __repr__(self) -> str:

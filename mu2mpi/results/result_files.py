@@ -14,7 +14,7 @@ PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
 
 
 def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[RunSummary], list[str]]:
-    """Read the results at some paths; return their summaries, and a warning per skipped file or folder.
+    """Read the summaries of result files in files and folders, with a warning for each skipped path.
 
     With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`.
     """
@@ -31,7 +31,7 @@ def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Ru
 
 
 def with_progress(files: Sequence[Any], action: str) -> Iterable[Any]:
-    """Iterate over files with a progress bar on a terminal, or one line in a log, if there are many."""
+    """Iterate over files, for many with a progress bar on a terminal or one line in a log."""
     if len(files) < PROGRESS_MIN_FILES:
         return files
     if not sys.stderr.isatty():
@@ -44,7 +44,7 @@ def with_progress(files: Sequence[Any], action: str) -> Iterable[Any]:
 
 
 def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """List possible result files, each once, and a warning for each folder that cannot be listed.
+    """List possible result files in files and folders, and warnings for folders that cannot be listed.
 
     A folder is searched recursively for ``*.h5``, in sorted order, without hidden files and folders.
     """
@@ -53,9 +53,8 @@ def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     for path in paths:
         if not os.path.exists(path):
             raise InputError(f"there is no file or folder {path}")
-        candidates = [path]
-        if os.path.isdir(path):
-            candidates = []
+        candidates = [] if os.path.isdir(path) else [path]
+        if not candidates:
             for parent, folders, names in os.walk(path, onerror=errors.append):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 results = (name for name in names if name.endswith(".h5") and not name.startswith("."))
@@ -76,14 +75,14 @@ def list_result_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def require_results(results: Sequence[object], paths: Iterable[Path | str]) -> None:
-    """Raise InputError if no results were found at some paths."""
+    """Raise InputError for an empty sequence of results, naming the searched paths."""
     if not results:
         raise InputError(f"no results in {', '.join(map(str, paths))}")
 
 
 def join_names(files: Sequence[object], joint: str = " and ") -> str:
-    """Join names for a sentence: up to `MAX_NAMES` in full, else the first and the number of the others."""
-    *others, last = map(str, files)
-    if len(others) >= MAX_NAMES:
-        return f"{others[0]} and {len(others)} more"
-    return f"{', '.join(others)}{joint}{last}" if others else last
+    """Join file names for a sentence: up to `MAX_NAMES` in full, else the first name and a count."""
+    *earlier_names, last_name = map(str, files)
+    if len(earlier_names) >= MAX_NAMES:
+        return f"{earlier_names[0]} and {len(earlier_names)} more"
+    return f"{', '.join(earlier_names)}{joint}{last_name}" if earlier_names else last_name

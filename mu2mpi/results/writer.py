@@ -1,4 +1,4 @@
-"""Write result files atomically."""
+"""Write HDF5 result files atomically."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ OUTPUT_EXISTS = "the output {} exists; give --overwrite to replace it, or anothe
 
 
 def check_output(path: Path, overwrite: bool) -> None:
-    """Raise InputError unless a result can be written to this path; nothing is changed on the disk."""
+    """Raise InputError unless a result file can be written to a path; leaves the disk unchanged."""
     target = Path(os.path.realpath(path))
     if os.path.isdir(target):
         raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
@@ -54,11 +54,11 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
 
 
 def result_bytes(result: Result) -> bytes:
-    """Return the HDF5 file of a result as bytes."""
-    return file_image(lambda file: _write_contents(file, result))
+    """Return the content of a result's HDF5 file as bytes."""
+    return file_image(lambda file: _write_result_groups(file, result))
 
 
-def _write_contents(file: h5py.File, result: Result) -> None:
+def _write_result_groups(file: h5py.File, result: Result) -> None:
     header = {
         "schema": SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -84,20 +84,18 @@ def _write_contents(file: h5py.File, result: Result) -> None:
         if (rows := result.test_rows) is not None:
             _write_dataset(metrics, "test_row", rows, "row of a test sample in the data file, from 0")
         if (confusion := result.confusion) is not None:
-            classes = np.arange(len(confusion))
-            scales = [
-                _write_dataset(metrics, name, classes, text) for name, text in CONFUSION_DIMENSIONS.items()
-            ]
+            numbers = np.arange(len(confusion))
+            dimensions = CONFUSION_DIMENSIONS.items()
+            scales = [_write_dataset(metrics, name, numbers, text) for name, text in dimensions]
             _write_dataset(metrics, "confusion", confusion, CONFUSION_LONG_NAME, scales=scales)
     if result.diagnostics is not None:
         private = _create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
         if (counts := result.class_counts) is not None:
             machines = _write_dataset(private, "machine", np.arange(len(counts)), "machine")
-            bins = _write_dataset(
-                private, "class", np.arange(counts.shape[1]), "class, or interval of the label range"
-            )
+            text = "class, or interval of the label range"
+            classes = _write_dataset(private, "class", np.arange(counts.shape[1]), text)
             text = "samples of each class used by each machine"
-            _write_dataset(private, "class_counts", counts, text, scales=[machines, bins])
+            _write_dataset(private, "class_counts", counts, text, scales=[machines, classes])
     if result.timing:
         timing, ranks = _create_group(file, "timing"), len(next(iter(result.timing.values())))
         scales = [_write_dataset(timing, "rank", np.arange(ranks), "MPI rank")]
@@ -123,35 +121,30 @@ def _write_model(group: h5py.Group, result: Result) -> None:
     _write_dataset(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
         classes = _write_dataset(group, "class", np.arange(len(result.class_names)), "class")
-        _write_names(group, "label", result.class_names, "label of the class", classes)
+        _write_strings(group, "label", result.class_names, "label of the class", classes)
     if result.feature_names is not None:
-        _write_names(
-            group, "feature_name", (*result.feature_names, "(bias)"), "name of the feature", scales[1]
-        )
+        feature_names = (*result.feature_names, "(bias)")
+        _write_strings(group, "feature_name", feature_names, "name of the feature", scales[1])
     _write_dataset(group, "w", np.asarray(result.w, np.float64), "last iterate w_T", scales=scales)
 
 
 def _write_accounts(group: h5py.Group, accounts: PerMachineAccounts) -> None:
     machines = _write_dataset(group, "machine", np.arange(len(accounts.samples)), "machine")
     if accounts.owners is not None:
-        _write_names(group, "owner", accounts.owners, "owner of the machine", machines)
+        _write_strings(group, "owner", accounts.owners, "owner of the machine", machines)
     for name, attributes in PerMachineAccounts.columns().items():
         _write_dataset(group, name, getattr(accounts, name), **attributes, scales=[machines])
     if accounts.participation is not None:
         rounds = _write_dataset(group, "round", np.arange(1, len(accounts.participation) + 1), "round t")
-        text = "1 if the machine takes part in the round"
-        _write_dataset(
-            group, "participation", accounts.participation.astype(np.uint8), text, scales=[rounds, machines]
-        )
+        text, matrix = "1 if the machine takes part in the round", accounts.participation.astype(np.uint8)
+        _write_dataset(group, "participation", matrix, text, scales=[rounds, machines])
 
 
-def _write_names(
-    group: h5py.Group, name: str, names: Sequence[str], long_name: str, scale: h5py.Dataset
-) -> None:
-    encoded = [name.encode() for name in names]
+def _write_strings(group: h5py.Group, name: str, texts: Sequence[str], text: str, axis: h5py.Dataset) -> None:
+    encoded = [value.encode() for value in texts]
     # netCDF reads strings of one byte as a character dimension, so that all have at least two.
     values = np.array(encoded, h5py.string_dtype("utf-8", max([2, *map(len, encoded)])))
-    dataset = _write_dataset(group, name, values, long_name, scales=[scale])
+    dataset = _write_dataset(group, name, values, text, scales=[axis])
     write_attributes(dataset, {"_Encoding": "utf-8"})
 
 
@@ -163,7 +156,7 @@ def _write_dataset(
     units: str = "1",
     scales: Sequence[h5py.Dataset] | None = None,
 ) -> h5py.Dataset:
-    """Write an array and attach scales to its dimensions; without scales, make it a dimension scale."""
+    """Write an HDF5 array with dimension scales; without `scales`, the array becomes a dimension scale."""
     dataset = write_array(group, name, np.asarray(values), compression="gzip", shuffle=True)
     write_attributes(dataset, {"long_name": long_name, "units": units})
     if scales is None:
