@@ -6,23 +6,13 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis.setting_labels import (
-    AVERAGED_SETTINGS,
-    COLLUDERS_SHARE,
-    PRIVACY_SETTINGS,
-    GroupKey,
-    drop_repeats,
-    group_by_settings,
-    is_determined_by,
-    privacy_settings,
-    sort_key,
-    varying_settings,
-)
+from mu2mpi.analysis import setting_labels
+from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, PRIVACY_SETTINGS, GroupKey
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_options
 from mu2mpi.core.errors import InputError
@@ -42,7 +32,7 @@ AXIS_SETTINGS = (*option_fields(), "ranks", COLLUDERS_SHARE)
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Settings that are rows and columns, and measurements that are shown; empty: chosen by default."""
+    """Layout of a table: settings for rows and columns, and measurements; empty ones get defaults."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -51,20 +41,19 @@ class TableLayout:
     def __post_init__(self) -> None:
         for name in self.axes:
             if name not in AXIS_SETTINGS:
-                raise InputError(
-                    f"there is no setting {name!r}{suggest_or_list(name, AXIS_SETTINGS, 'settings')}"
-                )
+                hint = suggest_or_list(name, AXIS_SETTINGS, "settings")
+                raise InputError(f"there is no setting {name!r}{hint}")
             if self.axes.count(name) > 1:
                 raise InputError(f"{name} is given twice among the rows and columns. Give it once.")
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """All settings that are rows or columns."""
+        """All settings that are rows or columns of the table."""
         return (*self.rows, *self.columns)
 
     def completed(self, runs: Sequence[RunSummary], varying: Sequence[str]) -> "TableLayout":
-        """Return the layout with default rows, columns and values, chosen among the settings that vary."""
-        rows, columns, privacy = self.rows, self.columns, privacy_settings(runs)
+        """Return the layout with defaults for empty rows, columns and values, from the settings that vary."""
+        rows, columns, privacy = self.rows, self.columns, setting_labels.privacy_settings(runs)
         sizes = {(run.experiment.machines, run.experiment.rounds) for run in runs}
         machines = {machines for machines, _ in sizes}
         if not columns:
@@ -82,10 +71,8 @@ class TableLayout:
             defaults = ["method"] * (len(methods) > 1) + ["server"] + [colluders] * ("colluders" in varying)
             rows = tuple(name for name in (*defaults, *privacy) if name not in columns)
         if "rounds" not in (*rows, *columns) and ("rounds" in varying or len(machines) == len(sizes)):
-            rows, columns = (
-                tuple(n for name in part for n in (name, *["rounds"] * (name == "machines")))
-                for part in (rows, columns)
-            )
+            axes = [[[name, *["rounds"] * (name == "machines")] for name in axis] for axis in (rows, columns)]
+            rows, columns = (tuple(chain.from_iterable(axis)) for axis in axes)
         return TableLayout(rows, columns, self.values or default_values(runs))
 
 
@@ -98,7 +85,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Statistics of the runs of one table entry, which may be none."""
+    """Statistics over the runs of one table entry; an entry may have no runs."""
 
     seeds: int  # number of runs
     values: dict[str, Estimate]  # by measurement
@@ -121,7 +108,7 @@ class Section:
 
     @property
     def seed_counts(self) -> set[int]:
-        """Distinct numbers of runs per entry, without empty entries."""
+        """Distinct numbers of seeds per table entry, without empty entries."""
         return {aggregate.seeds for aggregate in self.aggregates.values() if aggregate.seeds}
 
 
@@ -132,23 +119,26 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
     make a section, or rows by default where sections would have a single row. Also returns notes for the
     reader. Raises InputError without runs, or for a measurement that no run has.
     """
-    kept, notes = drop_repeats(runs, *({"ranks"} & {*layout.axes}))
-    rows, varying = [run.independent_settings for run in kept], varying_settings(kept)
+    kept, notes = setting_labels.drop_repeats(runs, *({"ranks"} & {*layout.axes}))
+    rows, varying = [run.independent_settings for run in kept], setting_labels.varying_settings(kept)
     full = layout.completed(kept, varying)
     check_values(kept, full.values)
     others = [name for name in varying if name not in full.axes]
     per_method = {*own_options("method"), *METHOD_SETTINGS}
     given = ["method", *(name for name in others if name not in per_method)]
-    of_method = [name for name in others if name in per_method and is_determined_by(name, given, rows)]
+    of_method = [
+        name for name in others if name in per_method and setting_labels.is_determined_by(name, given, rows)
+    ]
     determined = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
     determined |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
     groups = _group_by_shared_settings(kept, {*full.axes, *AVERAGED_SETTINGS, *determined}, varying, full)
-    columns = {tuple(group_by_settings(subset, full.columns)) for subset in groups.values()}
-    have_one_row = all(len(group_by_settings(subset, full.rows)) == 1 for subset in groups.values())
-    if not layout.rows and len(groups) > 1 == len(columns) and have_one_row:
+    columns = {tuple(setting_labels.group_by_settings(subset, full.columns)) for subset in groups.values()}
+    row_counts = {len(setting_labels.group_by_settings(subset, full.rows)) for subset in groups.values()}
+    if not layout.rows and len(groups) > 1 == len(columns) and row_counts == {1}:
         added, causes = list[str](), dict[str, str]()
         for name in (name for name in others if name not in determined):
-            by = [a for a in added if name not in ALWAYS_SHOWN and is_determined_by(name, [a], rows)]
+            causing = [a for a in added if setting_labels.is_determined_by(name, [a], rows)]
+            by = [] if name in ALWAYS_SHOWN else causing
             if by:
                 causes[name] = by[0]
             else:
@@ -157,15 +147,15 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
             full, determined = replace(full, rows=(*full.rows, *added)), determined | causes
             left_out = {*full.axes, *AVERAGED_SETTINGS, *determined}
             groups = _group_by_shared_settings(kept, left_out, varying, full)
-    order = sorted(groups, key=lambda key: [(name, sort_key((value,))) for name, value in key])
-    sections = [_section(dict(key), groups[key], full, determined) for key in order]
+    order = sorted(groups, key=lambda key: [(name, setting_labels.sort_key((value,))) for name, value in key])
+    sections = [_build_section(dict(key), groups[key], full, determined) for key in order]
     return sections, [*notes, *version_note(kept)]
 
 
 def _group_by_shared_settings(
     runs: Sequence[RunSummary], left_out: Collection[str], varying: Sequence[str], layout: TableLayout
 ) -> dict[GroupKey, list[RunSummary]]:
-    """Group runs by (name, value) pairs of all settings but those left out; the groups are sections."""
+    """Group runs into table sections, by (name, value) pairs of all settings except those in `left_out`."""
     rows = [run.independent_settings for run in runs]
     values_of = {name: {row[name] for row in rows} for name in rows[0] if name not in left_out}
     names, delta = [n for n, values in values_of.items() if n in varying or len(values) == 1], None
@@ -181,17 +171,18 @@ def _group_by_shared_settings(
 
 
 def version_note(runs: Sequence[RunSummary]) -> list[str]:
-    """Return a note if the files were written by several versions of the package."""
+    """Return a note on the versions of mu2mpi that made the runs; none for a single version."""
     versions = sorted({run.version for run in runs if run.version})
     return [f"these results were made by versions {join_names(versions)} of mu2mpi"] if versions[1:] else []
 
 
-def _section(
+def _build_section(
     settings: dict[str, Any], runs: Sequence[RunSummary], layout: TableLayout, determined: dict[str, str]
 ) -> Section:
-    groups, n_rows, aggregates = group_by_settings(runs, layout.axes), len(layout.rows), {}
-    rows = sorted({key[:n_rows] for key in groups}, key=sort_key)
-    columns = sorted({key[n_rows:] for key in groups}, key=sort_key)
+    groups, n_rows, aggregates = setting_labels.group_by_settings(runs, layout.axes), len(layout.rows), {}
+    rows = sorted({key[:n_rows] for key in groups}, key=setting_labels.sort_key)
+    columns = sorted({key[n_rows:] for key in groups}, key=setting_labels.sort_key)
+    names = layout.values
     for row, column in product(rows, columns):
         subset, others = groups.get(row + column, []), dict[str, Any]()
         if subset:
@@ -199,13 +190,11 @@ def _section(
             others = {name: known[name] if name == "colluders" else own[name] for name in determined}
             if known["epsilon"] is not None and "rho" not in layout.axes:
                 others["rho"] = known["rho"]
-        key = _paper_key(settings | others | dict(zip(layout.axes, row + column, strict=True)))
+        key = _paper_experiment_key(settings | others | dict(zip(layout.axes, row + column, strict=True)))
         aggregates[row, column] = Aggregate(
             seeds=len(subset),
-            values={
-                n: mean_and_std([run.table_row.get(n, math.nan) for run in subset]) for n in layout.values
-            },
-            paper={} if determined and not subset else _paper_values().get(key, {}),
+            values={n: mean_and_std([run.table_row.get(n, math.nan) for run in subset]) for n in names},
+            paper={} if determined and not subset else _read_paper_values().get(key, {}),
             settings=others,
             diameters=frozenset(run.experiment.diameter for run in subset),
         )
@@ -213,16 +202,14 @@ def _section(
 
 
 def default_values(runs: Iterable[RunSummary]) -> tuple[str, ...]:
-    """Names of the loss and the score: accuracy for classes, R^2 for numbers, both for mixed runs."""
+    """Measurements of a table by default: test loss and score (accuracy for classes, R^2 for numbers)."""
     label_kinds = {run.labels for run in runs}
     return ("test_loss", *(score for labels, score in SCORE_COLUMNS.items() if labels in label_kinds))
 
 
 def check_values(runs: Iterable[RunSummary], values: Iterable[str]) -> None:
-    """Raise InputError for a measurement that no run has."""
-    numbers = (
-        name for run in runs for name, value in run.table_row.items() if isinstance(value, int | float)
-    )
+    """Raise InputError if no run has a measurement of one of these names."""
+    numbers = (n for run in runs for n, value in run.table_row.items() if isinstance(value, int | float))
     known = [name for name in dict.fromkeys(numbers) if name not in AXIS_SETTINGS]
     for name in values:
         if name not in known:
@@ -230,7 +217,7 @@ def check_values(runs: Iterable[RunSummary], values: Iterable[str]) -> None:
 
 
 def mean_and_std(values: Sequence[float]) -> Estimate:
-    """Return mean and sample standard deviation."""
+    """Return mean and sample standard deviation of a measurement over runs."""
     if not values:
         return Estimate(math.nan, math.nan)
     # The computed mean of equal numbers may differ from them by rounding.
@@ -239,18 +226,18 @@ def mean_and_std(values: Sequence[float]) -> Estimate:
     return Estimate(float(mean), float(std) if len(values) > 1 else math.nan)
 
 
-def _paper_key(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
-    """Return the settings that identify an experiment of the paper."""
+def _paper_experiment_key(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
+    """Return the set of (name, value) pairs of settings that identifies an experiment of the paper."""
     left_out = (*AVERAGED_SETTINGS, "delta", "ranks", COLLUDERS_SHARE)
     return frozenset((n, v) for n, v in settings.items() if v is not None and n not in left_out)
 
 
 @cache
-def _paper_values() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
+def _read_paper_values() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     values_of = {}
     for line in csv.DictReader(text.splitlines()):
         values = {name: float(line.pop(name.removeprefix("test_"))) for name in PAPER_VALUES}
         experiment = Experiment.from_settings({"data": "mnist", "diameter": 0.1, **line})
-        values_of[_paper_key(canonical_settings(experiment))] = values
+        values_of[_paper_experiment_key(canonical_settings(experiment))] = values
     return values_of

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.description import metric_label
-from mu2mpi.analysis.setting_labels import (
-    AVERAGED_SETTINGS,
-    GroupKey,
-    Labels,
-    drop_repeats,
-    format_value,
-    losses_in_nats,
-    sort_key,
-    varying_settings,
-)
+from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, GroupKey, Labels, format_value, sort_key
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.hdf5 import without_booleans
@@ -39,8 +31,8 @@ def build_dataset(
     history: bool,
     transform: "Callable[[xarray.Dataset], xarray.Dataset]" = lambda dataset: dataset,
 ) -> "xarray.Dataset | xarray.DataTree":
-    """Return runs as `Runs.to_xarray` does, with each dataset transformed."""
-    kept, notes = drop_repeats(runs)
+    """Return runs as an xarray dataset, or as a tree with one per data set, each changed by `transform`."""
+    kept, notes = setting_labels.drop_repeats(runs)
     for note in notes:
         warnings.warn(note, stacklevel=3)
     by_data: dict[Any, list[RunSummary]] = {}
@@ -56,10 +48,10 @@ def build_dataset(
 
 
 def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
-    """Return distinct runs on the same data as one dataset."""
+    """Return distinct runs on the same data as one xarray dataset over the settings that vary."""
     pandas = import_extra("pandas")
     own_rows, all_rows = [run.independent_settings for run in runs], [run.settings for run in runs]
-    axes = varying_settings(runs)
+    axes = setting_labels.varying_settings(runs)
     keys = [tuple(own[name] for name in axes) for own in own_rows]
     levels = [[v for (v,) in sorted({(key[k],) for key in keys}, key=sort_key)] for k in range(len(axes))]
     # pandas has no index with None, so settings that may be unset are represented by their positions.
@@ -81,15 +73,13 @@ def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
         for run in runs
     )
     arrays = _to_arrays(pandas.concat([index, measured], axis=1), [*axes, "seed"])
-    unit = "nat" if losses_in_nats(runs) else "1"
-    metadata = {
-        name: text
-        for labels in SCORE_COLUMNS
-        for name, text in History.column_attributes(labels, unit).items()
-    }
+    unit = "nat" if setting_labels.losses_in_nats(runs) else "1"
+    metadata: dict[str, dict[str, str]] = {}
+    for label_kind in SCORE_COLUMNS:
+        metadata |= History.column_attributes(label_kind, unit)
     if history:
-        left_out = {*axes, *SCORE_COLUMNS.values()} - {SCORE_COLUMNS[run.labels] for run in runs}
-        names = [name for name in columns if name not in left_out]
+        omitted = {*axes, *SCORE_COLUMNS.values()} - {SCORE_COLUMNS[run.labels] for run in runs}
+        names = [name for name in columns if name not in omitted]
         frames = [pandas.DataFrame({name: getattr(run.history, name) for name in names}) for run in runs]
         frame = pandas.concat(frames, keys=range(len(runs))).reset_index(level=0, names="run")
         frame = frame.join(index, on="run").drop(columns="run")
@@ -102,17 +92,16 @@ def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
     arrays["seed"].attrs = column_metadata("seed, or number of a run without a seed")
     values, labels = map(_coordinate_values, levels), Labels()
     coordinates = {n: (n, v, column_metadata(labels.name(n))) for n, v in zip(axes, values, strict=True)}
-    dataset: xarray.Dataset = arrays.assign_coords(
-        coordinates | _determined_coordinates(index[axes], all_rows)
-    )
+    coordinates |= _determined_coordinates(index[axes], all_rows)
+    dataset: xarray.Dataset = arrays.assign_coords(coordinates)
     common = {name: v for name, v in all_rows[0].items() if all(row[name] == v for row in all_rows)}
-    left_out = {*axes, *AVERAGED_SETTINGS}
-    dataset.attrs = without_booleans({n: v for n, v in common.items() if v is not None and n not in left_out})
+    omitted = {*axes, *AVERAGED_SETTINGS}
+    dataset.attrs = without_booleans({n: v for n, v in common.items() if v is not None and n not in omitted})
     return dataset
 
 
 def _unique_seeds(runs: Sequence[RunSummary], keys: Sequence[GroupKey]) -> list[int]:
-    """Return the seeds of runs; without one, or with the one of another run, a number above all seeds."""
+    """Return a distinct seed per run: a number above all seeds replaces missing and repeated seeds."""
     seeds, used, first = [], set[object](), 1 + max(run.experiment.seed or 0 for run in runs)
     for run, key in zip(runs, keys, strict=True):
         seed = run.experiment.seed
@@ -129,7 +118,7 @@ def _to_arrays(frame: Any, dimensions: list[str]) -> Any:
 
 
 def _coordinate_values(values: Iterable[Any]) -> NDArray[Any]:
-    """Return settings as an array of numbers (NaN if unset), or of texts if any is a name."""
+    """Return values of a setting as an array of numbers (NaN if unset), or of text if any is text."""
     known = [None if value != value else value for value in values]
     if any(isinstance(value, str) for value in known):
         return np.array([format_value(value) for value in known])
@@ -137,7 +126,7 @@ def _coordinate_values(values: Iterable[Any]) -> NDArray[Any]:
 
 
 def _determined_coordinates(index: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return settings that one or two axes determine, as coordinates along these axes."""
+    """Return dataset coordinates for the settings that are functions of one or two axes."""
     axes, coordinates = list(index), {}
     for name in option_fields():
         column = [row[name] for row in rows]
@@ -163,11 +152,9 @@ def seed_statistics(dataset: "xarray.Dataset", confidence: float) -> "xarray.Dat
     mean, std = dataset.mean("seed", keep_attrs=True), dataset.std("seed", ddof=1).where(seeds > 1)
     half_width = std * xr.apply_ufunc(stdtrit, seeds - 1.0, (1 + confidence) / 2) / np.sqrt(seeds)
     names = ["mean", "deviation", "low", "high", "seeds"]
-    axis = xr.DataArray(
-        names, dims="statistic", name="statistic", attrs=column_metadata("statistic over seeds")
-    )
-    statistics = xr.concat(
-        [mean, std, mean - half_width, mean + half_width, seeds], axis, combine_attrs="override"
-    )
+    attributes = column_metadata("statistic over seeds")
+    axis = xr.DataArray(names, dims="statistic", name="statistic", attrs=attributes)
+    arrays = [mean, std, mean - half_width, mean + half_width, seeds]
+    statistics = xr.concat(arrays, axis, combine_attrs="override")
     ordered: xarray.Dataset = statistics.transpose(..., "statistic")
     return ordered

@@ -22,13 +22,13 @@ MAX_MACHINES = 20  # Unequal machines listed
 MAX_TERMS = 100  # Coefficients listed
 # Columns of a table by header: attribute with the array, and format of its numbers
 Columns = Mapping[str, tuple[str, Callable[[float], str]]]
-_ACCOUNTS: Columns = {
+_ACCOUNT_COLUMNS: Columns = {
     "samples": ("samples", "{:,}".format), "rounds": ("rounds", "{:,}".format),
     "weight": ("weight", "{:.3g}".format), "sigma": ("sigma", "{:.4g}".format),
     "rho allowed": ("rho_budget", rounded_up), "rho": ("rho", rounded_up),
     "epsilon": ("epsilon", rounded_up),
 }  # fmt: skip
-_HISTORY: Columns = {
+_HISTORY_COLUMNS: Columns = {
     "round": ("round", "{:,}".format), "samples": ("samples", "{:,}".format),
     "test loss": ("test_loss", "{:.4f}".format), "R2": ("test_r2", "{:.4f}".format),
     "accuracy": ("test_accuracy", "{:.1%}".format), "rho spent": ("rho_spent", "{:.3g}".format),
@@ -46,7 +46,7 @@ KEY_DISCARDED = (
 
 
 def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
-    """Return the content of a result file as sections for a terminal, optionally with the diagnostics."""
+    """Return the content of a result file as text for a terminal, optionally with the diagnostics."""
     privacy = [describe_privacy(result.privacy, result.accounts)]
     privacy += [wrap_paragraph(f"WARNING: {PRIVATE_TEST_WARNING}")] * has_private_test_results(result)
     if result.privacy.is_key_discarded and (checkpoint := checkpoint_path(path)).exists():
@@ -54,15 +54,15 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
         warning = f"WARNING: {checkpoint} is still there and may have the key of this noise. Remove it."
         privacy.append(wrap_paragraph(warning))
     sections = {
-        "Experiment": _experiment(result),
-        "Test samples by class": _by_class(result),
-        "History": _history(result.history, result.labels),
+        "Experiment": _experiment_section(result),
+        "Test samples by class": _accuracy_by_class(result),
+        "History": _history_table(result.history, result.labels),
         "Privacy": "\n".join(privacy),
-        "Theory": _theory(result.theory, " (nats)" * (result.unit == "nat")),
-        "Diagnostics": _diagnostics(result.diagnostics, path, diagnostics),
-        "Time in seconds": _timing(result),
-        "Where it ran": _pairs(result.environment.items()),
-        "To repeat it": _repeat(result),
+        "Theory": _theory_section(result.theory, " (nats)" * (result.unit == "nat")),
+        "Diagnostics": _diagnostics_section(result.diagnostics, path, diagnostics),
+        "Time in seconds": _timing_table(result),
+        "Where it ran": _format_pairs(result.environment.items()),
+        "To repeat it": _repeat_command(result),
     }
     return _join_sections(path, sections)
 
@@ -73,9 +73,8 @@ def describe_coefficients(result: Result, path: Path) -> str:
     last = len(coefficients.terms) - 1
     largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_TERMS]
     numbers = np.vstack([coefficients.values, coefficients.standard_errors]).T
-    rows = [
-        [coefficients.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in sorted({*largest.tolist(), last})
-    ]
+    shown = sorted({*largest.tolist(), last})
+    rows = [[coefficients.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in shown]
     notes = list(coefficients.notes)
     if len(rows) <= last:
         notes.append(f"Shown are the {MAX_TERMS} of {last:,} features with the largest coefficients.")
@@ -90,16 +89,16 @@ def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command resumes the run",
-        "Experiment": _pairs(checkpoint.experiment.settings().items()),
-        "History": _history(history, labels) if len(history) else "no evaluation yet",
+        "Experiment": _format_pairs(checkpoint.experiment.settings().items()),
+        "History": _history_table(history, labels) if len(history) else "no evaluation yet",
     }
     return _join_sections(path, sections)
 
 
 def _join_sections(path: Path, sections: Mapping[str, str]) -> str:
-    """Return a file's name and its non-empty sections, indented below their titles."""
-    parts = [f"{title}\n{textwrap.indent(text, '  ')}" for title, text in sections.items() if text]
-    return "\n\n".join([str(path), *parts])
+    """Return a file path and its non-empty sections of text, indented below their titles."""
+    blocks = (f"{title}\n{textwrap.indent(text, '  ')}" for title, text in sections.items() if text)
+    return "\n\n".join([str(path), *blocks])
 
 
 def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | None = None) -> str:
@@ -108,23 +107,22 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
     if not privacy.is_noisy:
         return wrap_paragraph(" ".join(concern.full for concern in concerns))
     exact = rounded_up(privacy.epsilon_exact)
-    claim = (
-        f"(epsilon, delta)-DP: epsilon = {exact} at delta = {privacy.delta:g}, {mechanism.accounting_note}"
-    )
+    exact_claim = f"epsilon = {exact} at delta = {privacy.delta:g}, {mechanism.accounting_note}"
+    claim = f"(epsilon, delta)-DP: {exact_claim}"
     if privacy.rho is not None:
         claim = (
             f"a Renyi divergence of at most a rho^2/2 at every order a > 1, with rho = "
             f"{rounded_up(privacy.rho)}. At delta = {privacy.delta:g} this is epsilon = "
             f"{rounded_up(privacy.epsilon)} by the paper's lemma, and epsilon = {exact} exactly."
         )
-    total = f"the sum of the noise of {mechanism.noise_shares:,} of {mechanism.machines:,} machines"
+    noise_sum = f"the sum of the noise of {mechanism.noise_shares:,} of {mechanism.machines:,} machines"
     paragraphs = [
         f"{privacy.adversary} learns at most this about any one sample of one machine ({privacy.adjacency} "
         f"adjacency): {claim}",
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
-        f"{'each draw' if mechanism.noise_shares == 1 else total}{mechanism.noise_description}, on a grid of "
-        f"{mechanism.grid_spacing:.3g}. "
+        f"{'each draw' if mechanism.noise_shares == 1 else noise_sum}{mechanism.noise_description}, "
+        f"on a grid of {mechanism.grid_spacing:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} covers the error of the noise sampler.",
         KEY_DISCARDED * privacy.is_key_discarded,
         mechanism.communication_cost,
@@ -136,23 +134,23 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
 
 
 def sort_by_epsilon(accounts: PerMachineAccounts) -> NDArray[np.int64]:
-    """Return the indices of all machines, those with the largest epsilon first."""
+    """Return the indices of all machines in order of decreasing epsilon."""
     return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
 
 
 def _accounts_table(accounts: PerMachineAccounts) -> str:
-    """Return the number of unequal machines, and a table of those with the largest epsilon."""
+    """Return a sentence on unequal machines, and a table of the machines with the largest epsilon."""
     order, absent = sort_by_epsilon(accounts)[:MAX_MACHINES], np.sum(accounts.rounds == 0)
     text = (
         f"Machines differ: of {len(accounts.rounds):,} machines, {absent:,} never take part. The guarantee "
         "above is that of the machine with the largest epsilon. The machines with the largest epsilon are:"
     )
     machines = [accounts.names[i] for i in order.tolist()]
-    return f"{wrap_paragraph(text)}\n{_table(accounts, _ACCOUNTS, order, machine=machines)}"
+    return f"{wrap_paragraph(text)}\n{_format_columns(accounts, _ACCOUNT_COLUMNS, order, machine=machines)}"
 
 
 def trust_statement(server: str) -> str:
-    """Return who has to be trusted in a trust mode; empty for nobody."""
+    """Return a sentence on who has to be trusted in a trust mode; empty if nobody has to be."""
     trusts = lookup("servers", server).trusted_parties if server in known_names("servers") else ""
     return f"Who has to be trusted ({server} server): {trusts}." if trusts else ""
 
@@ -172,19 +170,19 @@ def privacy_summary(privacy: PrivacyStatement, accounts: PerMachineAccounts | No
 
 
 def claim_columns(rho: float | None, exact: float, lemma: float, mechanism: str) -> list[str]:
-    """Return rho, exact epsilon (with the mechanism if it has no rho) and the lemma's epsilon, as text."""
+    """Return the privacy claim of a run as text: rho, exact epsilon, and epsilon by the paper's lemma."""
     if rho is None:
         return ["none", f"{rounded_up(exact)} ({mechanism})", "–"]
     return [rounded_up(rho), rounded_up(exact), rounded_up(lemma)]
 
 
 def has_private_test_results(result: Result) -> bool:
-    """Return whether a file has test results computed without noise on a share of the data file."""
+    """Return whether a run computed test results without noise on a share of its data file."""
     return result.has_unprotected_test_set and result.history.has_losses
 
 
-def _experiment(result: Result) -> str:
-    """Return settings, shape of the model, labels, and loss and metrics of the output on the test set."""
+def _experiment_section(result: Result) -> str:
+    """Return the settings, model shape, labels, and final test loss and metrics of a run as text."""
     rows, features = result.x.shape
     facts = [
         *result.experiment.settings().items(),
@@ -194,62 +192,62 @@ def _experiment(result: Result) -> str:
         low, high = map(format_value, result.label_range)
         facts.append(("label", f"a number from {low} to {high}"))
     elif result.class_names is not None:
-        more = ["..."] * (result.classes > MAX_CLASSES)
-        facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *more])))
+        ellipsis = ["..."] * (result.classes > MAX_CLASSES)
+        facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *ellipsis])))
     history, score = result.history, SCORE_COLUMNS[result.labels]
     unit = " nats" * (result.unit == "nat")
-    facts.append(("final test loss", _text(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
+    facts.append(("final test loss", _format_number(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     metric_values = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     known = metrics()
     for name, value in metric_values.items():
         style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
-        facts.append((f"final test {metric_label(name)}", _text(value, style.format)))
-    return _pairs(facts)
+        facts.append((f"final test {metric_label(name)}", _format_number(value, style.format)))
+    return _format_pairs(facts)
 
 
 def metric_label(name: str) -> str:
-    """Return the long name and unit of a metric; its name if it is not registered."""
+    """Return the long name and unit of a metric; for an unregistered metric, its name in words."""
     if (metric := metrics().get(name)) is None:
         return name.replace("_", " ")
     return metric.long_name + " (in the label's units)" * (metric.unit == "label")
 
 
-def _by_class(result: Result) -> str:
-    """Return number of samples, accuracy and most frequent wrong prediction of each class."""
+def _accuracy_by_class(result: Result) -> str:
+    """Return a table by class: test samples, accuracy and most frequent wrong prediction."""
     if result.confusion is None or result.classes > MAX_CLASSES:
         return ""
     classes, rows = result.names_of_classes, []
     for k, predicted in enumerate(result.confusion):
         samples, wrong = predicted.sum(), np.delete(predicted, k)
-        other, largest = np.delete(classes, k)[np.argmax(wrong)], wrong.max()
+        mistake, largest = np.delete(classes, k)[np.argmax(wrong)], wrong.max()
         accuracy = f"{predicted[k] / samples:.1%}" if samples else "none"
-        rows.append([classes[k], f"{samples:,}", accuracy, f"{other} ({largest:,})" if largest else ""])
+        rows.append([classes[k], f"{samples:,}", accuracy, f"{mistake} ({largest:,})" if largest else ""])
     return text_table(["class", "samples", "accuracy", "most often mistaken for"], [rows])
 
 
-def _history(history: History, labels: str) -> str:
-    """Return a table of up to eight evaluations, evenly spaced from the first to the last."""
+def _history_table(history: History, labels: str) -> str:
+    """Return a table of up to eight evaluations of a run, evenly spaced from the first to the last."""
     rows = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
-    left_out = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
-    columns = {title: column for title, column in _HISTORY.items() if column[0] not in left_out}
-    return _table(history, columns, rows)
+    omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
+    columns = {title: column for title, column in _HISTORY_COLUMNS.items() if column[0] not in omitted}
+    return _format_columns(history, columns, rows)
 
 
-def _table(source: object, columns: Columns, rows: NDArray[np.int64], **first: Sequence[str]) -> str:
-    """Return rows of the columns of a record as a table; `first` are columns of text before them."""
+def _format_columns(source: object, columns: Columns, rows: NDArray[np.int64], **first: Sequence[str]) -> str:
+    """Return some rows of the arrays in a record as a table, after the text columns in `first`."""
     texts = first | {
-        title: [_text(value, style) for value in getattr(source, name)[rows].tolist()]
+        title: [_format_number(value, style) for value in getattr(source, name)[rows].tolist()]
         for title, (name, style) in columns.items()
     }
     return text_table([*texts], [list(zip(*texts.values(), strict=True))])
 
 
-def _text(value: float, style: Callable[[float], str]) -> str:
+def _format_number(value: float, style: Callable[[float], str]) -> str:
     return "none" if math.isnan(value) else style(value)
 
 
-def _theory(theory: Theory | None, unit: str) -> str:
-    """Return the measured excess loss beside the theorem's bound."""
+def _theory_section(theory: Theory | None, unit: str) -> str:
+    """Return a table of the measured excess loss of a run and the theorem's bound on it."""
     if theory is None:
         return ""
     applies = not math.isnan(theory.excess_loss_bound)
@@ -273,7 +271,7 @@ def _theory(theory: Theory | None, unit: str) -> str:
     return f"{text_table(['', 'measured', 'theorem: at most'], [[row]])}\n{wrap_paragraph(note)}"
 
 
-def _diagnostics(diagnostics: Diagnostics | None, path: Path, is_requested: bool) -> str:
+def _diagnostics_section(diagnostics: Diagnostics | None, path: Path, is_requested: bool) -> str:
     if diagnostics is None:
         return "This file has none." if is_requested else ""
     if not is_requested:
@@ -288,7 +286,7 @@ def _diagnostics(diagnostics: Diagnostics | None, path: Path, is_requested: bool
     )
 
 
-def _timing(result: Result) -> str:
+def _timing_table(result: Result) -> str:
     phases = {phase: seconds for phase, seconds in result.timing.items() if len(seconds)}
     if not phases:
         return ""
@@ -297,13 +295,13 @@ def _timing(result: Result) -> str:
     return text_table(["phase", "mean over ranks", "slowest rank"], [rows])
 
 
-def _repeat(result: Result) -> str:
+def _repeat_command(result: Result) -> str:
     text = "Save these lines as experiment.toml and run: mu2mpi run --config experiment.toml"
     if result.experiment.seed is None:
         text += " (without a seed the noise will differ)"
     return f"{wrap_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 
 
-def _pairs(facts: Collection[tuple[str, object]]) -> str:
+def _format_pairs(facts: Collection[tuple[str, object]]) -> str:
     width = max((len(name) for name, _ in facts), default=0)
     return "\n".join(f"{name.ljust(width)}  {' '.join(format_value(value).split())}" for name, value in facts)

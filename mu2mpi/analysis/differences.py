@@ -7,70 +7,62 @@ from typing import Any
 
 import numpy as np
 
+from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import check_values, default_values, mean_and_std
 from mu2mpi.analysis.pivot import Entry, PivotRow, PivotTable, align_column, choose_format
 from mu2mpi.analysis.privacy_reports import model_bytes
-from mu2mpi.analysis.setting_labels import (
-    MISSING,
-    GroupKey,
-    Labels,
-    drop_repeats,
-    group_by_settings,
-    sort_key,
-    varying_settings,
-)
+from mu2mpi.analysis.setting_labels import MISSING, GroupKey, Labels, varying_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.results.reader import RunSummary, read_result
 
 SIGNIFICANCE_LEVEL = 0.05
-
-_LABELS = Labels()
-
+_DEFAULT_LABELS = Labels()
 Sides = tuple[list[RunSummary], list[RunSummary]]  # A and B
-Pairs = Mapping[GroupKey, Sides]  # Runs of both sides by the settings that vary within a side
-Files = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]  # environment and model of each file
+PairedRuns = Mapping[GroupKey, Sides]  # Runs of both sides by the settings that vary within a side
+FileContents = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]  # environment and model of each file
 
 
 def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: Sequence[str] = ()) -> str:
-    """Compare two sets of results, A and B, in some measurements (by default loss and score), as text."""
-    sides = drop_repeats(first, "ranks")[0], drop_repeats(second, "ranks")[0]
+    """Compare two sets of runs, A and B, by measurements (default: test loss and score), and return text."""
+    sides = setting_labels.drop_repeats(first, "ranks")[0], setting_labels.drop_repeats(second, "ranks")[0]
     runs = [*sides[0], *sides[1]]
     values = tuple(values) or default_values(runs)
     check_values(runs, values)
     # Settings that differ only between the sides do not tell runs apart.
     within = {name for side in sides for name in varying_settings(side)}
     names = [name for name in varying_settings(runs) if name in within]
-    groups_a, groups_b = (group_by_settings(side, names) for side in sides)
+    groups_a, groups_b = (setting_labels.group_by_settings(side, names) for side in sides)
     pairs = {key: (groups_a[key], groups_b[key]) for key in groups_a if key in groups_b}
     results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
     files = {path: (result.environment, model_bytes(result)) for path, result in results}
-    parts = [_settings(sides), _environments(sides, files)]
+    blocks = [_settings_table(sides), _environment_table(sides, files)]
     if pairs:
-        parts += [_results(pairs, names, values), _identical_models(pairs, files), _verdict(pairs, values)]
+        blocks += [_measurement_table(pairs, names, values), _identical_models(pairs, files)]
+        blocks.append(_significance_summary(pairs, values))
     for letter, side, other in (("A", groups_a, groups_b), ("B", groups_b, groups_a)):
         if count := sum(len(subset) for key, subset in side.items() if key not in other):
             subject = f"{count:,} run{'s' * (count > 1)} of {letter}"
-            parts.append(f"{subject} without a counterpart that has the same settings.")
-    return "\n\n".join(filter(None, parts))
+            blocks.append(f"{subject} without a counterpart that has the same settings.")
+    return "\n\n".join(filter(None, blocks))
 
 
-def _settings(sides: Sides) -> str:
-    """Return a table of the settings that differ between the sides, without those computed on both."""
+def _settings_table(sides: Sides) -> str:
+    """Return a table of settings that differ between two sets of runs, unless computed in both."""
     rows = []
     for name in option_fields():
-        values = [{(run.settings[name], _origin(run, name)) for run in side} for side in sides]
+        values = [{(run.settings[name], _setting_origin(run, name)) for run in side} for side in sides]
         plain_values = [{value for value, _ in of_side} for of_side in values]
         is_computed = all(origin for of_side in values for _, origin in of_side)
         if plain_values[0] != plain_values[1] and not is_computed:
-            ordered = (sorted(of_side, key=sort_key) for of_side in values)
-            texts = (", ".join(_LABELS.value(name, value) + by for value, by in pairs) for pairs in ordered)
+            ordered = (sorted(of_side, key=setting_labels.sort_key) for of_side in values)
+            texts = (", ".join(_DEFAULT_LABELS.value(name, v) + by for v, by in pairs) for pairs in ordered)
             rows.append([name, *texts])
     return text_table(["setting", "A", "B"], [rows]) if rows else "Settings: the same."
 
 
-def _origin(run: RunSummary, name: str) -> str:
+def _setting_origin(run: RunSummary, name: str) -> str:
     """Return what determines a setting of a run, such as " (by epsilon)"; empty if it is given."""
     if run.independent_settings[name] is not None or run.settings[name] is None or name == "delta":
         return ""
@@ -79,38 +71,37 @@ def _origin(run: RunSummary, name: str) -> str:
     return " (by preset)" if name in run.experiment.preset_settings() else " (by server)"
 
 
-def _environments(sides: Sides, files: Files) -> str:
-    """Return a table of the versions, hosts and ranks that differ between the sides."""
-    facts = [[files[run.path][0] for run in side] for side in sides]
-    names = dict.fromkeys(name for side in facts for of_run in side for name in of_run)
-    rows = [
-        [name, *(", ".join(sorted({str(of_run.get(name, MISSING)) for of_run in side})) for side in facts)]
-        for name in names
-        if name not in ("elapsed_seconds", "created")
-    ]
-    rows = [row for row in rows if row[1] != row[2]]
+def _environment_table(sides: Sides, files: FileContents) -> str:
+    """Return a table of software versions, hosts and ranks that differ between two sets of runs."""
+    environments = [[files[run.path][0] for run in side] for side in sides]
+    names = dict.fromkeys(name for side in environments for environment in side for name in environment)
+    rows = []
+    for name in (name for name in names if name not in ("elapsed_seconds", "created")):
+        values = ({str(environment.get(name, MISSING)) for environment in side} for side in environments)
+        a, b = (", ".join(sorted(of_side)) for of_side in values)
+        rows += [[name, a, b]] if a != b else []
     return text_table(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
 
 
-def _samples(sides: Sides, value: str) -> list[list[float]]:
-    """Return a measurement of the runs of each side."""
+def _measurements(sides: Sides, value: str) -> list[list[float]]:
+    """Return one measurement of all runs, a list for each of the two sets of runs."""
     return [[run.table_row.get(value, math.nan) for run in side] for side in sides]
 
 
-def _results(pairs: Pairs, names: Sequence[str], values: Sequence[str]) -> str:
-    """Return a table of means and standard deviations of both sides, with p-values of their difference."""
+def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence[str]) -> str:
+    """Return a table with means and standard deviations of two sets of runs, and p-values."""
     rows = []
     for key, sides in pairs.items():
-        labels = [_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
+        labels = [_DEFAULT_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
         for value in values:
-            a, b = map(mean_and_std, samples := _samples(sides, value))
+            a, b = map(mean_and_std, samples := _measurements(sides, value))
             style = choose_format(value, [a.mean, b.mean])
             numbers = [(style.text(e.mean), style.text(e.std)) for e in (a, b)]
             numbers += [(style.text(b.mean - a.mean), ""), (f"{p_value(*samples):.2g}", "")]
             entries = [Entry(MISSING if m == "nan" else m, std.replace("nan", "")) for m, std in numbers]
             rows.append(PivotRow(0, [*labels, style.label], entries))
             labels = [""] * len(names)
-    table = PivotTable("", [*map(_LABELS.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
+    table = PivotTable("", [*map(_DEFAULT_LABELS.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
     text = text_table(table.header, table.blocks(align_column))
     counts = sorted({len(side) for sides in pairs.values() for side in sides})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"
@@ -131,8 +122,8 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float:
     return float(2 * stdtr(degrees_of_freedom, -difference / math.sqrt(errors.sum())))
 
 
-def _identical_models(pairs: Pairs, files: Files) -> str:
-    """Return how many runs of the same seed have bit-identical models."""
+def _identical_models(pairs: PairedRuns, files: FileContents) -> str:
+    """Return a sentence on the number of run pairs with the same seed and bit-identical models."""
     are_equal: list[bool] = []
     for sides in pairs.values():
         a, b = ({run.experiment.seed: files[run.path][1] for run in side} for side in sides)
@@ -142,9 +133,9 @@ def _identical_models(pairs: Pairs, files: Files) -> str:
     return f"{sum(are_equal):,} of {len(are_equal):,} models of the same seed are equal to the last bit."
 
 
-def _verdict(pairs: Pairs, values: Sequence[str]) -> str:
-    """Return how many differences are significant; for single runs, differences in standard deviations."""
-    measured = [_samples(sides, value) for sides in pairs.values() for value in values]
+def _significance_summary(pairs: PairedRuns, values: Sequence[str]) -> str:
+    """Return a sentence on significant differences, for single runs in standard deviations."""
+    measured = [_measurements(sides, value) for sides in pairs.values() for value in values]
     p_values = [p for p in (p_value(*samples) for samples in measured) if not math.isnan(p)]
     if p_values:
         text = (

@@ -21,7 +21,7 @@ _PROBLEM_SETTINGS = (
 
 
 class Entry(NamedTuple):
-    """Text of a table entry: a number with its standard deviation and a remark, or the mark of a gap."""
+    """Text of a table entry: mean, standard deviation and remark, or the mark of a missing value."""
 
     mean: str
     std: str = ""
@@ -29,38 +29,35 @@ class Entry(NamedTuple):
     is_best: bool = False
 
     def text(self, bold: str, escape: Callable[[str], str] = str) -> str:
-        """Return the entry without padding; `bold` formats the best."""
+        """Return the entry as text without padding; the format `bold` marks the best entry."""
         number = escape(f"{self.mean} ± {self.std}" if self.std else self.mean)
         number = bold.format(number) if self.is_best else number
         return f"{number} {escape(self.remark)}" if self.remark else number
 
 
 def align_column(column: Sequence[Entry], blank: Callable[[str], str] = lambda t: " " * len(t)) -> list[str]:
-    """Return a column as text aligned at decimal points and plus-minus signs, padded by `blank`."""
+    """Return the entries of a column as text, aligned at decimal points and plus-minus signs."""
     has_best = any(entry.is_best for entry in column)
     means, stds = [entry.mean for entry in column], [entry.std for entry in column]
     texts = []
-    for entry, (before, after), (std_before, std_after) in zip(
-        column, _paddings(means, blank), _paddings(stds, blank), strict=True
-    ):
+    paddings = zip(_decimal_paddings(means, blank), _decimal_paddings(stds, blank), strict=True)
+    for entry, ((before, after), (std_before, std_after)) in zip(column, paddings, strict=True):
         text = before + entry.mean + ("*" if entry.is_best else " " * has_best)
         text += f"{after} ± {std_before}{entry.std}" if entry.std else ""
         texts.append(f"{text}{std_after if entry.std else after} {entry.remark}" if entry.remark else text)
     return texts
 
 
-def _paddings(numbers: TableRow, blank: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Return the padding before and after each number that aligns their decimal points."""
-    parts = [
-        (integer_part, point + digits)
-        for integer_part, point, digits in (text.partition(".") for text in numbers)
-    ]
-    longest, deepest = (max(column, key=len) for column in zip(*parts, strict=True))
-    return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in parts]
+def _decimal_paddings(numbers: TableRow, blank: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Return the padding before and after each number that aligns the decimal points of a column."""
+    partitions = [text.partition(".") for text in numbers]
+    split_numbers = [(integer_part, point + digits) for integer_part, point, digits in partitions]
+    longest, deepest = (max(column, key=len) for column in zip(*split_numbers, strict=True))
+    return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in split_numbers]
 
 
 class PivotRow(NamedTuple):
-    """One row of a table: the block that it belongs to, its labels and its entries."""
+    """One row of a table as text: number of its block, labels and entries."""
 
     block: int
     labels: list[str]
@@ -69,7 +66,7 @@ class PivotRow(NamedTuple):
 
 @dataclass(frozen=True)
 class PivotTable:
-    """Text of a section: its title, labels, entries and legend."""
+    """Table of a section as text: title, headers, rows and legend."""
 
     title: str  # settings that are equal in the whole table
     row_headers: list[str]  # names of the row settings, and an empty one above names of measurements
@@ -79,7 +76,7 @@ class PivotTable:
 
     @property
     def header(self) -> list[str]:
-        """Headers of all columns."""
+        """Headers of all columns of the table."""
         return [*self.row_headers, *self.columns]
 
     def blocks(self, format_column: Callable[[Sequence[Entry]], Sequence[str]]) -> list[list[list[str]]]:
@@ -98,12 +95,12 @@ class ValueFormat(NamedTuple):
     decimals: int
 
     def text(self, number: float) -> str:
-        """Return a number as text."""
+        """Return a measured number as text in this format."""
         return f"{self.factor * number:,.{self.decimals}f}"
 
 
 def _value_style(name: str) -> tuple[str, int | None, int]:
-    """Return label, decimals (None: by magnitude), and 1 (higher is better), -1 (lower) or 0 (neither)."""
+    """Return label and decimals of a measurement, and whether higher (1), lower (-1) or neither is better."""
     if name == "test_loss":
         return "loss", 4, -1
     if name in _LOWER_IS_BETTER or (metric := metrics().get(name.removeprefix("test_"))) is None:
@@ -113,7 +110,7 @@ def _value_style(name: str) -> tuple[str, int | None, int]:
 
 
 def choose_format(name: str, means: Iterable[float]) -> ValueFormat:
-    """Choose the common format of the means of a measurement."""
+    """Return the common number format for the means of a measurement in a table."""
     label, decimals, _ = _value_style(name)
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if decimals is not None or not means:
@@ -127,7 +124,7 @@ def choose_format(name: str, means: Iterable[float]) -> ValueFormat:
 
 
 def pivot_tables(sections: Sequence[Section], labels: Labels, mark_best: bool = False) -> list[PivotTable]:
-    """Return the text of sections, optionally with the best of the comparable means marked."""
+    """Return a text table for each section of runs, optionally with the best comparable means marked."""
     # All tables have the same row settings: those that differ in any section.
     names = sections[0].layout.rows
     shown = [k for k in range(len(names)) if len({row[k] for s in sections for row in s.rows}) > 1]
@@ -135,7 +132,7 @@ def pivot_tables(sections: Sequence[Section], labels: Labels, mark_best: bool = 
 
 
 def _pivot_table(section: Section, shown: Sequence[int], labels: Labels, mark_best: bool) -> PivotTable:
-    """Return the text of a section; `shown` has the indices of the row settings that are shown."""
+    """Return a section of runs as a text table; `shown` are indices of the row settings with a column."""
     layout, aggregates = section.layout, section.aggregates
     formats = {n: choose_format(n, [a.values[n].mean for a in aggregates.values()]) for n in layout.values}
     best, best_note = _best_means(section, formats, labels) if mark_best else (set(), "")
@@ -167,7 +164,7 @@ def _pivot_table(section: Section, shown: Sequence[int], labels: Labels, mark_be
     constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in shown}
     legend = [_legend(section, formats), *_determined_note(section, labels), *[best_note] * mark_best]
     headers = [*(labels.name(layout.rows[k]) for k in shown), *[""] * has_value_labels]
-    common = _non_default(section.settings, section.defaults)
+    common = _shown_settings(section.settings, section.defaults)
     common |= {name: value for name, value in constant.items() if value is not None}
     title = labels.settings({name: common[name] for name in sorted(common, key=AXIS_SETTINGS.index)})
     columns = [_column_label(dict(zip(layout.columns, key, strict=True)), labels) for key in section.columns]
@@ -184,7 +181,7 @@ def _column_label(settings: Mapping[str, Any], labels: Labels) -> str:
 def _best_means(
     section: Section, formats: dict[str, ValueFormat], labels: Labels
 ) -> tuple[set[tuple[str, GroupKey, GroupKey]], str]:
-    """Return (measurement, row, column) of the best of comparable means, and a note on their significance.
+    """Return keys (measurement, row, column) of the best comparable means, and a note on significance.
 
     Comparable means share problem, privacy, trust mode (if methods differ) and ball (for excess losses).
     """
@@ -226,8 +223,8 @@ def _best_means(
 
 def _legend(section: Section, formats: dict[str, ValueFormat]) -> str:
     values, seeds, labels = section.layout.values, section.seed_counts, [f.label for f in formats.values()]
-    *others, last = (name.removesuffix(" %") for name in labels)
-    text = f"{', '.join(others)}{' and ' * bool(others)}{last}"
+    *earlier_labels, last_label = (name.removesuffix(" %") for name in labels)
+    text = f"{', '.join(earlier_labels)}{' and ' * bool(earlier_labels)}{last_label}"
     if any(name.startswith("test_") for name in values):
         text = f"Test {text} of the output"
     text = text[0].upper() + text[1:] + " in %" * (len(values) == 1 and labels[0].endswith("%"))
@@ -239,22 +236,22 @@ def _legend(section: Section, formats: dict[str, ValueFormat]) -> str:
 
 
 def _determined_note(section: Section, labels: Labels) -> list[str]:
-    """Return a sentence on settings that the method, or another row or column setting, determines."""
+    """Return a sentence on the settings that another setting of the rows or columns determines."""
     labels_by_settings: dict[str, dict[str, None]] = {}
     for (row, column), aggregate in section.aggregates.items():
-        at = dict(zip(section.layout.axes, row + column, strict=True))
+        axis_values = dict(zip(section.layout.axes, row + column, strict=True))
         for axis in {by: None for by in section.determined.values() if by != COLLUDERS_SHARE}:
-            own = {
-                name: aggregate.settings.get(name) for name, by in section.determined.items() if by == axis
-            }
-            if own := _non_default(own, section.defaults):
-                labels_by_settings.setdefault(labels.settings(own), {})[labels.setting(axis, at[axis])] = None
+            names = [name for name, by in section.determined.items() if by == axis]
+            own = {name: aggregate.settings.get(name) for name in names}
+            if own := _shown_settings(own, section.defaults):
+                label = labels.setting(axis, axis_values[axis])
+                labels_by_settings.setdefault(labels.settings(own), {})[label] = None
     notes = [f"{' and '.join(those)} with {settings}" for settings, those in labels_by_settings.items()]
     return [f"{'; '.join(notes)}."] * bool(notes)
 
 
-def _non_default(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings to show: all but unset ones, and defaults that are names or zero."""
+def _shown_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without unset ones, and without defaults that are names or zero."""
     usual = {name: v for name, v in defaults.items() if isinstance(v, str) or v == 0}
     usual |= {"partition": "iid", "data": None}
     known = {name: value for name, value in settings.items() if value is not None and name != "schema"}

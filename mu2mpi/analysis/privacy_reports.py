@@ -10,13 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.description import (
-    KEY_DISCARDED,
-    PRIVATE_TEST_WARNING,
-    claim_columns,
-    has_private_test_results,
-    sort_by_epsilon,
-)
+from mu2mpi.analysis import description
+from mu2mpi.analysis.description import KEY_DISCARDED, PRIVATE_TEST_WARNING
 from mu2mpi.analysis.setting_labels import format_value, rounded_down, rounded_up
 from mu2mpi.config.experiment import Experiment, sent_settings, simulated_protocol
 from mu2mpi.core.errors import InputError
@@ -34,11 +29,11 @@ from mu2mpi.results.result_files import join_names, list_result_files, with_prog
 DELTA = float(Experiment.model_fields["delta"].default)
 MAX_SAMPLES = 2**31  # per machine, so that products fit in 64 bits
 NOT_COVERED = "The guarantee does not cover /diagnostics and times: `mu2mpi publish` leaves them out."
-_WRONG_ROUNDS = "the rounds of /history must increase up to the {:,} of the experiment"
+_WRONG_HISTORY_ROUNDS = "the rounds of /history must increase up to the {:,} of the experiment"
 
 
 def convert_budget(given: Mapping[str, float]) -> str:
-    """Return the third of rho, epsilon and delta from one or two, and a table of epsilon for other deltas.
+    """Return rho, epsilon and delta, one computed from the others, as text with a table over deltas.
 
     If `given` has ``samples``, the number of samples of all machines, delta is compared with its inverse.
     """
@@ -82,9 +77,8 @@ def convert_budget(given: Mapping[str, float]) -> str:
     if samples is None:
         remarks.append("delta has to be far below 1/n for n samples. Give --samples N to compare them.")
     table = text_table(["delta", "epsilon, exactly", "by the paper's lemma"], [rows])
-    return "\n\n".join(
-        [wrap_paragraph(summary), table, wrap_paragraph(meaning), bullet_list(remarks)]
-    ).rstrip()
+    blocks = [wrap_paragraph(summary), table, wrap_paragraph(meaning), bullet_list(remarks)]
+    return "\n\n".join(blocks).rstrip()
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,7 @@ class Person:
 
 
 def check_claims(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
-    """Recompute the privacy claims of files; return a report (also on a person) and the false claims."""
+    """Recompute the privacy claims of result files; return a report as text, and messages on false claims."""
     results = [read_result(path) for path in with_progress(list_result_files(paths), "reading")]
     rows, problems, guarantees, valid = [], [], [], []
     remarks: dict[str, list[object]] = {}
@@ -105,22 +99,18 @@ def check_claims(paths: Iterable[Path], person: Person | None = None) -> tuple[s
         if not (found := contradictions(result)):
             valid.append(result)
         problems += [f"{path}: {problem}" for problem in found]
-        server = privacy.server.capitalize()
-        guarantees.append(
-            f"{server} server: {privacy.adversary} learns at most this about {PRIVACY_UNIT} ({ADJACENCY})."
-        )
+        limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT} ({ADJACENCY})"
+        guarantees.append(f"{privacy.server.capitalize()} server: {limit}.")
         if accounts is not None:
-            name = accounts.names[sort_by_epsilon(accounts)[0]]
-            of_file = "" if len(results) == 1 else f" of {path}"
-            guarantees.append(
-                f"Machines{of_file} differ: samples of machine {name} have the largest epsilon."
-            )
+            name = accounts.names[description.sort_by_epsilon(accounts)[0]]
+            suffix = "" if len(results) == 1 else f" of {path}"
+            guarantees.append(f"Machines{suffix} differ: samples of machine {name} have the largest epsilon.")
         claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-        rho, *epsilons = claim_columns(*claim)
+        rho, *epsilons = description.claim_columns(*claim)
         verdict = "MISMATCH" if found else "agrees"
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict])
         texts = [concern.full for concern in privacy.concerns(accounts)]
-        texts += [PRIVATE_TEST_WARNING] * has_private_test_results(result)
+        texts += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
         texts += [KEY_DISCARDED] * privacy.is_key_discarded
         texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
         for text in texts:
@@ -132,17 +122,16 @@ def check_claims(paths: Iterable[Path], person: Person | None = None) -> tuple[s
     )
     composition = [] if problems else describe_composition(results)
     sentences = [*dict.fromkeys(guarantees), *(f"Composition: {sentence}" for sentence in composition)]
-    bullets = [
-        text if len(files) == len(results) else f"{join_names(files, joint=', ')}: {text}"
-        for text, files in remarks.items()
-    ]
-    parts = [text_table(header, [rows]), *map(wrap_paragraph, sentences)]
-    parts += [describe_person(valid, person) if person and valid else "", bullet_list(bullets)]
-    return "\n\n".join(filter(None, parts)), problems
+    bullets = []
+    for text, files in remarks.items():
+        bullets.append(text if len(files) == len(results) else f"{join_names(files, joint=', ')}: {text}")
+    blocks = [text_table(header, [rows]), *map(wrap_paragraph, sentences)]
+    blocks += [describe_person(valid, person) if person and valid else "", bullet_list(bullets)]
+    return "\n\n".join(filter(None, blocks)), problems
 
 
 def contradictions(result: Result) -> list[str]:
-    """Return a message for each privacy claim of a file that does not follow from its other content."""
+    """Return a message for each privacy claim of a result that its other contents contradict."""
     privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
     if found := [*privacy.range_errors(), *_account_errors(result)]:
         return found
@@ -170,13 +159,9 @@ def contradictions(result: Result) -> list[str]:
             found.append(f"{counted:,} samples were used by /history, and {used:,} by /privacy")
     except InputError as error:
         found.append(f"its experiment cannot be run: {error}")
-    expected |= {
-        "server": experiment.server,
-        "mechanism": experiment.chosen_mechanism,
-        "delta": experiment.delta,
-        "noise": simulated_protocol(experiment),
-        "noise_recomputable": experiment.seed is not None,
-    }
+    expected |= {"server": experiment.server, "mechanism": experiment.chosen_mechanism}
+    expected |= {"delta": experiment.delta, "noise": simulated_protocol(experiment)}
+    expected["noise_recomputable"] = experiment.seed is not None
     # With --budgets, /privacy/machines has the budgets.
     if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
         expected["rho"] = experiment.rho
@@ -196,7 +181,7 @@ def contradictions(result: Result) -> list[str]:
 
 
 def _account_errors(result: Result) -> list[str]:
-    """Return messages on a /privacy/machines table with which nothing can be computed."""
+    """Return error messages on an unusable table of unequal machines in a result."""
     experiment, accounts = result.experiment, result.accounts
     if experiment.has_unequal_machines != (accounts is not None):
         state, kind = ("missing", "unequal") if accounts is None else ("present", "equal")
@@ -204,14 +189,12 @@ def _account_errors(result: Result) -> list[str]:
     if accounts is None:
         return []
     if result.history.round[-1:].tolist() != [experiment.rounds]:
-        return [_WRONG_ROUNDS.format(experiment.rounds)]
+        return [_WRONG_HISTORY_ROUNDS.format(experiment.rounds)]
     if (count := len(accounts.samples)) != experiment.machines:
         return [f"{count} machines are in /privacy/machines, but {experiment.machines} in the experiment"]
-    if accounts.participation is not None and accounts.participation.shape != (
-        experiment.rounds,
-        experiment.machines,
-    ):
-        return [f"participation in /privacy/machines has the shape {accounts.participation.shape}"]
+    shape = None if accounts.participation is None else accounts.participation.shape
+    if shape not in (None, (experiment.rounds, experiment.machines)):
+        return [f"participation in /privacy/machines has the shape {shape}"]
     ranges = {"samples": (0, MAX_SAMPLES - 1), "rho_budget": (MIN_NUMBER, math.inf)}
     return [
         f"{name} of machine {accounts.names[np.argmin(is_valid)]} is out of range"
@@ -221,11 +204,11 @@ def _account_errors(result: Result) -> list[str]:
 
 
 def _history_mismatches(result: Result, spent: Callable[[int], float]) -> list[str]:
-    """Return a message on the first round whose recorded rho spent is not what the noise gives."""
+    """Return a message on the first round whose recorded rho differs from rho by the noise."""
     history, rounds = result.history, result.experiment.rounds
     t = history.round
     if not (t.size and t[0] > 0 and t[-1] == rounds and np.all(np.diff(t) > 0)):
-        return [_WRONG_ROUNDS.format(rounds)]
+        return [_WRONG_HISTORY_ROUNDS.format(rounds)]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
         rho = spent(t)
         if not (approx_equal(stated, rho) or (math.isnan(stated) and math.isnan(rho))):
@@ -235,22 +218,22 @@ def _history_mismatches(result: Result, spent: Callable[[int], float]) -> list[s
 
 
 def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
-    """Return the guarantee of a run, whose claims hold, for all samples of a person (group privacy)."""
+    """Return the group privacy guarantee of a run for all samples of a person; its claims must be valid."""
     privacy, T = result.privacy, result.experiment.rounds or 0
     constants = None if result.accounts is None else result.constants
     if constants is None or constants.task.per_machine is None:
         batching = result.experiment.chosen_method.batching(result.task, T)
-        kinds, rounds = [privacy.mechanism] * privacy.mechanism.machines, [T] * privacy.mechanism.machines
+        machines = privacy.mechanism.machines
+        mechanisms, rounds = [privacy.mechanism] * machines, [T] * machines
     else:
         batching, plan = constants.batching, constants.task.per_machine
         takes_part = plan.mechanism_index >= 0
-        kinds = [plan.mechanisms[k] for k in plan.mechanism_index[takes_part].tolist()]
+        mechanisms = [plan.mechanisms[k] for k in plan.mechanism_index[takes_part].tolist()]
         rounds = plan.participation.counts[takes_part].tolist()
     # With subsampling, any sample may be used.
-    used = [
-        batching.samples_per_machine if batching.subsampling else batching.distinct_samples(n) for n in rounds
-    ]
-    held = [PersonSamples(kind, min(n, person.samples or n)) for kind, n in zip(kinds, used, strict=True)]
+    all_samples = batching.samples_per_machine
+    used = [all_samples if batching.subsampling else batching.distinct_samples(n) for n in rounds]
+    held = [PersonSamples(m, min(n, person.samples or n)) for m, n in zip(mechanisms, used, strict=True)]
     return person_guarantee(
         held,
         person.machines,
@@ -262,7 +245,7 @@ def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
 
 
 def describe_person(results: Sequence[Result], person: Person) -> str:
-    """Return a sentence and a table on the guarantee of each result for a person."""
+    """Return a sentence and a table on the group privacy of a person, for each result."""
     rows, largest = [], 0.0
     for result in results:
         guarantee, delta = group_privacy_guarantee(result, person), result.privacy.delta
@@ -286,7 +269,7 @@ def describe_person(results: Sequence[Result], person: Person) -> str:
 
 
 def describe_composition(results: Iterable[Result]) -> list[str]:
-    """Return the composed guarantee of all runs on data that may be of the same people, as sentences.
+    """Return sentences on the composed privacy guarantee of runs on data of possibly the same people.
 
     Data are of the same people unless certainly not. Copies and repeats of a run count once.
     """
@@ -300,7 +283,7 @@ def describe_composition(results: Iterable[Result]) -> list[str]:
 
 
 def _composition_sentence(group: Sequence[Result]) -> list[str]:
-    """Return the sentence of `describe_composition` on results on the same data; none for a single run."""
+    """Return a sentence on the composed privacy guarantee of runs on the same data; none for a single run."""
     # Bit-identical models had the same messages, unless no message affects them (after a single round).
     models = {model_bytes(run) if run.w.any() else number: run for number, run in enumerate(group)}
     runs, first = list(models.values()), group[0].experiment
@@ -324,21 +307,21 @@ def _composition_sentence(group: Sequence[Result]) -> list[str]:
             "not show that the data were the same. The difference of their messages may have no noise."
         )
     else:
-        total = reduce(operator.add, (run.privacy.guarantee for run in runs))
-        deltas, like_one, sums = [run.privacy.delta for run in runs], "", ""
-        if total.rho is None:
+        composed = reduce(operator.add, (run.privacy.guarantee for run in runs))
+        deltas, comparison, sums = [run.privacy.delta for run in runs], "", ""
+        if composed.rho is None:
             # Basic composition, since not all runs have Gaussian mechanisms.
             delta, epsilon = sum(deltas), math.fsum(run.privacy.epsilon_exact for run in runs)
             sums = ", the sums over runs"
         else:
-            delta, epsilon = min(deltas), total.epsilon(min(deltas))
-            like_one = f"as much as from one run with rho = {rounded_up(total.rho)}; exactly, "
+            delta, epsilon = min(deltas), composed.epsilon(min(deltas))
+            comparison = f"as much as from one run with rho = {rounded_up(composed.rho)}; exactly, "
         bound = f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
-        sentence = f"whoever sees what {subject} released learns at most {like_one}{bound}{sums}."
+        sentence = f"whoever sees what {subject} released learns at most {comparison}{bound}{sums}."
     note = " All data files of your own count as data of the same people."
     return [sentence + note * first.source.is_user_data]
 
 
 def model_bytes(result: Result) -> tuple[bytes, bytes]:
-    """Return the bytes of x_T and w_T, for bitwise comparison."""
+    """Return the model (output x_T and last iterate w_T) as bytes, for bitwise comparison."""
     return result.x.tobytes(), result.w.tobytes()

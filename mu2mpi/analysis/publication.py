@@ -18,6 +18,12 @@ from mu2mpi.results.result import Result
 from mu2mpi.results.result_files import list_result_files, with_progress
 from mu2mpi.results.writer import check_output, write_result
 
+NO_NOISE = "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
+RECORDED_SEED = (
+    "its noise follows from its recorded seed, so nothing in it is protected. Repeat the run without --seed, "
+    "or give --even-if-unprotected."
+)
+
 
 def publish(
     paths: Sequence[Path],
@@ -32,21 +38,15 @@ def publish(
     `even_if_unprotected` accepts runs without noise or with a recorded seed, and `with_test_results` keeps
     scores on a private share of the data file. Raises InputError before the first file is written.
     """
-    targets = _targets(paths, output)
-    refusals = []
+    targets, refusals = _output_paths(paths, output), list[str]()
     for path in with_progress(list(targets), "checking"):
         result = read_result(path)
         problems = contradictions(result)
         if not result.privacy.is_noisy and not even_if_unprotected:
-            problems.append(
-                "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
-            )
+            problems.append(NO_NOISE)
         # Aggregate noise may be published: no file has single messages, only sums as of the protocol.
         elif result.privacy.noise_recomputable and not even_if_unprotected:
-            problems.append(
-                "its noise follows from its recorded seed, so nothing in it is protected. Repeat the run "
-                "without --seed, or give --even-if-unprotected."
-            )
+            problems.append(RECORDED_SEED)
         refusals += [f"{path}: {problem}" for problem in problems]
     if refusals:
         raise InputError("\n".join(refusals))
@@ -54,15 +54,15 @@ def publish(
         check_output(target, overwrite)
     lines = []
     for path in with_progress(list(targets), "writing"):
-        result = _publishable(read_result(path), with_test_results)
+        result = _remove_unprotected(read_result(path), with_test_results)
         write_result(result, targets[path], overwrite)
         guarantee = privacy_summary(result.privacy, result.accounts)
         lines.append(f"{targets[path]}: {result.environment['published']}\n{guarantee}")
     return lines
 
 
-def _publishable(result: Result, with_test_results: bool) -> Result:
-    """Return a result without anything that the guarantee does not cover, and without host and folders."""
+def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
+    """Return a copy of a result without unprotected values, host and folders."""
     unknown = np.full(len(result.history), np.nan)
     history, theory = replace(result.history, elapsed_seconds=unknown), result.theory
     without = "without diagnostics, times, machine and folders"
@@ -77,7 +77,6 @@ def _publishable(result: Result, with_test_results: bool) -> Result:
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
 
     def file_names(settings: Experiment | Schema) -> dict[str, str]:
-        # Names of the user's files without folders.
         named = {n: getattr(settings, n, None) for n in ("data", "test", "schema", "budgets")}
         return {n: Path(v).name for n, v in named.items() if isinstance(v, str)}
 
@@ -98,16 +97,15 @@ def _publishable(result: Result, with_test_results: bool) -> Result:
     )
 
 
-def _targets(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
-    """Return the output file of each result file."""
+def _output_paths(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
+    """Return the path of the published copy of each result file."""
     files, folders = list_result_files(paths), [path for path in paths if path.is_dir()]
     targets = {paths[0]: output}
     if len(paths) > 1 or folders or output.is_dir():
-        # Paths relative to the given folder, or the file name alone.
-        targets = {
-            file: output / next((file.relative_to(f) for f in folders if file.is_relative_to(f)), file.name)
-            for file in files
-        }
+        targets = {}
+        for file in files:
+            relative = (file.relative_to(f) for f in folders if file.is_relative_to(f))
+            targets[file] = output / next(relative, file.name)
         if output.is_file():
             raise InputError(f"--output must be a folder for several results, got the file {output}.")
     for folder in folders:

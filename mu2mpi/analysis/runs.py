@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+    DatasetOrTree = xarray.Dataset | xarray.DataTree
+
 MIN_SECONDS = 1.0  # Shortest time between updates of a live figure
 MAX_SHARE = 0.05  # Largest share of the run time spent on updates
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
-    """Load results from files and folders, in the order of their names.
+    """Load runs from result files and folders, in the order of file names.
 
     Parameters
     ----------
@@ -52,11 +54,11 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     >>> runs.select(machines=10, epsilon=2).to_xarray().final_test_loss.dims
     ('seed',)
     """
-    given = [paths] if isinstance(paths, Path | str) else list(paths)
-    summaries, problems = load_summaries([Path(path) for path in given], strict)
+    searched = [paths] if isinstance(paths, Path | str) else list(paths)
+    summaries, problems = load_summaries([Path(path) for path in searched], strict)
     for problem in problems:
         warnings.warn(f"skipped: {problem}", stacklevel=2)
-    require_results(summaries, given)
+    require_results(summaries, searched)
     return Runs(summaries)
 
 
@@ -167,7 +169,7 @@ class Runs(Sequence[Result]):
         return Runs(select_runs(self.summaries, conditions))
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return a data frame with a row per run: settings, measurements and file, without diagnostics."""
+        """Return one data frame row per run: settings, measurements and file, without diagnostics."""
         pandas = import_extra("pandas")
         columns = [*option_fields(), "test_loss", *SCORE_COLUMNS.values(), "created", "file"]
         rows = [run.table_row for run in self.summaries]
@@ -180,8 +182,8 @@ class Runs(Sequence[Result]):
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 
-    def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
-        """Return an xarray dataset over the settings that vary, the seed and the round.
+    def to_xarray(self, history: bool = True) -> "DatasetOrTree":
+        """Return runs as an xarray dataset over the settings that vary, the seed and the round.
 
         Settings that these determine, as machines may determine rounds, are coordinates along them; common
         settings are attributes. Variables are the columns of the history (if requested) along ``round``, and
@@ -191,10 +193,8 @@ class Runs(Sequence[Result]):
         """
         return build_dataset(self.summaries, history)
 
-    def over_seeds(
-        self, confidence: float = 0.95, history: bool = True
-    ) -> "xarray.Dataset | xarray.DataTree":
-        """Return `to_xarray` with statistics over seeds, along the dimension ``statistic``.
+    def over_seeds(self, confidence: float = 0.95, history: bool = True) -> "DatasetOrTree":
+        """Return statistics of runs over seeds as an xarray dataset like `to_xarray`.
 
         These are ``mean``, ``deviation`` (sample standard deviation), ``low`` and ``high`` (ends of Student's
         confidence interval of the mean), and ``seeds`` (number of runs).
@@ -248,7 +248,7 @@ class LiveFigure(Callback):
         import_extra("matplotlib")
 
     def on_start(self, start: RunStart) -> None:
-        """Create an empty figure."""
+        """Create an empty figure for the loss and score of a run."""
         from matplotlib.figure import Figure
 
         self._evaluations: list[Evaluation] = []
@@ -264,15 +264,15 @@ class LiveFigure(Callback):
         """Update the figure, unless the last update is too recent."""
         self._evaluations.append(evaluation)
         if (start := monotonic()) >= self._next_update:
-            self._draw()
+            self._draw_evaluations()
             self._next_update = start + max(MIN_SECONDS, (monotonic() - start) / MAX_SHARE)
 
     def on_close(self) -> None:
-        """Draw all evaluations."""
+        """Draw all evaluations of the run in the figure."""
         if self._evaluations:
-            self._draw()
+            self._draw_evaluations()
 
-    def _draw(self) -> None:
+    def _draw_evaluations(self) -> None:
         done = self._evaluations
         score, factor = ("accuracy (%)", 100.0) if done[-1].labels == "classes" else ("R²", 1.0)
         values = {"loss": [e.loss for e in done], score: [factor * e.score for e in done]}

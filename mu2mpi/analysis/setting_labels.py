@@ -46,7 +46,7 @@ def selection_error(problem: str, name: str) -> InputError:
 
 
 def varying_settings(runs: Sequence[RunSummary]) -> list[str]:
-    """Names of settings in which runs differ, without `AVERAGED_SETTINGS` and sizes determined by others."""
+    """Names of settings in which runs differ, except `AVERAGED_SETTINGS` and sizes that others determine."""
     rows, fields = _ignore_random_rounds([run.independent_settings for run in runs]), option_fields()
     # None is a delta without an effect on the noise.
     values = {n: {row.get(n) for row in rows} - ({None} if n == "delta" else set()) for n in fields}
@@ -60,12 +60,12 @@ def varying_settings(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _ignore_random_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Return rows without rounds that random participation or partitions make (within 30 %, by seed)."""
+    """Return settings of runs with rounds unset that differ by seed alone, through random participation."""
     rows, groups = [dict(row) for row in rows], dict[GroupKey, list[dict[str, Any]]]()
     for row in rows:
         if row["participation"] or str(row["partition"]).startswith(("labels:", "dirichlet:")):
-            others = tuple(value for name, value in row.items() if name not in (*AVERAGED_SETTINGS, "rounds"))
-            groups.setdefault(others, []).append(row)
+            other_values = tuple(v for n, v in row.items() if n not in (*AVERAGED_SETTINGS, "rounds"))
+            groups.setdefault(other_values, []).append(row)
     for group in groups.values():
         rounds = [row["rounds"] or 0 for row in group]
         if max(rounds) <= 1.3 * min(rounds) and len({row["seed"] for row in group}) == len(group):
@@ -75,19 +75,19 @@ def _ignore_random_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, 
 
 
 def is_determined_by(name: str, others: Sequence[str], rows: Sequence[dict[str, Any]]) -> bool:
-    """Return whether rows with equal values of other settings have equal values of this one."""
+    """Return whether a setting has equal values in all rows with equal values of the other settings."""
     known: dict[GroupKey, Any] = {}
     return all(known.setdefault(tuple(map(row.get, others)), row.get(name)) == row.get(name) for row in rows)
 
 
 def privacy_settings(runs: Sequence[RunSummary]) -> tuple[str, ...]:
-    """Return those of epsilon and rho that the experiments give: one of them, or both for mixed runs."""
+    """Return the privacy settings that the runs were given: epsilon, rho, or both for mixed runs."""
     given = {"rho" if run.experiment.epsilon is None else "epsilon" for run in runs}
     return tuple(name for name in PRIVACY_SETTINGS if name in given)
 
 
 def colluders_getter(runs: Sequence[RunSummary]) -> Callable[[RunSummary], Fraction | None]:
-    """Return a function from a run to its colluders: a number if the same for all M, else a fraction of M."""
+    """Return a function from runs to colluders: a number if equal for all M, else a fraction of M."""
     given = [run for run in runs if run.experiment.colluders is not None]
     by_machines = group_by_settings(given, ["machines"])
     numbers = {frozenset(run.experiment.colluders for run in subset) for subset in by_machines.values()}
@@ -98,11 +98,8 @@ def colluders_getter(runs: Sequence[RunSummary]) -> Callable[[RunSummary], Fract
         if number is None or is_number:
             return None if number is None else Fraction(number)
         # The default number of colluders is this fraction, rounded up.
-        return (
-            Fraction(1, DEFAULT_COLLUDER_RATIO)
-            if number == -(-machines // DEFAULT_COLLUDER_RATIO)
-            else Fraction(number, machines)
-        )
+        is_default = number == -(-machines // DEFAULT_COLLUDER_RATIO)
+        return Fraction(1, DEFAULT_COLLUDER_RATIO) if is_default else Fraction(number, machines)
 
     return colluders
 
@@ -133,7 +130,7 @@ def group_runs(runs: Iterable[RunSummary], names: Sequence[str]) -> list[RunGrou
 
 
 def group_by_settings(runs: Iterable[RunSummary], names: Sequence[str]) -> dict[GroupKey, list[RunSummary]]:
-    """Group runs by the values of settings (or `ranks`), in the order of tables."""
+    """Group runs by the values of settings (or `ranks`), and sort the groups as tables do."""
 
     def get_row(run: RunSummary) -> dict[str, Any]:
         colluders, machines = run.experiment.colluders, run.experiment.machines or 1
@@ -148,7 +145,7 @@ def group_by_settings(runs: Iterable[RunSummary], names: Sequence[str]) -> dict[
 def group_by_columns(
     runs: Iterable[RunSummary], names: Sequence[str], get_row: Callable[[RunSummary], Mapping[str, Any]]
 ) -> dict[GroupKey, list[RunSummary]]:
-    """Group runs by the named columns of their rows, in the order of tables."""
+    """Group runs by named columns of their table rows, and sort the groups as tables do."""
     groups: dict[GroupKey, list[RunSummary]] = {}
     for run in runs:
         groups.setdefault(tuple(map(get_row(run).get, names)), []).append(run)
@@ -156,7 +153,7 @@ def group_by_columns(
 
 
 def sort_key(key: GroupKey) -> list[tuple[int, Any]]:
-    """Return the sort key of tables: unset values, then numbers, then text with the trusted server last."""
+    """Return the sort key of setting values: unset, then numbers, then text (trusted server last)."""
     return [
         (0, 0) if value is None else (1, value) if isinstance(value, Real) else (2, _text_sort_key(value))
         for value in key
@@ -164,7 +161,7 @@ def sort_key(key: GroupKey) -> list[tuple[int, Any]]:
 
 
 def _text_sort_key(text: Any) -> tuple[bool, bool, Any]:
-    """Return the sort key of text; trust modes are in the order of the trust that they need."""
+    """Return the sort key of a text setting; trust modes are ordered by the trust that they need."""
     if text not in known_names("servers"):
         return False, True, text
     trust = lookup("servers", text)
@@ -172,7 +169,7 @@ def _text_sort_key(text: Any) -> tuple[bool, bool, Any]:
 
 
 def drop_repeats(runs: Iterable[RunSummary], *columns: str) -> tuple[list[RunSummary], list[str]]:
-    """Return runs without repeats (same model, equal `columns`), and a note on each; InputError if none."""
+    """Return runs without repeats (same model, equal `columns`), and a note on each; InputError if empty."""
     first: dict[GroupKey, RunSummary] = {}
     notes = []
     for run in runs:
@@ -200,17 +197,17 @@ def select_runs(runs: Sequence[RunSummary], conditions: Sequence[str]) -> list[R
         candidates = [{v, run.settings[name] or v} for run, v in zip(runs, given, strict=True)]
         known = {value for values in candidates for value in values}
         # A single value may contain commas.
-        is_single = any(_matches(value, text) for value in known)
+        is_single = any(_denotes_value(value, text) for value in known)
         texts = [text] if is_single else [part.strip() for part in text.split(",")]
-        if missing := [t for t in texts if not any(_matches(value, t) for value in known)]:
+        if missing := [t for t in texts if not any(_denotes_value(value, t) for value in known)]:
             raise InputError(f"no run has {name}={missing[0]}; {name} is {join_values(given)}")
-        selected = {value for value in known if any(_matches(value, t) for t in texts)}
+        selected = {value for value in known if any(_denotes_value(value, t) for t in texts)}
         runs = [run for run, values in zip(runs, candidates, strict=True) if values & selected]
     return list(runs)
 
 
 def join_values(values: Iterable[Any]) -> str:
-    """Join distinct values with commas: sorted numbers, then sorted names, then "unset"."""
+    """Join the distinct values of a setting with commas: numbers, then names, then "unset"."""
     ordered = sorted({*values}, key=lambda v: (v is None, sort_key((v,))))
     return ", ".join(dict.fromkeys(map(format_value, ordered)))
 
@@ -222,8 +219,8 @@ def format_value(value: object) -> str:
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and value < 1e15 else str(value)
 
 
-def _matches(value: object, text: str) -> bool:
-    """Return whether a text denotes a value; "4" denotes 4.0."""
+def _denotes_value(value: object, text: str) -> bool:
+    """Return whether a text denotes the value of a setting; "4" denotes 4.0."""
     try:
         return text == format_value(value) or float(text) == value
     except ValueError:
@@ -263,7 +260,7 @@ class Labels:
         return f"{text} server" if name == "server" else f"{self.name(name)} = {text}"
 
     def value(self, name: str, value: Any) -> str:
-        """Label of a value without its setting, such as "10"."""
+        """Label of a setting's value without the setting's name, such as "10"."""
         if (label := self.custom.get(f"{name}={format_value(value)}")) is not None:
             return label
         if name in ("data", "test", "schema", "budgets") and value is not None:
@@ -273,7 +270,7 @@ class Labels:
         return f"{value:,}" if isinstance(value, int) else format_value(value)
 
     def table_value(self, name: str, value: Any) -> str:
-        """Label of a value below the header with its setting."""
+        """Label of a setting's value in a table column with the setting's name as header."""
         is_custom = f"{name}={format_value(value)}" in self.custom
         if value is None and name not in UNSET_PHRASES and not is_custom:
             return MISSING
@@ -324,10 +321,10 @@ def unmatched_labels(given: Sequence[str], runs: Sequence[RunSummary]) -> list[s
 
 
 def rounded_up(value: float, rounding: str = ROUND_CEILING) -> str:
-    """Format with four significant digits, rounded up: an upper bound stays an upper bound."""
+    """Format a number with four significant digits, rounded up, so that an upper bound stays one."""
     return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"
 
 
 def rounded_down(value: float) -> str:
-    """Format with four significant digits, rounded down: a lower bound stays a lower bound."""
+    """Format a number with four significant digits, rounded down, so that a lower bound stays one."""
     return rounded_up(value, ROUND_FLOOR)

@@ -17,31 +17,28 @@ from mu2mpi.results.reader import RunSummary
 
 Format = Literal["text", "csv", "markdown", "latex"]
 
-_ESCAPES = {
+_LATEX_ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
     "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
 }  # fmt: skip
-
 _MATH_SYMBOLS = {
     "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
     "∞": r"\infty", ",": "{,}", "²": "^2",
 }  # fmt: skip
-
-_SUPERSCRIPTS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
-
-_LETTER = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
-_NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
+_SUPERSCRIPT_DIGITS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+_SYMBOL_PATTERN = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
+_NUMBER_PATTERN = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
 # Text set as mathematics: the paper's symbols, with their values, and powers of ten
-_FORMULA = re.compile(
-    rf"{_LETTER} = (?:{_NUMBER}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
-    rf"10[{_SUPERSCRIPTS}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
+_FORMULA_PATTERN = re.compile(
+    rf"{_SYMBOL_PATTERN} = (?:{_NUMBER_PATTERN}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
+    rf"10[{_SUPERSCRIPT_DIGITS}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
 )
 
 
 @dataclass(frozen=True)
 class TableStyle:
-    """Appearance of a table."""
+    """Appearance of a table: caption, LaTeX label, alignment, marks and labels."""
 
     caption: str = ""  # in place of the common settings; LaTeX source in the LaTeX format
     label: str = ""  # LaTeX label
@@ -52,56 +49,54 @@ class TableStyle:
 
 @dataclass(frozen=True)
 class Table:
-    """Sections, one for each set of common settings, and notes for the reader."""
+    """Table of runs: one section for each set of common settings, and notes for the reader."""
 
     sections: list[Section]
     notes: list[str]
 
     def render(self, format: Format = "text", style: TableStyle | None = None) -> str:
-        """Return the table in a format; CSV has one line per entry, at full precision."""
+        """Return the table as text, CSV (one line per entry, at full precision), markdown or LaTeX."""
         style = style or TableStyle()
         if format == "csv":
-            return _csv(self.sections)
-        renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
+            return _render_csv(self.sections)
+        renderers = {"text": _render_text, "markdown": _render_markdown, "latex": _render_latex}
         if format not in renderers:
             raise InputError(f"unknown format {format!r}. Choose text, csv, markdown or latex.")
         tables = pivot_tables(self.sections, style.labels, style.best)
-        parts = [renderers[format](table, style, k * (len(tables) > 1)) for k, table in enumerate(tables, 1)]
+        texts = [renderers[format](table, style, k * (len(tables) > 1)) for k, table in enumerate(tables, 1)]
         note = "%" if format == "latex" else "Note:"
-        return "\n\n".join([*parts, *(f"{note} {text}" for text in self.notes)])
+        return "\n\n".join([*texts, *(f"{note} {text}" for text in self.notes)])
 
 
 def build_table(runs: Iterable[RunSummary], layout: TableLayout | None = None) -> Table:
-    """Return the table of runs in a layout; InputError as by `build_sections`."""
+    """Return the table of runs in a layout; raises the errors of `build_sections`."""
     return Table(*build_sections(runs, layout or TableLayout()))
 
 
-def _text(table: PivotTable, style: TableStyle, number: int) -> str:
+def _render_text(table: PivotTable, style: TableStyle, number: int) -> str:
     body, legend = text_table(table.header, table.blocks(align_column)), table.legend.format(best="*")
-    return f"{_caption(style, table.title, number)}\n\n{body}\n\n{wrap_paragraph(legend)}"
+    return f"{_format_caption(style, table.title, number)}\n\n{body}\n\n{wrap_paragraph(legend)}"
 
 
-def _markdown(table: PivotTable, style: TableStyle, number: int) -> str:
+def _render_markdown(table: PivotTable, style: TableStyle, number: int) -> str:
     blocks = table.blocks(lambda column: [entry.text("**{}**") for entry in column])
     body, legend = markdown_table(table.header, blocks, len(table.columns)), table.legend.format(best="Bold")
-    return f"**{_caption(style, table.title, number)}**\n\n{body}\n\n{legend}"
+    return f"**{_format_caption(style, table.title, number)}**\n\n{body}\n\n{legend}"
 
 
-def _latex(table: PivotTable, style: TableStyle, number: int) -> str:
-    """Return a table environment; `number` counts tables from 1, and is 0 for a single one."""
+def _render_latex(table: PivotTable, style: TableStyle, number: int) -> str:
+    """Return a LaTeX table environment; `number` counts tables from 1, or is 0 for a single table."""
     description = f"{table.title}. {table.legend.format(best='Bold')}"
     title = escape_latex(table.title)
-    caption = _caption(style, title, number) if style.caption else escape_latex(description)
+    caption = _format_caption(style, title, number) if style.caption else escape_latex(description)
     label = f"{style.label}-{number}" if number > 1 else style.label
     columns = [list(column) for column in zip(*(row.entries for row in table.rows), strict=True)]
     types, format_entry, headers = ["l"] * len(columns), _format_entry, [*map(escape_latex, table.columns)]
     if style.siunitx:
-        types, format_entry = [*map(_column_type, columns)], _format_siunitx
+        types, format_entry = [*map(_siunitx_column_type, columns)], _format_siunitx
         headers = [f"{{{header}}}" for header in headers]
-    lines, n = (
-        [" & ".join([*map(escape_latex, table.row_headers), *headers]) + r" \\"],
-        len(table.row_headers),
-    )
+    lines = [" & ".join([*map(escape_latex, table.row_headers), *headers]) + r" \\"]
+    n = len(table.row_headers)
     for block in table.blocks(lambda column: list(map(format_entry, column))):
         lines.append(r"\midrule")
         lines += [" & ".join([*map(escape_latex, row[:n]), *row[n:]]) + r" \\" for row in block]
@@ -130,23 +125,23 @@ def markdown_table(header: TableRow, blocks: Sequence[TableBlock], numbers: int 
 
 
 def csv_table(header: TableRow, rows: Sequence[TableRow]) -> str:
-    """Return comma-separated values without a final line break."""
+    """Return a header and rows as comma-separated values, without a final line break."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows([header, *rows])
     return stream.getvalue().rstrip("\n")
 
 
-def _caption(style: TableStyle, title: str, number: int) -> str:
-    """Return the caption; with several tables, the title is appended to tell them apart."""
+def _format_caption(style: TableStyle, title: str, number: int) -> str:
+    """Return the caption of a table, with its title appended if there are several tables."""
     suffix = f" ({title})" if number else ""
     return f"{style.caption}{suffix}" if style.caption else title
 
 
-def _csv(sections: Sequence[Section]) -> str:
+def _render_csv(sections: Sequence[Section]) -> str:
     layout, lines = sections[0].layout, []
     aggregates = [aggregate for section in sections for aggregate in section.aggregates.values()]
-    settings_of = [part.settings for part in sections] + [part.settings for part in aggregates]
-    names = list(dict.fromkeys(name for settings in settings_of for name in settings))
+    all_settings = [section.settings for section in sections] + [a.settings for a in aggregates]
+    names = list(dict.fromkeys(name for settings in all_settings for name in settings))
     statistics = {name: ("mean", "sd", *["paper"] * (name in PAPER_VALUES)) for name in layout.values}
     value_headers = [f"{name}_{column}" for name, columns in statistics.items() for column in columns]
     header = [*names, *layout.axes, "seeds", *value_headers]
@@ -163,20 +158,20 @@ def _csv(sections: Sequence[Section]) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with the paper's symbols and their values as mathematics."""
-    parts, end = [], 0
-    for match in _FORMULA.finditer(text):
-        parts += [_escape_text(text[end : match.start()]), f"${_format_formula(match[0])}$"]
+    pieces, end = [], 0
+    for match in _FORMULA_PATTERN.finditer(text):
+        pieces += [_escape_text(text[end : match.start()]), f"${_format_formula(match[0])}$"]
         end = match.end()
-    return "".join([*parts, _escape_text(text[end:])])
+    return "".join([*pieces, _escape_text(text[end:])])
 
 
 def _escape_text(text: str) -> str:
-    return "".join(_ESCAPES.get(letter, letter) for letter in text)
+    return "".join(_LATEX_ESCAPES.get(letter, letter) for letter in text)
 
 
 def _format_formula(text: str) -> str:
-    if re.fullmatch(f"10[{_SUPERSCRIPTS}]+", text):
-        return f"10^{{{text[2:].translate(str.maketrans(_SUPERSCRIPTS, '-0123456789'))}}}"
+    if re.fullmatch(f"10[{_SUPERSCRIPT_DIGITS}]+", text):
+        return f"10^{{{text[2:].translate(str.maketrans(_SUPERSCRIPT_DIGITS, '-0123456789'))}}}"
     text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: rf"{m[1]} \cdot 10^{{{int(m[2])}}}", text)
     text = re.sub(r"(?<![\d.])1 \\cdot ", "", text)
     return "".join(_MATH_SYMBOLS.get(letter, letter) for letter in text)
@@ -187,29 +182,29 @@ def _format_entry(entry: Entry) -> str:
 
 
 def _format_siunitx(entry: Entry) -> str:
-    """Return an entry for a column S, with the standard deviation in units of the last digit of the mean."""
-    if not _is_number(entry):
+    """Return a table entry for siunitx, with the standard deviation in units of the mean's last digit."""
+    if not _is_numeric_entry(entry):
         return f"{{{_escape_text(entry.mean)}}}"
-    text = entry.mean.replace(",", "") + (f"({_digits(entry.std)})" if entry.std else "")
+    text = entry.mean.replace(",", "") + (f"({_significant_digits(entry.std)})" if entry.std else "")
     text = rf"\bfseries {text}" if entry.is_best else text
     return f"{text} {{~{_escape_text(entry.remark)}}}" if entry.remark else text
 
 
-def _is_number(entry: Entry) -> bool:
+def _is_numeric_entry(entry: Entry) -> bool:
     return entry.mean.lstrip("-")[:1].isdigit()
 
 
-def _digits(number: str) -> str:
+def _significant_digits(number: str) -> str:
     return re.sub(r"[.,]", "", number).lstrip("0") or "0" * bool(number)
 
 
-def _column_type(column: Sequence[Entry]) -> str:
-    numbers = list(filter(_is_number, column))
+def _siunitx_column_type(column: Sequence[Entry]) -> str:
+    numbers = list(filter(_is_numeric_entry, column))
     if not numbers:
         return "c"
-    parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
-    integer_part, digits = (max(len(part[k]) for part in parts) for k in (0, 2))
-    spread = max(len(_digits(entry.std)) for entry in numbers)
+    number_parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
+    integer_part, digits = (max(len(number_part[k]) for number_part in number_parts) for k in (0, 2))
+    spread = max(len(_significant_digits(entry.std)) for entry in numbers)
     sign = "-" * any(entry.mean.startswith("-") for entry in numbers)
     options = [f"table-format={sign}{integer_part}.{digits}" + f"({spread})" * bool(spread)]
     if remark := max((entry.remark for entry in numbers), key=len):

@@ -24,7 +24,6 @@ from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_hi
 from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, History, previous_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-7"
-
 ARRAYS = ("q", "class_counts")  # datasets at the root of the file, named as fields of `Checkpoint`
 # Attributes named as fields of `Checkpoint`, with their types
 SCALARS: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
@@ -59,10 +58,8 @@ def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
         **{name: number_type(getattr(checkpoint, name)) for name, number_type in SCALARS.items()},
         "builds": "\n".join(checkpoint.numeric_platforms),
         "data": checkpoint.data_digest.hex(),
-        **key,
-        **imports,
     }
-    write_attributes(file, attributes)
+    write_attributes(file, attributes | key | imports)
     write_attributes(file.create_group("privacy"), checkpoint.privacy.attributes())
     arrays = {name: getattr(checkpoint, name) for name in ARRAYS}
     arrays |= {f"iterates/{name}": array for name, array in checkpoint.iterates.items()}

@@ -21,7 +21,6 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter
 
 Floats = NDArray[np.float64]
-
 IN_MEMORY = Path("X")  # Name of samples in memory in error messages
 SIMULATED_COORDINATES = 2048  # Coordinates of the simulated run of `output_noise_std`
 NOISE_NOTE = (

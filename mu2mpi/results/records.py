@@ -8,35 +8,26 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accounting.per_machine import Floats, Integers, column_metadata
+from mu2mpi.privacy.accounting.per_machine import Floats, Integers, column_metadata as metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 
 SCHEMA = "mu2mpi-2"
 EARLIER_SCHEMA = "mu2mpi-1"
-# Names of the earlier schema that have changed, by group
+# Names of attributes and datasets in the earlier and the current schema, by HDF5 group
 RENAMED = {
     "model": {
-        "square": "max_squared_norm",
-        "shared": "noise_reduction",
-        "effective": "effective_machines",
+        "square": "max_squared_norm", "shared": "noise_reduction", "effective": "effective_machines",
         "columns": "schema_toml",
     },
     "privacy": {
-        "resolution": "grid_spacing",
-        "drawn": "batch_size",
-        "parts": "noise_shares",
-        "touched": "affected_sums",
-        "summed": "increments_per_message",
-        "lasts": "is_cumulative",
-        "growth": "final_batch",
-        "coins": "fair_bits",
-        "unit": "privacy_unit",
+        "resolution": "grid_spacing", "drawn": "batch_size", "parts": "noise_shares",
+        "touched": "affected_sums", "summed": "increments_per_message", "lasts": "is_cumulative",
+        "growth": "final_batch", "coins": "fair_bits", "unit": "privacy_unit",
     },
     "privacy/machines": {"present": "participation", "rho_allowed": "rho_budget"},
     "theory": {"first_slope": "initial_gradient_norm", "last_slope": "final_gradient_norm"},
     "timing": {"moving": "communication"},
-}
-
+}  # fmt: skip
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
 PREVIOUS_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
 # End of error messages about unusable checkpoints
@@ -64,28 +55,22 @@ class History:
     the first t iterates for methods that output an average. The last row describes the output x_T.
     """
 
-    round: Integers = field(metadata=column_metadata("round t"))
-    test_loss: Floats = field(metadata=column_metadata("mean loss of x_t on the test set"))
-    test_accuracy: Floats = field(
-        metadata=column_metadata("fraction of test samples that x_t classifies correctly")
-    )
+    round: Integers = field(metadata=metadata("round t"))
+    test_loss: Floats = field(metadata=metadata("mean loss of x_t on the test set"))
+    test_accuracy: Floats = field(metadata=metadata("fraction of test samples that x_t classifies correctly"))
     test_r2: Floats = field(
-        metadata=column_metadata("fraction of the test labels' variance that x_t explains (R^2)")
+        metadata=metadata("fraction of the test labels' variance that x_t explains (R^2)")
     )
-    test_samples: Integers = field(metadata=column_metadata("test samples evaluated; 0 if unknown"))
-    samples: Integers = field(metadata=column_metadata("training samples used so far by all machines"))
-    gradient_evaluations: Integers = field(
-        metadata=column_metadata("gradients computed so far by all machines")
-    )
-    rho_spent: Floats = field(metadata=column_metadata("rho spent by everything released so far"))
-    elapsed_seconds: Floats = field(metadata=column_metadata("wall-clock time since the first round", "s"))
+    test_samples: Integers = field(metadata=metadata("test samples evaluated; 0 if unknown"))
+    samples: Integers = field(metadata=metadata("training samples used so far by all machines"))
+    gradient_evaluations: Integers = field(metadata=metadata("gradients computed so far by all machines"))
+    rho_spent: Floats = field(metadata=metadata("rho spent by everything released so far"))
+    elapsed_seconds: Floats = field(metadata=metadata("wall-clock time since the first round", "s"))
     message_norm: Floats = field(
-        metadata=column_metadata("norm of q~_t, the released average over machines; NaN in the last round")
+        metadata=metadata("norm of q~_t, the released average over machines; NaN in the last round")
     )
     estimate_error: Floats = field(
-        metadata=column_metadata(
-            "squared error of d_t before noise as a gradient; NaN unless data are a population"
-        )
+        metadata=metadata("squared error of d_t before noise as a gradient; NaN unless data are a population")
     )
 
     def __len__(self) -> int:

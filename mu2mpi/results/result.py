@@ -50,28 +50,22 @@ class Result:
         Hosts, ranks, MPI library and software versions; ``published`` names what was withheld.
     class_counts : ndarray of int64, shape (machines, classes), or None
         Samples of each class used by each machine; private like `diagnostics`.
-    class_names : tuple of str or None
-        Names of the classes; None if they are numbered.
+    class_names, label_range : tuple of str or None, tuple of float or None
+        Names of the classes (None: numbered); range of regression labels (None for classification).
     metrics : dict of str to float
         Metrics of the output on the test set, such as ``auc`` or ``rmse``; empty if withheld.
-    label_range : tuple of float or None
-        Declared range of the labels of a regression, in their own units; None for classification.
-    feature_names, columns : tuple of str or None, str or None
+    feature_names, schema_toml : tuple of str or None, str or None
         Names of the features, if any, and the table schema (TOML) that they were encoded with.
-    scale : float
-        Factor that maps stored features to [-1, 1].
-    facts : PublicFacts or None
-        Public facts of the data that presets may use.
-    unit : str
-        Unit of the losses: ``nat`` for log-likelihoods, else ``1``.
-    accounts : Accounts or None
+    scale, unit : float, str
+        Factor that maps stored features to [-1, 1]; unit of the losses, ``nat`` or ``1``.
+    facts, path : PublicFacts or None, Path or None
+        Public facts of the data that presets may use; path of the result file.
+    accounts : PerMachineAccounts or None
         Participation and privacy of each machine, if machines are unequal or partially participate.
     confusion : ndarray of int64, shape (classes, classes), or None
         Test samples by true and predicted class; None for regression and for very many classes.
     test_rows : ndarray of int64 or None
         Rows (from 0) of the test samples if the test set is a share of the data file.
-    path : Path or None
-        Result file.
     """
 
     experiment: Experiment

@@ -20,6 +20,7 @@ from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, SC
 from mu2mpi.results.result import Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
+Scales = Sequence[h5py.Dataset]  # dimension scales, one per dimension of an array
 OUTPUT_EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
 
 
@@ -84,8 +85,7 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
         if (rows := result.test_rows) is not None:
             _write_dataset(metrics, "test_row", rows, "row of a test sample in the data file, from 0")
         if (confusion := result.confusion) is not None:
-            numbers = np.arange(len(confusion))
-            dimensions = CONFUSION_DIMENSIONS.items()
+            numbers, dimensions = np.arange(len(confusion)), CONFUSION_DIMENSIONS.items()
             scales = [_write_dataset(metrics, name, numbers, text) for name, text in dimensions]
             _write_dataset(metrics, "confusion", confusion, CONFUSION_LONG_NAME, scales=scales)
     if result.diagnostics is not None:
@@ -149,18 +149,13 @@ def _write_strings(group: h5py.Group, name: str, texts: Sequence[str], text: str
 
 
 def _write_dataset(
-    group: h5py.Group,
-    name: str,
-    values: ArrayLike,
-    long_name: str,
-    units: str = "1",
-    scales: Sequence[h5py.Dataset] | None = None,
+    group: h5py.Group, name: str, values: ArrayLike, long_name: str, units: str = "1", scales: Scales = ()
 ) -> h5py.Dataset:
     """Write an HDF5 array with dimension scales; without `scales`, the array becomes a dimension scale."""
     dataset = write_array(group, name, np.asarray(values), compression="gzip", shuffle=True)
     write_attributes(dataset, {"long_name": long_name, "units": units})
-    if scales is None:
+    if not scales:
         dataset.make_scale(name)
-    for dimension, scale in enumerate(scales or ()):
+    for dimension, scale in enumerate(scales):
         dataset.dims[dimension].attach_scale(scale)
     return dataset

@@ -13,20 +13,13 @@ from typing import Any
 import tomli_w
 
 from mu2mpi._version import __version__
+from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import TableLayout
 from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, claim_columns, trust_statement
 from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
 from mu2mpi.analysis.pivot import align_column, pivot_tables
 from mu2mpi.analysis.privacy_reports import describe_composition
-from mu2mpi.analysis.setting_labels import (
-    MISSING,
-    Labels,
-    drop_repeats,
-    group_by_columns,
-    group_by_settings,
-    group_runs,
-    sort_key,
-)
+from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeats, sort_key
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
@@ -40,23 +33,23 @@ ENVIRONMENT = {
     "processor": "processor", "mpi_library": "MPI library",
 }  # fmt: skip
 THEORY_VALUES = ("minimum_loss", "excess_loss", "excess_loss_bound")
-
 Rows = list[list[str]]
 
 
 def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str:
-    """Return an HTML page without scripts or external files; `skipped` lists files that could not be read."""
+    """Return a report on runs as one HTML page; `skipped` lists result files that could not be read."""
     jinja2 = import_extra("jinja2")
     kept, notes = drop_repeats(runs, "ranks", "elapsed_seconds")
-    once, _ = drop_repeats(kept)
-    noisy = [run for run in once if math.isfinite(run.experiment.rho)]
-    table, results = build_table(once), {run.path: read_result(run.path) for run in runs}
-    known = [run for run in once if "excess_loss" in run.measurements]
+    distinct_runs, _ = drop_repeats(kept)
+    noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
+    table, results = build_table(distinct_runs), {run.path: read_result(run.path) for run in runs}
+    known = [run for run in distinct_runs if "excess_loss" in run.measurements]
     layout = TableLayout(values=THEORY_VALUES)
     theory = pivot_tables(build_table(known, layout).sections, Labels()) if known else []
     servers = dict.fromkeys(trust_statement(run.experiment.server) for run in noisy)
-    on_share = any(run.experiment.has_unprotected_test_set and not math.isnan(run.test_loss) for run in noisy)
-    several = [
+    private_runs = [run for run in noisy if run.experiment.has_unprotected_test_set]
+    is_test_set_private = any(not math.isnan(run.test_loss) for run in private_runs)
+    composed = [
         f"Several runs: {re.sub('(rho|epsilon|delta)(?= = )', lambda name: Labels().name(name[0]), sentence)}"
         for sentence in describe_composition(results.values())
     ]
@@ -66,53 +59,53 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         version=__version__,
         style=import_extra("markupsafe").Markup(style),
         files=kept,
-        runs=once,
+        runs=distinct_runs,
         noisy=noisy,
         settings=settings_table(kept),
-        environments=_environments([results[run.path] for run in kept]),
+        environments=_environment_table([results[run.path] for run in kept]),
         skipped=[*skipped, *notes],
         tables=pivot_tables(table.sections, Labels()),
         theory=theory,
-        align_column=lambda column: align_column(column, _blank),
+        align_column=lambda column: align_column(column, _padding_spaces),
         notes=table.notes,
-        figures=_figures(kept),
-        adversaries=_adversaries(noisy),
+        figures=_render_figures(kept),
+        adversaries=_adversary_phrases(noisy),
         claims=claims_table(noisy),
-        not_covered=[*several, *filter(None, servers), *[PRIVATE_TEST_WARNING] * on_share],
-        config=repeat_config(once),
+        not_covered=[*composed, *filter(None, servers), *[PRIVATE_TEST_WARNING] * is_test_set_private],
+        config=repeat_config(distinct_runs),
     )
     return text.lstrip()
 
 
-def _blank(text: str) -> str:
-    """Return spaces as wide as the digits and points of a text in HTML."""
+def _padding_spaces(text: str) -> str:
+    """Return Unicode spaces as wide as the digits and points of a text."""
     return "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text)
 
 
 def settings_table(runs: Sequence[RunSummary]) -> Rows:
-    """Return name, values and description of each setting that any run has."""
+    """Return table rows with name, values and description of each setting that any run has."""
     rows, labels = [], Labels()
     for name, field in option_fields().items():
-        # Includes computed values if any run gives the setting.
-        if [group.settings[name] for group in group_runs(runs, [name])] != [None]:
-            values = (labels.table_value(name, value) for (value,) in group_by_settings(runs, [name]))
-            # Without choices and default.
+        # Computed values are included if any run gives the setting.
+        if [group.settings[name] for group in setting_labels.group_runs(runs, [name])] != [None]:
+            groups = setting_labels.group_by_settings(runs, [name])
+            values = (labels.table_value(name, value) for (value,) in groups)
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
             rows.append([name, ", ".join(values), meaning])
     return rows
 
 
-def _environments(results: Sequence[Result]) -> Rows:
-    """Return the number of files of each environment: a header, and rows by decreasing number."""
-    facts = [result.environment for result in results]
-    columns = [name for name in ENVIRONMENT if any(name in of_run for of_run in facts)]
-    counts = Counter(tuple(str(of_run.get(name, MISSING)) for name in columns) for of_run in facts)
+def _environment_table(results: Sequence[Result]) -> Rows:
+    """Return a table of software environments: a header, and rows by decreasing number of files."""
+    environments = [result.environment for result in results]
+    columns = [name for name in ENVIRONMENT if any(name in entry for entry in environments)]
+    counts = Counter(tuple(str(entry.get(name, MISSING)) for name in columns) for entry in environments)
     rows = [[f"{count:,}", *values] for values, count in counts.most_common()]
     return [["files", *map(ENVIRONMENT.__getitem__, columns)], *rows]
 
 
-def _figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
-    """Return SVG data, alternative text and caption of each figure that suits these runs."""
+def _render_figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
+    """Return SVG data (base64), alternative text and caption of each figure that suits the runs."""
     figures = []
     for name in known_names("figures"):
         if not get_figure(name).is_in_report(runs):
@@ -129,16 +122,14 @@ def _figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
     return figures
 
 
-def _adversaries(runs: Sequence[RunSummary]) -> list[str]:
-    """Return who sees the released values, by trust mode or method."""
+def _adversary_phrases(runs: Sequence[RunSummary]) -> list[str]:
+    """Return a phrase on who sees the released values, for each trust mode or method of the runs."""
     titles: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
         server, mechanism = run.experiment.server, lookup("mechanisms", run.experiment.chosen_mechanism)
         method = "" if mechanism.shows_messages else run.experiment.chosen_method.title
         titles.setdefault(mechanism.adversary(server), method or f"{server.capitalize()} server")
-    return [
-        f"{title}: {adversary[0].lower()}{adversary[1:].rstrip(',')}" for adversary, title in titles.items()
-    ]
+    return [f"{title}: {text[0].lower()}{text[1:].rstrip(',')}" for text, title in titles.items()]
 
 
 def claims_table(runs: Sequence[RunSummary]) -> Rows:
@@ -151,14 +142,13 @@ def claims_table(runs: Sequence[RunSummary]) -> Rows:
         return {**run.table_row, **own, "mechanism": mechanism.name}
 
     names = ["server", "method", "epsilon", "rho", "delta", "mechanism"]
-    groups = group_by_columns(runs, names, get_row)
+    groups = setting_labels.group_by_columns(runs, names, get_row)
     shows_methods = len({method for _, method, *_ in groups}) > 1
     rows = [["server", *["method"] * shows_methods, "ρ", "δ", "ε by the paper's lemma", "ε exactly"]]
     for (server, method, _, spent, delta, mechanism), subset in groups.items():
         # Sampler errors differ slightly between runs of the same claim; the largest holds for each.
-        exact, lemma = (
-            max(run.measurements[n] for run in subset) for n in ("epsilon_exact", "epsilon_paper")
-        )
+        exact = max(run.measurements["epsilon_exact"] for run in subset)
+        lemma = max(run.measurements["epsilon_paper"] for run in subset)
         rho, exact_text, lemma_text = claim_columns(spent, exact, lemma, mechanism)
         row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma_text, exact_text]
         rows += [row] if row not in rows else []
@@ -166,17 +156,16 @@ def claims_table(runs: Sequence[RunSummary]) -> Rows:
 
 
 def repeat_config(runs: Sequence[RunSummary]) -> str:
-    """Return the TOML of an experiment or sweep that repeats runs; parts for settings that are no product."""
+    """Return TOML that repeats runs as an experiment or sweep; settings that form no product are in parts."""
     experiments = dict.fromkeys(run.experiment for run in runs)
     rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
     settings: dict[str, Any] = {}
     for name in rows[0]:
-        others: dict[Any, list[dict[str, Any]]] = {}
+        rows_by_value: dict[Any, list[dict[str, Any]]] = {}
         for row in rows:
-            others.setdefault(row.get(name), []).append({n: v for n, v in row.items() if n != name})
-        sets = [{frozenset(row.items()) for row in of_value} for of_value in others.values()]
-        if None not in others and all(each == sets[0] for each in sets):
-            rows = next(iter(others.values()))
-            settings[name] = sorted(others) if len(others) > 1 else next(iter(others))
-    parts = {} if rows == [{}] else {"part": rows}
-    return tomli_w.dumps(settings | parts).strip()
+            rows_by_value.setdefault(row.get(name), []).append({n: v for n, v in row.items() if n != name})
+        row_sets = [{frozenset(row.items()) for row in subset} for subset in rows_by_value.values()]
+        if None not in rows_by_value and all(row_set == row_sets[0] for row_set in row_sets):
+            rows = next(iter(rows_by_value.values()))
+            settings[name] = sorted(rows_by_value) if len(rows_by_value) > 1 else next(iter(rows_by_value))
+    return tomli_w.dumps(settings | ({} if rows == [{}] else {"part": rows})).strip()
