@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    DatasetOrTree = xarray.Dataset | xarray.DataTree
-
 MIN_SECONDS = 1.0  # Shortest time between updates of a live figure
 MAX_SHARE = 0.05  # Largest share of the run time spent on updates
 
@@ -182,7 +180,7 @@ class Runs(Sequence[Result]):
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 
-    def to_xarray(self, history: bool = True) -> "DatasetOrTree":
+    def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
         """Return runs as an xarray dataset over the settings that vary, the seed and the round.
 
         Settings that these determine, as machines may determine rounds, are coordinates along them; common
@@ -193,7 +191,9 @@ class Runs(Sequence[Result]):
         """
         return build_dataset(self.summaries, history)
 
-    def over_seeds(self, confidence: float = 0.95, history: bool = True) -> "DatasetOrTree":
+    def over_seeds(
+        self, confidence: float = 0.95, history: bool = True
+    ) -> "xarray.Dataset | xarray.DataTree":
         """Return statistics of runs over seeds as an xarray dataset like `to_xarray`.
 
         These are ``mean``, ``deviation`` (sample standard deviation), ``low`` and ``high`` (ends of Student's
