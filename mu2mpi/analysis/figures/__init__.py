@@ -26,13 +26,13 @@ FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": 
 
 
 def get_figure(name: str, against: str | None = None) -> "Figure":
-    """Return the registered figure of a name; InputError if unknown, or `against` is no axis of it."""
+    """Return the figure registered under a name; InputError if it, or its axis `against`, does not exist."""
     for package in ("matplotlib", "pandas"):
         import_extra(package)
     figure: Figure = lookup("figures", name)
     if against is not None and against not in figure.axes:
-        meant = suggest_or_list(against, figure.axes, "choices") if figure.axes else "; it has a fixed axis"
-        raise InputError(f"the figure {name} cannot be drawn against {against}{meant}")
+        hint = suggest_or_list(against, figure.axes, "choices") if figure.axes else "; it has a fixed axis"
+        raise InputError(f"the figure {name} cannot be drawn against {against}{hint}")
     return figure
 
 
@@ -42,13 +42,13 @@ def draw_figure(
     against: str | None = None,
     options: FigureOptions = DEFAULT_OPTIONS,
 ) -> Any:
-    """Draw a figure of runs, without repeated experiments.
+    """Draw the figure of a name from runs, after dropping repeated runs of one experiment.
 
     Parameters
     ----------
     name : str
         Name of a registered figure, such as ``history``.
-    runs : sequence of Summary
+    runs : sequence of RunSummary
     against : str, optional
         Quantity on the horizontal axis, one of the figure's `axes`.
     options : FigureOptions, optional
@@ -64,17 +64,17 @@ def draw_figure(
         If the figure cannot show these runs.
     """
     figure = get_figure(name, against)
-    kept, _ = drop_repeats(runs, *figure.repeat_columns)
-    lacking = [run.path for run in kept if math.isnan(run.table_row.get(figure.required_column, 0.0))]
+    distinct, _ = drop_repeats(runs, *figure.repeat_columns)
+    lacking = [run.path for run in distinct if math.isnan(run.table_row.get(figure.required_column, 0.0))]
     if lacking:
         quantity = figure.required_column.replace("_", " ")
         raise InputError(f"{name} shows {quantity}, which {len(lacking)} results lack, such as {lacking[0]}")
     with figure_style(options):
-        return figure.draw(kept, options, against).finish()
+        return figure.draw(distinct, options, against).finish()
 
 
 def render_figure(figure: Any, suffix: str, options: FigureOptions = DEFAULT_OPTIONS) -> bytes:
-    """Return a figure as reproducible bytes of a file in one of `FORMATS`."""
+    """Return reproducible file contents of a matplotlib figure, in the format of a suffix in `FORMATS`."""
     buffer = io.BytesIO()
     with figure_style(options):
         figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
@@ -82,7 +82,7 @@ def render_figure(figure: Any, suffix: str, options: FigureOptions = DEFAULT_OPT
 
 
 def figure_format(path: Path) -> str:
-    """Return the file format of a path by its suffix; InputError if it is not one of `FORMATS`."""
+    """Return the image format by the suffix of a path; InputError unless it is png, svg or pdf."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
         raise InputError(f"a figure is written as {', '.join(FORMATS)} by its suffix, not as {path}")

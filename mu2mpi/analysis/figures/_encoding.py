@@ -30,72 +30,72 @@ from mu2mpi.analysis.setting_labels import (
 )
 from mu2mpi.results.reader import RunSummary
 
-MAX_LEVELS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # Largest number of each in a figure
-MIN_POINTS = 3  # Fewest points to fit an exponent to
-# Score, axis label and unit factor, by the kind of labels
-SCORE_AXES = {
-    "classes": ("test_accuracy", "test accuracy (%)", 100.0),
-    "numbers": ("test_r2", "test R²", 1.0),
-}
-Names = Sequence[str]
+MAX_LEVELS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
+MIN_POINTS = 3  # fewest points to fit an exponent to
+# Table column, axis label and unit factor of the test score, by the type of labels
+ACCURACY_AXIS = "test_accuracy", "test accuracy (%)", 100.0
+SCORE_AXES = {"classes": ACCURACY_AXIS, "numbers": ("test_r2", "test R²", 1.0)}
+Settings = Sequence[str]  # names of settings
 
 
 class Encoding(NamedTuple):
-    """Groups of runs with panel index and line style each; panel titles; legend entries."""
+    """Groups of runs with the panel index and line style of each, panel titles, and legend entries."""
 
     groups: list[tuple[RunGroup, int, dict[str, Any]]]
     titles: list[str]
     legend: list[Any]
 
 
-def encode(
+def encode_runs(
     runs: Sequence[RunSummary],
     options: FigureOptions,
-    pooled: Names = (),
-    panel: Names = ("server",),
-    colour: Names = (*PRIVACY_SETTINGS, "machines"),
+    pooled: Settings = (),
+    panel: Settings = ("server",),
+    colour: Settings = (*PRIVACY_SETTINGS, "machines"),
 ) -> Encoding:
     """Assign panels, colours and dashes to groups of runs by the settings in which they differ.
 
     Settings in `pooled` are ignored. Those in `panel` become panels, the first in `colour` becomes colour and
     the others dashes, unless `MAX_LEVELS` requires another assignment. InputError if no assignment fits.
     """
-    names = [name for name in varying_settings(runs) if name not in pooled]
-    hue = next((name for name in (*colour, *names) if name in names and name not in panel), None)
-    preferred = ["panels" if name in panel else "colours" if name == hue else "dashes" for name in names]
-    groups = group_runs(runs, names)
+    varying = [name for name in varying_settings(runs) if name not in pooled]
+    hue = next((name for name in (*colour, *varying) if name in varying and name not in panel), None)
+    preferred = ["panels" if name in panel else "colours" if name == hue else "dashes" for name in varying]
+    groups = group_runs(runs, varying)
     # The sort is stable: of equally many changes, the first assignment wins.
-    assignments = product(MAX_LEVELS, repeat=len(names)) if len(names) <= 8 else [tuple(preferred)]
+    assignments = product(MAX_LEVELS, repeat=len(varying)) if len(varying) <= 8 else [tuple(preferred)]
     for assignment in sorted(assignments, key=lambda assignment: sum(map(str.__ne__, assignment, preferred))):
-        encoded = [
-            [n for n, used in zip(names, assignment, strict=True) if used == kind] for kind in MAX_LEVELS
-        ]
+        channels = dict(zip(varying, assignment, strict=True))
+        encoded = [[name for name in varying if channels[name] == channel] for channel in MAX_LEVELS]
         # Each run has either rho or epsilon, which belong to one encoding.
-        is_split = sum(bool({*PRIVACY_SETTINGS} & {*part}) for part in encoded) > 1
-        if is_split or (names and not encoded[1]):
+        is_split = sum(bool({*PRIVACY_SETTINGS} & {*names}) for names in encoded) > 1
+        if is_split or (varying and not encoded[1]):
             continue
-        levels = [len({_key(group, part) for group in groups}) for part in encoded]
+        levels = [len({_setting_values(group, names) for group in groups}) for names in encoded]
         if all(count <= limit for count, limit in zip(levels, MAX_LEVELS.values(), strict=True)):
             return encode_groups(groups, options, *encoded)
-    widest = max(names, key=lambda name: len({group.settings[name] for group in groups}))
-    raise selection_error(
-        f"these runs differ in too many settings for one figure ({', '.join(names)})", widest
-    )
+    widest = max(varying, key=lambda name: len({group.settings[name] for group in groups}))
+    problem = f"these runs differ in too many settings for one figure ({', '.join(varying)})"
+    raise selection_error(problem, widest)
 
 
-def _key(group: RunGroup, names: Names) -> tuple[Any, ...]:
+def _setting_values(group: RunGroup, names: Settings) -> tuple[Any, ...]:
     return tuple(group.settings[name] for name in names)
 
 
 def encode_groups(
-    groups: Sequence[RunGroup], options: FigureOptions, panel: Names, colour: Names, dash: Names
+    groups: Sequence[RunGroup],
+    options: FigureOptions,
+    panel: Settings,
+    colour: Settings,
+    dash: Settings,
 ) -> Encoding:
-    """Encode groups by settings for panels, colours, and dashes with markers; any may be empty."""
+    """Encode run groups as panels, colours and dashes, by lists of setting names that may be empty."""
     encoded = []
     for names in (panel, colour, dash):
-        levels = sorted({_key(group, names) for group in groups}, key=sort_key)
+        levels = sorted({_setting_values(group, names) for group in groups}, key=sort_key)
         labels = [options.labels.settings(dict(zip(names, level, strict=True))) for level in levels]
-        encoded.append(([levels.index(_key(group, names)) for group in groups], labels))
+        encoded.append(([levels.index(_setting_values(group, names)) for group in groups], labels))
     (panels, titles), (hues, hue_labels), (dashes, dash_labels) = encoded
     colours = palette(len(hue_labels))
     # Without dashes, markers distinguish lines that are printed in grey.
@@ -106,10 +106,8 @@ def encode_groups(
     legend = []
     if colour:
         plain = {"marker": ""} if dash else {}
-        legend = [
-            legend_entry(label, **{**line_style(colours[k], 0, k), **plain})
-            for k, label in enumerate(hue_labels)
-        ]
+        styled = [(label, line_style(colours[k], 0, k)) for k, label in enumerate(hue_labels)]
+        legend = [legend_entry(label, **style | plain) for label, style in styled]
     if dash:
         black = legend_entry("").get_color()
         legend += [legend_entry(label, **line_style(black, k, k)) for k, label in enumerate(dash_labels)]
@@ -117,28 +115,28 @@ def encode_groups(
 
 
 def varying_within_data(runs: Sequence[RunSummary]) -> list[str]:
-    """Return settings in which runs on the same data differ; other sources have other settings."""
+    """Return the names of settings in which runs on the same data set differ."""
     by_data = group_by_columns(runs, ["data"], lambda run: run.table_row)
     return [*dict.fromkeys(name for same_data in by_data.values() for name in varying_settings(same_data))]
 
 
 def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
-    """Return the axis label of losses, with the unit if they have one."""
+    """Return the axis label of the losses of runs, with their unit if it is nats."""
     return f"{name} (nats)" if losses_in_nats(runs) else name
 
 
 def measured_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
-    """Return column, axis label and unit factor of the loss and of the score."""
-    label_kinds = {run.labels for run in runs}
+    """Return column, axis label and unit factor of the test loss, and of the accuracy or R²."""
+    label_types = {run.labels for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
-    if len(label_kinds) > 1 or (len(losses) > 1 and not losses_in_nats(runs)):
+    if len(label_types) > 1 or (len(losses) > 1 and not losses_in_nats(runs)):
         problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit or score"
         raise selection_error(problem, "loss")
-    return ("test_loss", loss_label(runs), 1.0), SCORE_AXES[label_kinds.pop()]
+    return ("test_loss", loss_label(runs), 1.0), SCORE_AXES[label_types.pop()]
 
 
 def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame:
-    """Return the means over runs of the history columns `x` and `y`, and the standard deviation of `y`.
+    """Return means over runs of the history columns `x` and `y`, and the standard deviation of `y`.
 
     One row for each round at which all runs were evaluated; columns ``x``, ``y`` and ``std``.
     """
@@ -146,14 +144,14 @@ def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame
     for run in runs:
         # The last evaluations are averaged even if the runs have different numbers of rounds.
         columns = {"x": getattr(run.history, x), "y": getattr(run.history, y)}
-        frames.append(pandas.DataFrame({"at": [*run.history.round[:-1], math.inf], **columns}))
-    rounds = pandas.concat(frames).groupby("at")
+        frames.append(pandas.DataFrame({"round": [*run.history.round[:-1], math.inf], **columns}))
+    rounds = pandas.concat(frames).groupby("round")
     means = rounds.agg(x=("x", "mean"), y=("y", "mean"), std=("y", "std"), count=("y", "count"))
     return means[means["count"] == len(runs)]
 
 
 def fit_exponent(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Least-squares slope of log y against log x; NaN for fewer than `MIN_POINTS` or non-positive values."""
+    """Least-squares slope of log y against log x; NaN for fewer than `MIN_POINTS` points or any y <= 0."""
     is_fitted = len(x) >= MIN_POINTS and min(y) > 0
     return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan
 
@@ -162,7 +160,7 @@ def draw_loss_with_exponents(
     runs: Sequence[RunSummary],
     options: FigureOptions,
     row_of: Callable[[RunSummary], dict[str, Any]],
-    encoded: tuple[Names, Names, Names],
+    encoded: tuple[Settings, Settings, Settings],
     x: Callable[[RunSummary], float],
     xlabel: str,
     symbol: str,
@@ -172,12 +170,12 @@ def draw_loss_with_exponents(
 
     Parameters
     ----------
-    runs : sequence of Summary
+    runs : sequence of RunSummary
     options : FigureOptions
     row_of : callable
         Settings of a run by name.
     encoded : tuple of three sequences of str
-        Settings that are encoded as panels, colours and dashes.
+        Settings of the settings that are encoded as panels, colours and dashes.
     x : callable
         Value of a run on the horizontal axis.
     xlabel, symbol : str
@@ -187,10 +185,8 @@ def draw_loss_with_exponents(
     """
     panels, colour, dash = [*dict.fromkeys(["data", *encoded[0]])], *encoded[1:]
     names = [*dict.fromkeys([*panels, *colour, *dash])]
-    groups = [
-        RunGroup(dict(zip(names, k, strict=True)), of)
-        for k, of in group_by_columns(runs, names, row_of).items()
-    ]
+    by_values = group_by_columns(runs, names, row_of).items()
+    groups = [RunGroup(dict(zip(names, values, strict=True)), grouped) for values, grouped in by_values]
     encoding = encode_groups(groups, options, panels, colour, dash)
     count = len(encoding.titles)
     if count > MAX_LEVELS["panels"]:
@@ -201,20 +197,19 @@ def draw_loss_with_exponents(
     styles: dict[str, dict[str, Any]] = {}
     for group, k, style in encoding.groups:
         panel, line = layout.panels[0, k], line_name(group.runs[0])
-        in_panel = [run for other, at, _ in encoding.groups if at == k for run in other.runs]
+        in_panel = [run for neighbour, j, _ in encoding.groups if j == k for run in neighbour.runs]
         is_known = all(math.isfinite(run.measurements.get("excess_loss", math.nan)) for run in in_panel)
-        name = "excess_loss" if is_known else "test_loss"
+        column = "excess_loss" if is_known else "test_loss"
         # Later lines are narrower, so that coinciding lines stay visible.
         styles.setdefault(line, style | {"linewidth": max(1.0, 2.6 - 0.3 * len(styles))})
         style = style | {"linewidth": styles[line]["linewidth"]}
-        means = layout.draw_means(
-            panel, map(x, group.runs), [run.table_row[name] for run in group.runs], **style
-        )
+        losses = [run.table_row[column] for run in group.runs]
+        means = layout.draw_means(panel, map(x, group.runs), losses, **style)
         texts = exponents.setdefault(line, ["–"] * count)
         if is_known and not math.isnan(slope := fit_exponent(means.index.to_numpy(), means.to_numpy())):
             texts[k] = f"{slope:z.2f}".replace("-", "−")
             panel.set_yscale("log")
-        panel.set(xlabel=xlabel, ylabel=loss_label(in_panel, name.replace("_", " ")))
+        panel.set(xlabel=xlabel, ylabel=loss_label(in_panel, column.replace("_", " ")))
         set_log_ticks(panel.xaxis, map(x, in_panel))
     has_exponents = any(text != "–" for texts in exponents.values() for text in texts)
     for line, style in styles.items():

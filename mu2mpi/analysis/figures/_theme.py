@@ -23,7 +23,7 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """Options of a figure, as of ``mu2mpi plot``."""
+    """Options of a figure: width, title, labels, style sheet and axes, as of ``mu2mpi plot``."""
 
     width: float = NAMED_WIDTHS["page"]  # inches
     title: str | None = None  # None: the figure's own
@@ -44,7 +44,7 @@ def figure_options(
     style: Path | str | None = None,
     axes: Any = None,
 ) -> FigureOptions:
-    """Validate the options of a figure.
+    """Return validated options of a figure.
 
     Parameters
     ----------
@@ -67,25 +67,23 @@ def figure_options(
     except ValueError:
         inches = math.nan
     if not MIN_WIDTH <= inches <= MAX_WIDTH:
-        raise InputError(
-            f"--width must be column, page or {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, got {width}"
-        )
+        limits = f"{MIN_WIDTH:g} to {MAX_WIDTH:g} inches"
+        raise InputError(f"--width must be column, page or {limits}, got {width}")
     if style is not None:
         check_readable(style := Path(style))
         try:
-            import_extra("matplotlib").rc_params_from_file(
-                style, fail_on_error=True, use_default_template=False
-            )
+            matplotlib = import_extra("matplotlib")
+            matplotlib.rc_params_from_file(style, fail_on_error=True, use_default_template=False)
         except (ValueError, UnicodeError) as error:
             message = " ".join(str(error).split())
             raise InputError(f"--style {style} is not a matplotlib style sheet: {message}") from None
-    own = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
-    return FigureOptions(inches, title, linear, Labels(read_labels(labels)), style, own)
+    user_axes = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
+    return FigureOptions(inches, title, linear, Labels(read_labels(labels)), style, user_axes)
 
 
 @contextmanager
 def figure_style(options: FigureOptions) -> Iterator[None]:
-    """Context in which figures have the package's style; the user's own axes keep theirs."""
+    """Context in which matplotlib figures have the package's style, except on axes of the user's."""
     if options.axes:
         yield
         return

@@ -19,9 +19,9 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
-MAX_ROWS = 10  # rows of the model
-MAX_TERMS = 30  # coefficients of a row
-MAX_POINTS = 90  # coefficients in all
+MAX_ROWS = 10  # rows of the model that are drawn
+MAX_TERMS = 30  # coefficients of one row that are drawn
+MAX_POINTS = 90  # coefficients of all rows that are drawn
 
 
 @register
@@ -45,15 +45,10 @@ class CoefficientsFigure(Figure):
         panel, positions = layout.panels[0, 0], np.arange(len(selected))
         panel.axvline(0, color=FOREGROUND, linewidth=0.7)
         for k, (name, colour) in enumerate(zip(coefficients.rows, palette(rows), strict=True)):
-            at = positions + 0.6 * ((k + 0.5) / rows - 0.5)
+            y = positions + 0.6 * ((k + 0.5) / rows - 0.5)
             style = {"color": colour, "linestyle": "", "marker": MARKERS[k % len(MARKERS)]}
-            panel.errorbar(
-                coefficients.values[k, selected],
-                at,
-                xerr=coefficients.standard_errors[selected],
-                elinewidth=0.9,
-                **style,
-            )
+            x, errors = coefficients.values[k, selected], coefficients.standard_errors[selected]
+            panel.errorbar(x, y, xerr=errors, elinewidth=0.9, **style)
             layout.legend.append(legend_entry(name, **style))
         panel.set_yticks(positions, [shorten_name(coefficients.terms[k]) for k in selected])
         panel.set_ylim(len(selected) - 0.5, -0.5)

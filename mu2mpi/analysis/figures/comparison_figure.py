@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.analysis.aggregation import default_values, mean_and_std
 from mu2mpi.analysis.figures._encoding import fit_exponent, measured_axes
-from mu2mpi.analysis.figures.figure import (
-    FOREGROUND,
-    Figure,
-    FigureOptions,
-    Layout,
-    legend_entry,
-    palette,
-)
+from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry, palette
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, group_runs, join_values, selection_error
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.registry import known_names, lookup, register
@@ -29,8 +22,6 @@ from mu2mpi.results.reader import RunSummary
 
 MARKERS = "osD^vPX<>p*h"  # one per method, which colours alone do not distinguish
 SLOPE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
-
-
 # Settings in which methods may differ, beside those that a preset chose
 METHOD_SETTINGS = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "preset")
 # Settings in which runs of one method may differ; epsilon decides whether rho may
@@ -50,41 +41,41 @@ class MethodCurve:
 
 
 def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
-    """Return one curve per method; InputError if runs differ in more than method, sample size and seed."""
+    """Return one curve per method; InputError if runs differ in more than method, samples |S| and seed."""
     claims = sorted({run.measurements["epsilon_exact"] for run in runs})
     deltas = sorted({run.experiment.delta for run in runs})
     # Some accountants only come close to the requested epsilon.
     if len(deltas) > 1 or not claims[-1] <= 1.01 * claims[0]:
         epsilons = ", ".join(dict.fromkeys(f"{epsilon:.4g}" for epsilon in claims))
-        at = f"epsilon = {epsilons} at delta = {', '.join(f'{delta:g}' for delta in deltas)}"
-        raise selection_error(f"methods are compared at equal privacy, but these runs have {at}", "epsilon")
-    _check_same(
-        runs,
-        [n for n in option_fields() if n not in (*AVERAGED_SETTINGS, *METHOD_SETTINGS, *SIZE_SETTINGS)],
-        "all runs",
-    )
-    lines = []
+        text = f"epsilon = {epsilons} at delta = {', '.join(f'{delta:g}' for delta in deltas)}"
+        problem = f"methods are compared at equal privacy, but these runs have {text}"
+        raise selection_error(problem, "epsilon")
+    may_differ = {*AVERAGED_SETTINGS, *METHOD_SETTINGS, *SIZE_SETTINGS}
+    _check_equal_settings(runs, [name for name in option_fields() if name not in may_differ], "all runs")
+    curves = []
     for title in dict.fromkeys(lookup("methods", name).title for name in known_names("methods")):
         of_method = [run for run in runs if run.experiment.chosen_method.title == title]
         if not of_method:
             continue
-        _check_same(of_method, METHOD_SETTINGS, f"runs of {title}")
+        _check_equal_settings(of_method, METHOD_SETTINGS, f"runs of {title}")
         points = group_runs(of_method, ["samples_used"])
         sizes = np.array([point.settings["samples_used"] for point in points])
+        rows = [[run.table_row for run in point.runs] for point in points]
+        columns = ("gradient_evaluations", *default_values(of_method)[:2])
         gradients, losses, scores = (
-            np.array([mean_and_std([run.table_row[measured] for run in point.runs]) for point in points])
-            for measured in ("gradient_evaluations", *default_values(of_method)[:2])
+            np.array([mean_and_std([row[name] for row in same_size]) for same_size in rows])
+            for name in columns
         )
         means = gradients[:, 0]
-        lines.append(MethodCurve(title, sizes, means, losses, scores, fit_exponent(sizes, means)))
-    return lines
+        curves.append(MethodCurve(title, sizes, means, losses, scores, fit_exponent(sizes, means)))
+    return curves
 
 
-def _check_same(runs: Sequence[RunSummary], names: Sequence[str], subject: str) -> None:
+def _check_equal_settings(runs: Sequence[RunSummary], names: Sequence[str], subject: str) -> None:
     # Values that a preset or the server chose may differ.
     rows = [(run.settings, run.independent_settings) for run in runs]
     for name in names:
-        values = {every[name] for every, own in rows if every[name] is None or own[name] is not None}
+        values = {all_[name] for all_, own in rows if all_[name] is None or own[name] is not None}
         if len(values) > 1:
             raise selection_error(f"{subject} must have the same {name}, got {join_values(values)}", name)
 
@@ -119,9 +110,8 @@ class ComparisonFigure(Figure):
         if grows:
             panel = layout.panels[0, 2]
             panel.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
-        if fitted := sorted(
-            (line for line in lines if not math.isnan(line.exponent)), key=lambda line: line.gradients[-1]
-        ):
+        with_exponent = [line for line in lines if not math.isnan(line.exponent)]
+        if fitted := sorted(with_exponent, key=lambda line: line.gradients[-1]):
             # The theorems' exponents, next to the cheapest and the most expensive method.
             for slope, line, factor in ((1.0, fitted[0], 1 / 1.8), (1.5, fitted[-1], 1.8)):
                 ends = line.sizes[[0, -1]]

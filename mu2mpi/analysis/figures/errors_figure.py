@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures._encoding import encode, mean_history
+from mu2mpi.analysis.figures._encoding import encode_runs, mean_history
 from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -23,13 +23,12 @@ class ErrorsFigure(Figure):
     name = "errors"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw the squared error of runs on a population, averaged over seeds, against t."""
+        """Draw the squared error of d_t in runs on a population, averaged over seeds, against the round t."""
         runs = [run for run in runs if np.isfinite(run.history.estimate_error).any()]
         if not runs:
-            raise InputError(
-                "the error of d_t is known for populations only. Use runs with --data population"
-            )
-        encoding = encode(runs, options, colour=("method", "rho", "machines"))
+            advice = "Use runs with --data population"
+            raise InputError(f"the error of d_t is known for populations only. {advice}")
+        encoding = encode_runs(runs, options, colour=("method", "rho", "machines"))
         layout = Layout(options, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
         for group, column, style in encoding.groups:
             errors, panel = mean_history(group.runs, "round", "estimate_error"), layout.panels[0, column]

@@ -34,23 +34,23 @@ PLAIN_NUMBERS = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >
 
 
 def palette(count: int) -> list[Any]:
-    """Return colours of viridis in the order of their lightness, all of them visible on white."""
+    """Return colours of matplotlib's viridis from dark to light, all of them visible on white."""
     return list(colormaps["viridis"](np.linspace(0, 0.82, max(2, count))[:count]))
 
 
 def line_style(colour: Any, dash: int, marker: int) -> dict[str, Any]:
-    """Return matplotlib line properties: a colour, and dashes and marker by their indices."""
+    """Return matplotlib line properties: a colour, a dash pattern and a marker by their indices."""
     style = {"linestyle": DASHES[dash % len(DASHES)], "marker": MARKERS[marker % len(MARKERS)]}
     return {"color": colour, **style}
 
 
 def legend_entry(label: str, /, **style: Any) -> Line2D:
-    """Return a legend entry with matplotlib line properties."""
+    """Return a matplotlib legend entry with a label and line properties."""
     return Line2D([], [], **{"color": FOREGROUND, **style, "label": label})
 
 
 def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return matplotlib properties of bars by name, distinguishable in greyscale."""
+    """Return matplotlib properties of bars, by bar name; colours and hatches differ in greyscale."""
     names = [*names]
     return {
         name: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
@@ -59,7 +59,7 @@ def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def shorten_name(name: str) -> str:
-    """Replace the middle of a long name by an ellipsis."""
+    """Replace the middle of a name of more than `MAX_NAME_LENGTH` characters by an ellipsis."""
     half = MAX_NAME_LENGTH // 2
     return name if len(name) <= MAX_NAME_LENGTH else f"{name[: half - 1]}…{name[-half:]}"
 
@@ -72,7 +72,7 @@ def wrap_text(text: str, inches: float) -> str:
 
 
 def set_log_ticks(axis: Any, values: Iterable[float]) -> None:
-    """Make an axis logarithmic, with plain tick labels at the given values."""
+    """Make a matplotlib axis logarithmic, with tick labels without exponents at the given values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(ticker.FixedLocator(sorted({*values})))
     axis.set_major_formatter(PLAIN_NUMBERS)
@@ -80,7 +80,7 @@ def set_log_ticks(axis: Any, values: Iterable[float]) -> None:
 
 
 class NotebookFigure(Canvas):
-    """Figure that a notebook displays without pyplot."""
+    """Matplotlib figure that a notebook displays without pyplot."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -94,7 +94,7 @@ class Layout:
     Parameters
     ----------
     options : FigureOptions
-        Its `axes` replace all panels, or those of the first row.
+        Options whose `axes` replace all panels, or those of the first row.
     rows, columns : int
         Shape of the array `panels`.
     height : float or sequence of float
@@ -102,7 +102,7 @@ class Layout:
     titles : sequence of str
         Titles of the columns.
     sharex, sharey : bool or str
-        As for `matplotlib.pyplot.subplots`.
+        Shared axes, as for `matplotlib.pyplot.subplots`.
     stacks : bool
         Whether a narrow figure has its panels in one column.
     """
@@ -128,17 +128,13 @@ class Layout:
             self._heights = np.tile(np.minimum(self._heights, MAX_STACKED_RATIO * options.width), columns)
         size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
-        self._grid = self.figure.subplots(
-            len(self._heights),
-            1 if self.is_stacked else columns,
-            height_ratios=self._heights.tolist(),
-            squeeze=False,
-            sharex=sharex,
-            sharey=not self.is_stacked and sharey,
-        )
+        grid: dict[str, Any] = {"nrows": len(self._heights), "ncols": 1 if self.is_stacked else columns}
+        shared: dict[str, Any] = {"sharex": sharex, "sharey": not self.is_stacked and sharey}
+        ratios = self._heights.tolist()
+        self._grid = self.figure.subplots(**grid, **shared, height_ratios=ratios, squeeze=False)
         self.panels = self._grid.reshape(columns, rows).T if self.is_stacked else self._grid
-        for first, *others in self.panels if self.is_stacked and sharey else ():
-            for panel in others:
+        for first, *later_panels in self.panels if self.is_stacked and sharey else ():
+            for panel in later_panels:
                 panel.sharey(first)
         first_row = columns if rows > 1 else 1
         if options.axes and len(options.axes) not in {self.panels.size, first_row}:
@@ -148,13 +144,13 @@ class Layout:
             panel.set_title(title)
 
     def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **style: Any) -> Any:
-        """Draw the mean of `y` at each `x`, with error bars of one standard deviation; return the means."""
+        """Draw and return the mean of `y` at each `x`; draw error bars of one standard deviation."""
         points = pandas.Series([*y], dtype=float).groupby([*map(float, x)]).agg(["mean", "std"])
         self.draw_error_bars(panel, points.index, points["mean"], points["std"], **style)
         return points["mean"]
 
     def draw_error_bars(self, panel: Any, x: Any, y: Any, std: Any, **style: Any) -> None:
-        """Draw a line, with error bars of one standard deviation if any is positive."""
+        """Draw a line through points (x, y), with error bars of `std` if any is positive."""
         has_error_bars = bool((std > 0).any())
         self.has_error_bars |= has_error_bars
         bars = {"yerr": std if has_error_bars else None, "capsize": 2.5, "elinewidth": 0.9}
@@ -162,12 +158,12 @@ class Layout:
         container.lines[0].set_label(container.get_label())
 
     def add_colorbar(self, image: Any, label: str) -> None:
-        """Add a colour bar of an image beside all panels."""
+        """Add a labelled colour bar for an image beside all panels."""
         axes = [*(self.options.axes or self.panels.flat)]
         axes[0].figure.colorbar(image, ax=axes, label=label, aspect=30)
 
     def finish(self) -> Canvas:
-        """Add title and legend, fit all text, and return the figure."""
+        """Add title and legend, fit all text to the figure, and return the matplotlib figure."""
         options = self.options
         for panel in options.axes or self.panels.flat:
             for axis in (panel.xaxis, panel.yaxis):
@@ -236,39 +232,36 @@ class Figure:
     repeat_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
-        """Return whether a report of these runs contains the figure."""
+        """Whether a report of these runs contains the figure."""
         return True
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw at least one run; InputError if the figure cannot show these runs.
+        """Draw a figure of at least one run; InputError if the figure cannot show these runs.
 
-        `against` is one of `axes`, or None for the default.
+        The horizontal axis `against` is one of `axes`, or None for the default.
         """
         raise NotImplementedError
 
 
 def _format_log_axis(axis: Any) -> None:
-    """Place the ticks of a logarithmic axis at round numbers, unless its ticks were set explicitly."""
+    """Place the ticks of a logarithmic axis at round numbers, unless its ticks are set explicitly."""
     if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), ticker.LogLocator):
         return
     low, high = sorted(axis.get_view_interval())
     leading_digits = (1, 2, 3, 5) if high < 12 * low else (1, 3) if high < 150 * low else (1,)
     is_short = high < 3 * low
     axis.set_minor_locator(ticker.NullLocator())
-    axis.set_major_locator(
-        ticker.MaxNLocator(5) if is_short else ticker.LogLocator(subs=leading_digits, numticks=9)
-    )
+    log_locator = ticker.LogLocator(subs=leading_digits, numticks=9)
+    axis.set_major_locator(ticker.MaxNLocator(5) if is_short else log_locator)
     axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN_NUMBERS)
 
 
 def _thin_tick_labels(axis: Any) -> None:
-    """Remove numeric tick labels that overlap the previous one; rotate overlapping names instead."""
+    """Remove numeric tick labels of an axis that overlap the previous one; rotate overlapping names."""
     low, high = sorted(axis.get_view_interval())
-    tolerance, is_x = 1e-9 * (high - low), axis.axis_name == "x"
+    margin, is_x = 1e-9 * (high - low), axis.axis_name == "x"
     labels = dict(zip(axis.get_majorticklocs().tolist(), axis.get_majorticklabels(), strict=False))
-    labels = {
-        x: text for x, text in labels.items() if low - tolerance <= x <= high + tolerance and text.get_text()
-    }
+    labels = {x: text for x, text in labels.items() if low - margin <= x <= high + margin and text.get_text()}
     kept, end = [], -math.inf
     for place in sorted(labels, reverse=bool(axis.get_inverted())):
         box = labels[place].get_window_extent()

@@ -2,29 +2,29 @@
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures._encoding import encode, mean_history, measured_axes
+from mu2mpi.analysis.figures._encoding import encode_runs, mean_history, measured_axes
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
-LABELS = {
+AXIS_LABELS = {
     "round": "round t",
     "samples": "training samples used by all machines",
     "gradient_evaluations": "gradients computed by all machines",
 }
-ALPHA = 0.18
+BAND_ALPHA = 0.18
 
 
 @register
 class HistoryFigure(Figure):
     name = "history"
     required_column = "test_loss"
-    axes = tuple(LABELS)
+    axes = tuple(AXIS_LABELS)
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw loss above score, one column of panels per server."""
+        """Draw test loss above accuracy or R², in one column of panels per trust mode."""
         against = against or self.axes[0]
-        encoding = encode(runs, options)
+        encoding = encode_runs(runs, options)
         sharex = "col" if against == "round" else True
         layout = Layout(options, 2, len(encoding.titles), 1.6, encoding.titles, sharex=sharex, sharey="row")
         has_band = False
@@ -34,15 +34,15 @@ class HistoryFigure(Figure):
                 mean, std = factor * means.y, factor * means["std"]
                 panel.plot(means.x, mean, **style)
                 if len(group.runs) > 1:
-                    has_band, fill = True, {"color": style["color"], "alpha": ALPHA, "linewidth": 0}
+                    has_band, fill = True, {"color": style["color"], "alpha": BAND_ALPHA, "linewidth": 0}
                     panel.fill_between(means.x, mean - std, mean + std, **fill)
         for row, (_, label, _) in zip(layout.panels, measured_axes(runs), strict=True):
             for panel in row:
-                panel.set(xscale="log", xlabel=LABELS[against], ylabel=label)
-        band = legend_entry("band: ± 1 standard deviation", linewidth=6, alpha=ALPHA)
+                panel.set(xscale="log", xlabel=AXIS_LABELS[against], ylabel=label)
+        band = legend_entry("band: ± 1 standard deviation", linewidth=6, alpha=BAND_ALPHA)
         layout.legend = encoding.legend + [band] * has_band
         samples = [run.history.test_samples for run in runs]
-        if shares := sorted({f"{int(of[0]):,}" for of in samples if of[0] < of[-1]}):
-            remark = f"before the last round: on {' or '.join(shares[:3])} test samples"
+        if fewer := sorted({f"{int(counts[0]):,}" for counts in samples if counts[0] < counts[-1]}):
+            remark = f"before the last round: on {' or '.join(fewer[:3])} test samples"
             layout.legend.append(legend_entry(remark, linestyle="none"))
         return layout

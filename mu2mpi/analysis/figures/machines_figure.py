@@ -1,4 +1,4 @@
-"""Samples, rounds and privacy of each of a set of unequal machines."""
+"""Samples, rounds and privacy budget of each machine, for runs with unequal machines."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,6 @@ from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
 TITLE_SETTINGS = ("data", "server", "machines", "rounds", *PER_MACHINE_OPTIONS)
-
 MAX_NAMES = 12  # machines with tick labels
 MAX_RATIO = 20.0  # largest over smallest value on a linear axis
 
@@ -33,19 +32,17 @@ class MachinesFigure(Figure):
         order = np.lexsort((accounts.rho_budget, accounts.rounds, accounts.samples))
         levels: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
         dots = {"linestyle": "", "marker": "o"}
-        drawn: list[Any] = [
-            (upper, "samples", accounts.samples, levels),
-            (upper, "rounds", accounts.rounds, dots),
-        ]
+        series: list[Any] = [(upper, "samples", accounts.samples, levels)]
+        series.append((upper, "rounds", accounts.rounds, dots))
         upper.set_ylabel("number")
         if np.isnan(accounts.rho).any():
-            drawn.append((lower, "spends", accounts.epsilon, dots))
+            series.append((lower, "spends", accounts.epsilon, dots))
             lower.set_ylabel(f"{labels('epsilon')} at {labels('delta')} = {run.experiment.delta:g}")
         else:
-            drawn.append((lower, "may spend", accounts.rho_budget, levels))
-            drawn.append((lower, "spends", accounts.rho, dots))
+            series.append((lower, "may spend", accounts.rho_budget, levels))
+            series.append((lower, "spends", accounts.rho, dots))
             lower.set_ylabel(labels("rho"))
-        for panel, label, values, style in drawn:
+        for panel, label, values, style in series:
             style = {"color": palette(2)[panel is lower], **style}
             panel.plot(values[order], drawstyle="steps-mid", **style)
             layout.legend.append(legend_entry(label, **style))
@@ -58,9 +55,8 @@ class MachinesFigure(Figure):
         lower.set_xlabel("machine, from the fewest samples to the most")
         names = [accounts.names[i] for i in order] if len(order) <= MAX_NAMES else []
         lower.set_xticks(range(len(names)), names)
-        settings = {
-            name: value for name, value in run.experiment.settings().items() if name in TITLE_SETTINGS
-        }
+        every = run.experiment.settings()
+        settings = {name: every[name] for name in every if name in TITLE_SETTINGS}
         suffix = f" — the first of {len(differing)} runs" if len(differing) > 1 else ""
         layout.title = f"{options.labels.settings(settings)}{suffix}"
         return layout

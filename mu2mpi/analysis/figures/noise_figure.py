@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._encoding import encode, mean_history
+from mu2mpi.analysis.figures._encoding import encode_runs, mean_history
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator
@@ -21,7 +21,7 @@ NOISE_STYLE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "
 
 
 def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return sqrt(d) s_t, the root-mean-square norm of the noise in round t; NaN for unequal machines."""
+    """Return the root-mean-square norm of the averaged noise per round; NaN for unequal machines."""
     if run.experiment.has_unequal_machines:
         return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
@@ -39,11 +39,11 @@ def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64
 
 
 def signal_norm(run: RunSummary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the norm of the mean message; the gradient norm is interpolated linearly in log t."""
+    """Return the norm of the mean message per round, with the gradient norm interpolated in log t."""
     ends = (run.measurements.get(f"{end}_gradient_norm", math.nan) for end in ("initial", "final"))
     weights = [run.experiment.chosen_method.estimator.weight(t) for t in rounds]
-    slopes = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [*ends])
-    return np.array(weights) * slopes
+    gradient_norms = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [*ends])
+    return np.array(weights) * gradient_norms
 
 
 @register
@@ -51,8 +51,8 @@ class NoiseFigure(Figure):
     name = "noise"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw the norms of noise, signal and released sum."""
-        encoding = encode(runs, options)
+        """Draw the norms of the expected noise, of the signal and of the released sum against the round."""
+        encoding = encode_runs(runs, options)
         layout = Layout(options, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
         is_noisy = is_measured = False
         for group, column, style in encoding.groups:

@@ -1,6 +1,7 @@
 """Loss against the share of machines that participate in a round, for each method and its noise."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from mu2mpi.analysis.figures._encoding import draw_loss_with_exponents, varying_within_data
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout
@@ -11,16 +12,9 @@ from mu2mpi.federation.participation.schedule import parse_schedule
 from mu2mpi.results.reader import RunSummary
 
 # Settings that may change with the share
-POOLED = ("participation", "participation_seed", "rounds", "samples", "batch")
-LINE_SETTINGS = (
-    "method",
-    "mechanism",
-    "estimator",
-    "query",
-    "noise_correlation",
-    "noise_buffers",
-    "clip_norm",
-)
+POOLED_SETTINGS = ("participation", "participation_seed", "rounds", "samples", "batch")
+NOISE_SETTINGS = ("mechanism", "noise_correlation", "noise_buffers", "clip_norm")
+LINE_SETTINGS = ("method", "estimator", "query", *NOISE_SETTINGS)
 
 
 @register
@@ -33,33 +27,30 @@ class ParticipationFigure(Figure):
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
         """Draw excess losses, or test losses where those are unknown, with fitted exponents of the share."""
-        if len({_share(run) for run in runs}) < 2:
+        if len({_participating_share(run) for run in runs}) < 2:
             advice = "Use runs such as those of jobs/participation.toml"
             raise InputError(f"all runs have the same --participation. {advice}")
-        names = [name for name in varying_within_data(runs) if name not in POOLED]
-        panels = [name for name in names if name not in LINE_SETTINGS]
-        lines = [name for name in names if name in LINE_SETTINGS]
-        axis = _share, "share of participating machines", "the share"
-        encoded = panels, lines, ()
-        return draw_loss_with_exponents(
-            runs, options, lambda run: run.independent_settings, encoded, *axis, _line_name
-        )
+        varying = [name for name in varying_within_data(runs) if name not in POOLED_SETTINGS]
+        panels = [name for name in varying if name not in LINE_SETTINGS]
+        lines = [name for name in varying if name in LINE_SETTINGS]
+        axis = _participating_share, "share of participating machines", "the share"
+        row_of, encoded = attrgetter("independent_settings"), (panels, lines, ())
+        return draw_loss_with_exponents(runs, options, row_of, encoded, *axis, _line_name)
 
 
-def _share(run: RunSummary) -> float:
+def _participating_share(run: RunSummary) -> float:
     schedule, value = parse_schedule(run.experiment.participation)
     share = schedule.expected_share(value, run.experiment.machines or 1)
     if share is None:
-        raise selection_error(
-            f"{run.path} has participation = {schedule.name}, whose share varies", "participation"
-        )
+        problem = f"{run.path} has participation = {schedule.name}, whose share varies"
+        raise selection_error(problem, "participation")
     return float(share)
 
 
 def _line_name(run: RunSummary) -> str:
-    method, power = run.experiment.chosen_method, run.experiment.noise_correlation
-    if power:
-        return f"{method.title}, noise_correlation = {power:g}"
+    method, exponent = run.experiment.chosen_method, run.experiment.noise_correlation
+    if exponent:
+        return f"{method.title}, noise_correlation = {exponent:g}"
     if method.estimator.is_cumulative:
-        return f"{method.title}, noise {'cancelled' if power is None else 'accumulated'}"
+        return f"{method.title}, noise {'cancelled' if exponent is None else 'accumulated'}"
     return str(method.title)

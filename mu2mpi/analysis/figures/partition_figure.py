@@ -23,13 +23,12 @@ class PartitionFigure(Figure):
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
         """Draw one panel per partition, for its first run: one row per machine and one column per class."""
-        names = [name for name in varying_settings(runs) if name in ("data", "machines", "partition")]
-        groups = group_runs(runs, names)
+        varying = [name for name in varying_settings(runs) if name in ("data", "machines", "partition")]
+        groups = group_runs(runs, varying)
         if len(groups) > MAX_PANELS:
-            raise selection_error(f"{len(groups)} partitions are too many for one figure", names[0])
-        layout = Layout(
-            options, 1, len(groups), 2.4, [options.labels.settings(group.settings) for group in groups]
-        )
+            raise selection_error(f"{len(groups)} partitions are too many for one figure", varying[0])
+        titles = [options.labels.settings(group.settings) for group in groups]
+        layout = Layout(options, 1, len(groups), 2.4, titles)
         for panel, group in zip(layout.panels[0], groups, strict=True):
             result = read_result(path := group.runs[0].path)
             if (counts := result.class_counts) is None:

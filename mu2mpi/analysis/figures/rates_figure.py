@@ -17,15 +17,7 @@ import pandas
 from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._encoding import MIN_POINTS, encode_groups, loss_label
-from mu2mpi.analysis.figures.figure import (
-    DASHES,
-    FOREGROUND,
-    Figure,
-    FigureOptions,
-    Layout,
-    legend_entry,
-    set_log_ticks,
-)
+from mu2mpi.analysis.figures.figure import DASHES, Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     AVERAGED_SETTINGS,
     GroupKey,
@@ -45,14 +37,14 @@ BOOTSTRAP_SAMPLES = 2000
 
 
 class Axis(NamedTuple):
-    """Quantity that the rate depends on: its symbol, its name, and the setting that changes it."""
+    """Quantity on which the excess loss depends: symbol, name, and the setting that changes it."""
 
     symbol: str
     name: str
     setting: str
 
     def value(self, run: RunSummary) -> float:
-        """Return the value of the quantity in a run."""
+        """Return the value of the axis's quantity in a run."""
         return float(run.measurements["parameters"] if self.symbol == "d" else run.table_row[self.setting])
 
 
@@ -62,7 +54,6 @@ AXES = (
     Axis("d", "parameters", "classes"),
     Axis("ρ", "privacy", "rho"),
 )
-
 AXIS_SETTINGS = ("epsilon", *(axis.setting for axis in AXES))
 
 # Exponents of 1/sqrt(nM), and of sqrt(d)/(rho n sqrt M) or sqrt(d)/(rho n M): Theorems 5.2 and 6.2.
@@ -79,7 +70,7 @@ PROBLEM_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
 @dataclass(frozen=True, eq=False)
 class Rate(RunGroup):
-    """Runs that differ along one axis, in the problem, and in the seed; unknown numbers are NaN."""
+    """Runs that differ along one axis, in problem and seed, with fitted exponents; NaN if unknown."""
 
     axis: Axis
     values: NDArray[np.float64]  # along the axis; shape (points,)
@@ -92,14 +83,14 @@ class Rate(RunGroup):
 
     @property
     def is_private(self) -> bool:
-        """Whether the runs have noise."""
+        """Whether the runs have privacy noise."""
         rho = self.settings.get("rho")
         # rho is no common setting along its own axis, or where epsilon was given.
         return rho is None or math.isfinite(rho)
 
     @property
     def theorem(self) -> float:
-        """Exponent of the theorem's leading term."""
+        """Exponent of the axis's quantity in the leading term of Theorem 5.2 or 6.2."""
         if not self.is_private:
             return STATISTICAL[self.axis.symbol]
         protects_sum_only = lookup("servers", self.settings["server"]).protects_sum_only
@@ -107,7 +98,7 @@ class Rate(RunGroup):
 
 
 def fit_rates(runs: Sequence[RunSummary]) -> list[Rate]:
-    """Group runs with known excess losses that differ along one axis, and fit exponents to them."""
+    """Fit an exponent to each group of runs with known excess losses that differ along one axis."""
     measured = [run for run in runs if math.isfinite(run.measurements.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates, colluders = [], colluders_getter(runs)
@@ -117,55 +108,50 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[Rate]:
         return run.independent_settings | {"colluders": None if share is None else format_share(share)}
 
     for axis in AXES:
-        across = ("rho", "epsilon") if axis.setting == "rho" else (axis.setting,)
-        names = [
-            name for name in option_fields() if name not in (*AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *across)
-        ]
-        for key, line in group_by_columns(
-            private if axis.setting == "rho" else measured, names, row_of
-        ).items():
+        is_rho = axis.setting == "rho"
+        varied = {axis.setting, *AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *["epsilon"] * is_rho}
+        fixed = [name for name in option_fields() if name not in varied]
+        for values, line in group_by_columns(private if is_rho else measured, fixed, row_of).items():
             if len({axis.value(run) for run in line}) >= MIN_POINTS:
-                rates.append(_fit(axis, dict(zip(names, key, strict=True)), line))
+                rates.append(_fit_rate(axis, dict(zip(fixed, values, strict=True)), line))
     return rates
 
 
-def _fit(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> Rate:
+def _fit_rate(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> Rate:
     # A run without --seed has a secret seed of its own.
     seeds = [str(run.path if run.experiment.seed is None else run.experiment.seed) for run in runs]
     problems = [str([getattr(run.experiment, name) for name in PROBLEM_SETTINGS]) for run in runs]
-    numbers = [pandas.factorize(np.array(names))[0] for names in (seeds, problems)]
+    codes = [pandas.factorize(np.array(labels))[0] for labels in (seeds, problems)]
     frame = pandas.DataFrame([run.measurements for run in runs])
-    keys = [*numbers, [axis.value(run) for run in runs]]
+    keys = [*codes, [axis.value(run) for run in runs]]
     table = frame["excess_loss"].groupby(keys).last().unstack(2).unstack(1)
     bounds = frame["excess_loss_bound"].groupby(keys[2]).last()
     # Shape (seeds, values, problems).
     losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
     means = _weighted_means(losses, np.ones((1, len(losses))))[0]
     worst = np.nanmax(means, axis=1)
-    weights = np.random.default_rng(0).multinomial(
-        len(losses), [1 / len(losses)] * len(losses), BOOTSTRAP_SAMPLES
-    )
-    slopes = _slopes(values, np.nan_to_num(_weighted_means(losses, weights), nan=-np.inf).max(axis=2))
+    equal = [1 / len(losses)] * len(losses)
+    weights = np.random.default_rng(0).multinomial(len(losses), equal, BOOTSTRAP_SAMPLES)
+    slopes = _log_slopes(values, np.nan_to_num(_weighted_means(losses, weights), nan=-np.inf).max(axis=2))
     finite = slopes[np.isfinite(slopes)]
     # Too many resamples lack a point if the points have different seeds.
-    low, high = (
-        np.quantile(finite, [0.025, 0.975]) if 2 * finite.size >= slopes.size else (math.nan, math.nan)
-    )
-    exponent = float(_slopes(values, worst[np.newaxis])[0])
+    is_known = 2 * finite.size >= slopes.size
+    low, high = np.quantile(finite, [0.025, 0.975]) if is_known else (math.nan, math.nan)
+    exponent = float(_log_slopes(values, worst[np.newaxis])[0])
     arrays = values, means.T, worst, bounds.to_numpy()
     return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
 
 
 def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
-    """Return weighted means over seeds, for each row of weights; shape (rows, values, problems)."""
+    """Return means of losses over seeds for each row of weights; shape (rows, values, problems)."""
     known = np.isfinite(losses)
     with np.errstate(invalid="ignore"):
-        totals = np.tensordot(weights, np.where(known, losses, 0.0), axes=1)
-        return np.asarray(totals / np.tensordot(weights, known.astype(float), axes=1))
+        sums = np.tensordot(weights, np.where(known, losses, 0.0), axes=1)
+        return np.asarray(sums / np.tensordot(weights, known.astype(float), axes=1))
 
 
-def _slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log-log slope of each row of losses; NaN where a loss is not positive."""
+def _log_slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the slope of log loss against log value for each row of losses; NaN if a loss is <= 0."""
     x = np.log(values) - np.mean(np.log(values))
     return np.asarray(np.log(np.where(losses > 0, losses, np.nan)) @ x / (x @ x))
 
@@ -175,11 +161,11 @@ class RatesFigure(Figure):
     name = "rates"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw one row of panels per regime and one column per axis."""
+        """Draw excess losses in one row of panels per regime (with or without noise), one column per axis."""
         rates = fit_rates(runs)
         if not rates:
-            needed = f"{MIN_POINTS} or more values of rounds, machines, classes or rho"
-            raise InputError(f"rates need excess losses at {needed}. Use runs as those of jobs/rates.toml")
+            required = f"{MIN_POINTS} or more values of rounds, machines, classes or rho"
+            raise InputError(f"rates need excess losses at {required}. Use runs as those of jobs/rates.toml")
         regimes = sorted({rate.is_private for rate in rates})
         axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
         names = [name for name in rates[0].settings if name not in (*AXIS_SETTINGS, "server")]
@@ -187,12 +173,12 @@ class RatesFigure(Figure):
         if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
             raise selection_error("these runs differ in too many settings for one figure", differ[0])
         encoding = encode_groups(rates, options, (), ("server",), differ)
-        styles = {_key(rate): (rate, style) for rate, _, style in encoding.groups}
+        styles = {_line_settings(rate): (rate, style) for rate, _, style in encoding.groups}
         lines: dict[tuple[bool, Axis, GroupKey], Rate] = {}
         for rate in rates:
-            other = lines.setdefault((rate.is_private, rate.axis, _key(rate)), rate)
-            if other is not rate:
-                names = [name for name in rate.settings if rate.settings[name] != other.settings[name]]
+            first = lines.setdefault((rate.is_private, rate.axis, _line_settings(rate)), rate)
+            if first is not rate:
+                names = [name for name in rate.settings if rate.settings[name] != first.settings[name]]
                 problem = f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone"
                 raise selection_error(f"{problem}, which one figure cannot show", names[0])
         layout = Layout(options, len(regimes), len(axes), 2.4, sharey="row")
@@ -214,33 +200,27 @@ class RatesFigure(Figure):
                 panel.set(xlabel=f"{across.symbol}  ({across.name})", ylabel=loss_label(runs, "excess loss"))
         labelled = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
         for group, style in styles.values():
-            label = (
-                options.labels.settings({name: group.settings[name] for name in labelled})
-                if labelled
-                else "measured"
-            )
+            shown = {name: group.settings[name] for name in labelled}
+            label = options.labels.settings(shown) if shown else "measured"
             layout.legend.append(legend_entry(label, **style))
         layout.legend.append(legend_entry("the theorem's bound", **BOUND_STYLE))
-        layout.legend += [legend_entry("single problems", **PROBLEM_STYLE)] * any(
-            len(rate.means) > 1 for rate in rates
-        )
-        layout.legend.append(
-            legend_entry("fitted exponent [95 %] (theorem's)", linestyle="", marker="o", color=FOREGROUND)
-        )
+        has_problems = any(len(rate.means) > 1 for rate in rates)
+        layout.legend += [legend_entry("single problems", **PROBLEM_STYLE)] * has_problems
+        layout.legend.append(legend_entry("fitted exponent [95 %] (theorem's)", linestyle="", marker="o"))
         unused = len(runs) - len({id(run) for rate in rates for run in rate.runs})
         remark = f"{unused:,} of {len(runs):,} runs belong to no line of {MIN_POINTS} points"
         layout.legend += [legend_entry(remark, linestyle="")] * (unused > 0)
         return layout
 
 
-def _key(rate: RunGroup) -> GroupKey:
+def _line_settings(rate: RunGroup) -> GroupKey:
     return tuple(value for name, value in rate.settings.items() if name not in AXIS_SETTINGS)
 
 
 def _draw_panel(panel: Any, rates: Sequence[Rate], styles: dict[GroupKey, dict[str, Any]]) -> None:
     """Draw the largest mean at each point, the theorem's bound, single problems and exponents."""
     for k, rate in enumerate(reversed(rates)):
-        style = styles[_key(rate)]
+        style = styles[_line_settings(rate)]
         panel.plot(rate.values, rate.worst, **style)
         panel.plot(rate.values, rate.bounds, color=style["color"], **BOUND_STYLE)
         if len(rate.means) > 1:

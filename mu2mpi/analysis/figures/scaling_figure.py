@@ -36,16 +36,17 @@ class ScalingFigure(Figure):
     repeat_columns = ("ranks", "elapsed_seconds")
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw medians over runs: strong scaling on the left, weak scaling on the right."""
+        """Draw medians of round times over runs: strong scaling on the left, weak scaling on the right."""
         columns = {
-            "strong: the same machines on more ranks": _series(runs, options, "M = {:,}", lambda M, ranks: M),
-            "weak: more machines on more ranks": _series(runs, options, "M = {:g} per rank", truediv),
+            "strong: the same machines on more ranks": _scaling_series(
+                runs, options, "M = {:,}", lambda M, ranks: M
+            ),
+            "weak: more machines on more ranks": _scaling_series(runs, options, "M = {:g} per rank", truediv),
         }
         columns = {title: series for title, series in columns.items() if series}
         if not columns:
-            raise InputError(
-                "no --machines, or machines per rank, was run on several ranks. See jobs/scaling.sbatch"
-            )
+            problem = "no --machines, or machines per rank, was run on several ranks"
+            raise InputError(f"{problem}. See jobs/scaling.sbatch")
         count = max(map(len, columns.values()))
         if count > MAX_SERIES:
             raise InputError(f"{count} series are too many for one figure. Select runs with --where")
@@ -73,9 +74,8 @@ class ScalingFigure(Figure):
             set_log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
         layout.legend.append(legend_entry("ideal", **IDEAL_STYLE))
         if (everything.high > everything.low).any():
-            layout.legend.append(
-                legend_entry("bars: minimum to maximum", linestyle="", marker="|", markersize=9)
-            )
+            bars = legend_entry("bars: minimum to maximum", linestyle="", marker="|", markersize=9)
+            layout.legend.append(bars)
         if everything.oversubscribed.any():
             layout.legend.append(legend_entry("hollow: more ranks than cores", marker="o", **HOLLOW_STYLE))
         layout.legend += [Patch(label=phase, **properties) for phase, properties in bar_properties.items()]
@@ -86,40 +86,37 @@ class ScalingFigure(Figure):
 TIME_COLUMNS = ("time", "low", "high", "oversubscribed")
 
 
-def _series(
+def _scaling_series(
     runs: Sequence[RunSummary], options: FigureOptions, text: str, fixed: Callable[[int, float], float]
 ) -> dict[str, pandas.DataFrame]:
-    """Return `TIME_COLUMNS` and phase shares by number of ranks, for each series of equal `fixed`."""
+    """Return times per round and shares of phases by number of ranks, for each value of `fixed`."""
     names = [name for name in varying_settings(runs) if name not in ("machines", "rounds")]
 
     def row_of(run: RunSummary) -> dict[str, Any]:
-        return {
-            **run.independent_settings,
-            "": fixed(run.experiment.machines or 1, run.measurements["ranks"]),
-        }
+        level = fixed(run.experiment.machines or 1, run.measurements["ranks"])
+        return {**run.independent_settings, "": level}
 
     series = {}
-    for (level, *others), same_level in group_by_columns(runs, ["", *names], row_of).items():
+    for (level, *values), same_level in group_by_columns(runs, ["", *names], row_of).items():
         rows = pandas.DataFrame([{**run.phase_seconds, "evaluation": 0.0} for run in same_level]).fillna(0.0)
         rows = rows.div(rows.sum(axis=1).replace(0.0, 1.0), axis=0).drop(columns="evaluation")
         for row, run in zip(rows.index, same_level, strict=True):
             # Evaluation is not part of a round.
             seconds = run.measurements["elapsed_seconds"] - run.phase_seconds.get("evaluation", 0.0)
             rows.loc[row, "time"] = 1e3 * seconds / (run.experiment.rounds or 1)
-            rows.loc[row, "oversubscribed"] = run.measurements["ranks"] > run.measurements.get(
-                "cores", np.inf
-            )
+            cores = run.measurements.get("cores", np.inf)
+            rows.loc[row, "oversubscribed"] = run.measurements["ranks"] > cores
         by_ranks = rows.groupby([int(run.measurements["ranks"]) for run in same_level])
         if len(by_ranks) > 1:
             times = by_ranks["time"].agg(time="median", low="min", high="max")
-            label = [text.format(level), options.labels.settings(dict(zip(names, others, strict=True)))]
+            label = [text.format(level), options.labels.settings(dict(zip(names, values, strict=True)))]
             points = by_ranks.mean().drop(columns="time").join(times)
             series[", ".join(filter(None, label))] = points.assign(oversubscribed=points.oversubscribed > 0)
     return series
 
 
 def _draw_points(column: Any, points: pandas.DataFrame, style: dict[str, Any], is_weak: bool) -> None:
-    """Draw medians with bars from minimum to maximum, and ideal scaling up to the number of cores."""
+    """Draw median times with bars from minimum to maximum, and ideal scaling up to the number of cores."""
     ranks, oversubscribed = points.index.to_numpy(float), points.oversubscribed.to_numpy(bool)
     ideal = points.time.iloc[0] * (ranks / ranks[0]) ** (0.0 if is_weak else -1.0)
     times = points[["time", "low", "high"]].to_numpy().T
@@ -133,7 +130,7 @@ def _draw_points(column: Any, points: pandas.DataFrame, style: dict[str, Any], i
 
 
 def _draw_phases(panel: Any, points: pandas.DataFrame, bar_properties: dict[str, dict[str, Any]]) -> None:
-    """Draw a stacked bar of phases for each number of ranks; pale with more ranks than cores."""
+    """Draw a stacked bar of phase shares for each number of ranks; pale with more ranks than cores."""
     ranks = points.index.to_numpy(float)
     gap, below = np.exp(0.35 * np.diff(np.log(ranks)).min()), 0 * ranks
     for phase, properties in bar_properties.items():

@@ -20,11 +20,11 @@ class TimingFigure(Figure):
     repeat_columns = ("ranks", "elapsed_seconds")
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw stacked bars: one a rank for runs that differ in the seed alone, one a group otherwise."""
+        """Draw bars of phase times: per rank for runs that differ in the seed alone, per group otherwise."""
         ranks_differ = len({run.measurements["ranks"] for run in runs}) > 1
         groups = group_runs(runs, varying_settings(runs) + ["ranks"] * ranks_differ)
         if len(groups) == 1:
-            bars = _by_rank(groups[0].runs)
+            bars = _seconds_by_rank(groups[0].runs)
         else:
             frames = (pandas.DataFrame([run.phase_seconds for run in group.runs]) for group in groups)
             names = [options.labels.settings(group.settings) for group in groups]
@@ -51,8 +51,8 @@ class TimingFigure(Figure):
         return layout
 
 
-def _by_rank(runs: Sequence[RunSummary]) -> pandas.DataFrame:
-    """Return seconds by rank and phase, averaged over runs, and over blocks of ranks if there are many."""
+def _seconds_by_rank(runs: Sequence[RunSummary]) -> pandas.DataFrame:
+    """Return seconds by rank and phase, averaged over runs, and over blocks of ranks beyond `MAX_BARS`."""
     timings = pandas.concat([pandas.DataFrame(read_result(run.path).timing) for run in runs])
     ranks = timings.fillna(0.0).groupby(level=0).mean()
     size = -(-len(ranks) // MAX_BARS) or 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.aggregation import TableLayout, build_sections
-from mu2mpi.analysis.figures._encoding import encode, measured_axes
+from mu2mpi.analysis.figures._encoding import encode_runs, measured_axes
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
@@ -24,9 +24,8 @@ PAPER_STYLE: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5
 # Horizontal line of runs without noise, whose rho is infinite
 NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 CATEGORY_WIDTH = 0.4  # share of a category's width over which points are spread
-PAPER_LAYOUT = TableLayout(
-    rows=("server", "rho"), columns=("machines",), values=("test_loss", "test_accuracy")
-)
+PAPER_VALUES = ("test_loss", "test_accuracy")
+PAPER_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_VALUES)
 
 
 @register
@@ -39,45 +38,41 @@ class TradeoffFigure(Figure):
         return len({run.experiment.rho for run in runs}) > 1
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw loss and score against privacy, or the first numeric setting that varies."""
+        """Draw test loss, and accuracy or R², against privacy or the first numeric setting that varies."""
         against = against or _default_axis(runs)
-        values = _values(runs, against)
+        values = _distinct_values(runs, against)
         if not values:
             raise InputError("all runs have rho = inf. Use runs with noise, or --against another setting")
         is_categorical = not _are_numbers(values)
         colour = ("machines",) if against in PRIVACY_SETTINGS else (*PRIVACY_SETTINGS, "machines")
-        encoding = encode(runs, options, _pooled(runs, against), panel=(), colour=colour)
+        encoding = encode_runs(runs, options, _pooled_settings(runs, against), panel=(), colour=colour)
         if len(encoding.titles) == 1:
             layout = Layout(options, 1, 2, 2.2, sharex=True)
             panels = layout.panels.T
         else:
             layout = Layout(options, 2, len(encoding.titles), 1.6, encoding.titles, sharex=True, sharey="row")
             panels = layout.panels
-        layout.legend, levels = encoding.legend, []
+        layout.legend, has_noiseless = encoding.legend, False
         for entry in encoding.legend if is_categorical else []:
             entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
         for k, (group, column, style) in enumerate(encoding.groups):
-            positions = [_value(run, against) for run in group.runs]
+            positions = [_setting_value(run, against) for run in group.runs]
             if is_categorical:
                 # No line connects categories.
-                shift, style = (
-                    CATEGORY_WIDTH * ((k + 0.5) / len(encoding.groups) - 0.5),
-                    style | {"linestyle": ""},
-                )
+                style = style | {"linestyle": ""}
+                shift = CATEGORY_WIDTH * ((k + 0.5) / len(encoding.groups) - 0.5)
                 positions = [values.index(position) + shift for position in positions]
             for panel, (name, _, factor) in zip(panels[:, column], measured_axes(runs), strict=True):
-                points = [
-                    (x, factor * run.table_row[name]) for x, run in zip(positions, group.runs, strict=True)
-                ]
+                y = [factor * run.table_row[name] for run in group.runs]
+                points = [*zip(positions, y, strict=True)]
                 if noisy := [point for point in points if math.isfinite(point[0])]:
                     layout.draw_means(panel, *zip(*noisy, strict=True), **style)
                 if level := [y for x, y in points if math.isinf(x)]:
-                    levels.append(
-                        panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
-                    )
+                    has_noiseless = True
+                    panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
         for row, (_, label, _) in zip(panels, measured_axes(runs), strict=True):
             for panel in row:
-                panel.set(xlabel=_label(runs, against, options), ylabel=label)
+                panel.set(xlabel=_axis_label(runs, against, options), ylabel=label)
                 if is_categorical:
                     names = [options.labels.table_value(against, value) for value in values]
                     panel.set_xticks(range(len(values)), names)
@@ -85,16 +80,15 @@ class TradeoffFigure(Figure):
                 elif not options.linear and values[0] > 0:
                     set_log_ticks(panel.xaxis, values)
         if panels.shape[1] == 1 and against in (*PAPER_LAYOUT.axes, "epsilon") and not is_categorical:
-            layout.legend += [legend_entry("the paper's values", **PAPER_STYLE)] * _draw_paper(
-                panels[:, 0], runs, against
-            )
-        layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * bool(levels)
+            is_drawn = _draw_paper_values(panels[:, 0], runs, against)
+            layout.legend += [legend_entry("the paper's values", **PAPER_STYLE)] * is_drawn
+        layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * has_noiseless
         return layout
 
 
 def _default_axis(runs: Sequence[RunSummary]) -> str:
     vary, (privacy, *_) = varying_settings(runs), privacy_settings(runs)
-    numbers = (name for name in vary if _are_numbers(_values(runs, name)))
+    numbers = (name for name in vary if _are_numbers(_distinct_values(runs, name)))
     return privacy if {*PRIVACY_SETTINGS} & {*vary} else next(numbers, privacy)
 
 
@@ -102,30 +96,30 @@ def _are_numbers(values: Sequence[Any]) -> bool:
     return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
-def _value(run: RunSummary, name: str) -> Any:
+def _setting_value(run: RunSummary, name: str) -> Any:
     value = run.settings[name]
     return run.measurements["epsilon_exact"] if name == "epsilon" and value is None else value
 
 
-def _values(runs: Sequence[RunSummary], name: str) -> list[Any]:
-    """Return the values of a setting in the order of tables, without an infinite rho or epsilon."""
-    values = sorted({_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
+def _distinct_values(runs: Sequence[RunSummary], name: str) -> list[Any]:
+    """Return the distinct values of a setting in ascending order, without an infinite rho or epsilon."""
+    values = sorted({_setting_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
     return [value for value in values if name not in PRIVACY_SETTINGS or math.isfinite(value)]
 
 
-def _pooled(runs: Sequence[RunSummary], against: str) -> list[str]:
-    """Return settings that do not separate lines: the horizontal axis and sizes that follow from it."""
+def _pooled_settings(runs: Sequence[RunSummary], against: str) -> list[str]:
+    """Return settings that do not separate lines: the horizontal axis, and sizes that it determines."""
     if against in PRIVACY_SETTINGS:
         return [*PRIVACY_SETTINGS, "delta"]
     rows, pooled = [run.settings for run in runs], [against]
     for size in ("rounds", "machines", "samples", "batch"):
-        others = [name for name in varying_settings(runs) if name not in (size, *pooled)]
-        if size != against and is_determined_by(size, [against, *others], rows):
+        remaining = [name for name in varying_settings(runs) if name not in (size, *pooled)]
+        if size != against and is_determined_by(size, [against, *remaining], rows):
             pooled.append(size)
     return pooled
 
 
-def _label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> str:
+def _axis_label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> str:
     name = options.labels.name(against)
     if against == "rho":
         return f"privacy {name}  (less private →)"
@@ -136,15 +130,14 @@ def _label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> 
     return f"{against.replace('_', ' ')} {name}" if len(name) == 1 else name
 
 
-def _draw_paper(panels: Any, runs: Sequence[RunSummary], against: str) -> bool:
-    """Draw the paper's values where there are runs, and return whether any was drawn."""
+def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], against: str) -> bool:
+    """Draw the paper's losses and accuracies where there are runs; return whether any was drawn."""
     subset, is_drawn = group_by_settings(runs, PAPER_LAYOUT.axes), False
-    for section in (
-        build_sections(runs, PAPER_LAYOUT)[0] if {run.labels for run in runs} == {"classes"} else []
-    ):
+    are_classes = {run.labels for run in runs} == {"classes"}
+    for section in build_sections(runs, PAPER_LAYOUT)[0] if are_classes else []:
         for (row, (machines, *_)), cell in section.aggregates.items():
             if cell.seeds and cell.paper:
-                is_drawn, place = True, _value(subset[(*row, machines)][0], against)
-                for panel, name, factor in zip(panels, PAPER_LAYOUT.values, (1.0, 100.0), strict=True):
+                is_drawn, place = True, _setting_value(subset[(*row, machines)][0], against)
+                for panel, name, factor in zip(panels, PAPER_VALUES, (1.0, 100.0), strict=True):
                     panel.plot(place, factor * cell.paper[name], color="black", zorder=4, **PAPER_STYLE)
     return is_drawn

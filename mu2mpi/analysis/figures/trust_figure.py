@@ -18,7 +18,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
 # Settings that lines and points encode, or that follow from them
-POOLED = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
+POOLED_SETTINGS = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
 METHOD_SETTINGS = ("method", "estimator", "query")  # settings that identify a method
 
 
@@ -35,17 +35,14 @@ class TrustFigure(Figure):
         """Draw losses against M with fitted exponents, one panel per data set and privacy."""
         if len({run.experiment.machines for run in runs}) < 2:
             raise InputError("all runs have the same --machines. Use runs such as those of jobs/trust.toml")
-        colluders, panels = colluders_getter(runs), [*privacy_settings(runs), *varying_within_data(runs)]
-        panels = [*dict.fromkeys("method" if n in METHOD_SETTINGS else n for n in panels if n not in POOLED)]
+        colluders, varying = colluders_getter(runs), [*privacy_settings(runs), *varying_within_data(runs)]
+        unpooled = (name for name in varying if name not in POOLED_SETTINGS)
+        panels = [*dict.fromkeys("method" if name in METHOD_SETTINGS else name for name in unpooled)]
 
         def row_of(run: RunSummary) -> dict[str, Any]:
             title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
-            return {
-                **run.independent_settings,
-                **title,
-                "server": run.experiment.server,
-                "share": colluders(run),
-            }
+            trust = {"server": run.experiment.server, "share": colluders(run)}
+            return {**run.independent_settings, **title, **trust}
 
         def line_name(run: RunSummary) -> str:
             server, share = options.labels.settings({"server": run.experiment.server}), colluders(run)
@@ -54,21 +51,10 @@ class TrustFigure(Figure):
             return f"{server}, {options.labels.name('colluders')} = {format_share(share)}"
 
         for point in group_by_columns(runs, [*panels, "server", "share", "machines"], row_of).values():
-            if differ := [
-                name
-                for name in varying_settings(point)
-                if name not in point[0].experiment.trust.simulation_options
-            ]:
-                at = f"{line_name(point[0])}, and M = {point[0].experiment.machines}"
-                raise selection_error(f"runs of {at} differ in {', '.join(differ)}", differ[0])
+            simulated = point[0].experiment.trust.simulation_options
+            if differ := [name for name in varying_settings(point) if name not in simulated]:
+                line = f"{line_name(point[0])}, and M = {point[0].experiment.machines}"
+                raise selection_error(f"runs of {line} differ in {', '.join(differ)}", differ[0])
         encoded = panels, ["server"], ["share"]
-        return draw_loss_with_exponents(
-            runs,
-            options,
-            row_of,
-            encoded,
-            lambda run: run.experiment.machines or 1,
-            "machines M",
-            "M",
-            line_name,
-        )
+        axis = (lambda run: run.experiment.machines or 1), "machines M", "M"
+        return draw_loss_with_exponents(runs, options, row_of, encoded, *axis, line_name)

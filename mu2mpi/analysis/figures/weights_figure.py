@@ -10,7 +10,7 @@ from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, shorte
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
-MAX_CLASSES = 20
+MAX_CLASSES = 20  # rows of the model with an image or a label of their own
 MAX_NAMES = 20  # features with tick labels
 MIN_SIDE = 8  # pixels; features without names are drawn as a square image from this size on
 TITLE_SETTINGS = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
@@ -21,14 +21,14 @@ class WeightsFigure(Figure):
     name = "weights"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw an image or a strip for each row of the model with the smallest loss."""
+        """Draw each row of the model with the smallest test loss, as a square image or as a strip."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         result = read_result(run.path)
         x, features = result.x[:, :-1], result.feature_names
         names = [name if result.label_range else f"class {name}" for name in result.row_names]
         side, limit = math.isqrt(x.shape[1]), float(np.abs(x).max()) or 1.0
         # Cividis suits colour blindness and greyscale.
-        scale: dict[str, Any] = {"cmap": "cividis", "vmin": -limit, "vmax": limit}
+        colour_scale: dict[str, Any] = {"cmap": "cividis", "vmin": -limit, "vmax": limit}
         if side * side == x.shape[1] and side >= MIN_SIDE and features is None and len(x) <= MAX_CLASSES:
             columns = min(5, len(x))
             height = 0.85 * options.width / columns
@@ -36,7 +36,7 @@ class WeightsFigure(Figure):
             for panel in layout.panels.flat:
                 panel.set_axis_off()
             for panel, row, name in zip(layout.panels.flat, x, names, strict=False):
-                image = panel.imshow(row.reshape(side, side), **scale)
+                image = panel.imshow(row.reshape(side, side), **colour_scale)
                 panel.set_title(shorten_name(name), loc="center")
         else:
             layout = Layout(options, 1, 1, 2.0 if len(x) > 2 else 0.6)
@@ -50,10 +50,10 @@ class WeightsFigure(Figure):
                 panel.set_yticks(range(len(x)), map(shorten_name, names))
             else:
                 panel.set_ylabel("class")
-            image = panel.imshow(x, aspect="auto", interpolation="nearest", **scale)
+            image = panel.imshow(x, aspect="auto", interpolation="nearest", **colour_scale)
         layout.add_colorbar(image, "weight (bias not shown)" if features is None else "weight")
-        own = run.independent_settings
-        settings = {name: own[name] for name in TITLE_SETTINGS if own[name] is not None}
+        chosen = run.independent_settings
+        settings = {name: chosen[name] for name in TITLE_SETTINGS if chosen[name] is not None}
         suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
         layout.title = f"$x_T$: {options.labels.settings(settings)}{suffix}"
         return layout
