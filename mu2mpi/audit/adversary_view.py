@@ -1,4 +1,4 @@
-"""Runs of the audited algorithm, the adversary's observations of them, and inputs and findings of attacks."""
+"""Runs of the audited algorithm, an adversary's observations of them, and inputs and findings of attacks."""
 
 import importlib
 import pkgutil
@@ -23,7 +23,7 @@ from mu2mpi.privacy.noise.noise_stream import derive_key, key_words
 
 
 class Finding(NamedTuple):
-    """Outcome of an attack: a line of the report, refuted claims, and alarms (claims that are too weak)."""
+    """Outcome of an attack: a line of the report, refuted privacy claims, and alarms about weak claims."""
 
     summary: str = ""
     refutations: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class AuditRuns:
-    """Runs of one worst case, each with its own key, and the adversary's observations."""
+    """Runs of one worst case, each with its own noise key, and the adversary's observations of them."""
 
     canaries: Canaries
     variants: Variants  # of each canary in each run; shape (runs, canaries)
@@ -43,7 +43,7 @@ class AuditRuns:
 
 @dataclass(frozen=True)
 class AttackContext:
-    """Input of an attack."""
+    """Input of an attack: experiment, run constants, root key, risk, and audited runs."""
 
     experiment: Experiment
     constants: RunConstants  # of the audited runs
@@ -53,16 +53,16 @@ class AttackContext:
 
     @property
     def budget(self) -> Budget:
-        """Privacy claim of machines without a budget of their own."""
+        """Claimed privacy budget of machines without a budget of their own."""
         return Budget(self.experiment.rho, self.experiment.target_epsilon, self.experiment.delta)
 
 
 def all_attacks() -> list[ModuleType]:
-    """Modules of `mu2mpi.audit.attacks`, in the order of their names."""
+    """Attack modules in the package `mu2mpi.audit.attacks`, in the order of their names."""
     from mu2mpi.audit import attacks
 
-    names = (module.name for module in pkgutil.iter_modules(attacks.__path__))
-    return [importlib.import_module(f"{attacks.__name__}.{name}") for name in names]
+    modules = pkgutil.iter_modules(attacks.__path__)
+    return [importlib.import_module(f"{attacks.__name__}.{module.name}") for module in modules]
 
 
 def run_as_rank(
@@ -74,11 +74,9 @@ def run_as_rank(
     key: bytes,
     unmasked: list[Integers] | None = None,
 ) -> Array:
-    """Execute one rank's part of a run, with all randomness from a 32-byte key; return the output, (d,)."""
-    read_samples = canaries.sample_reader(hosted, variants, derive_key(key, "sampling"))
-    machines, server = create_machines_and_server(
-        constants, hosted, read_samples, communicator, key_words(key)
-    )
+    """Run the algorithm as one rank, with all randomness from a 32-byte key; return the output, (d,)."""
+    read = canaries.sample_reader(hosted, variants, derive_key(key, "sampling"))
+    machines, server = create_machines_and_server(constants, hosted, read, communicator, key_words(key))
     for t in range(1, constants.rounds + 1):
         if canaries.case.chooses_query_points:
             server.iterates.x[...] = canaries.case.query_point(t, constants.task.rows)
@@ -90,19 +88,19 @@ def run_as_rank(
 
 
 def reveals_only_noisy_sums(constants: RunConstants) -> bool:
-    """Whether the observations determine the noisy sums, and nothing else."""
+    """Whether an adversary's observations determine the noisy sums of messages, and nothing else."""
     # Iterates of audited runs stay inside the ball.
-    of_server = constants.iterates_reveal_messages and constants.task.noise_variance == 1
-    return constants.mechanism.shows_messages and (of_server or not constants.task.trust.is_central)
+    iterates_suffice = constants.iterates_reveal_messages and constants.task.noise_variance == 1
+    return constants.mechanism.shows_messages and (iterates_suffice or not constants.task.trust.is_central)
 
 
 def hides_single_messages(constants: RunConstants) -> bool:
-    """Whether single messages are hidden, so that noise protects only their sum."""
+    """Whether masks or shuffling hide single messages, so that noise protects only their sum."""
     return constants.task.trust.protects_sum_only and not constants.task.trust.is_central
 
 
 def without_noise(constants: RunConstants) -> RunConstants:
-    """Return constants without noise, on the grid of the noisy messages."""
+    """Return run constants without noise, with the grid spacing of the noisy messages."""
     noiseless = replace(constants, mechanism=replace(constants.mechanism, sigma=0.0))
     if (plan := constants.task.per_machine) is not None:
         mechanisms = tuple(replace(mechanism, sigma=0.0) for mechanism in plan.mechanisms)
@@ -113,7 +111,7 @@ def without_noise(constants: RunConstants) -> RunConstants:
 def observe_runs(
     constants: RunConstants, canaries: Canaries, variants: Variants, keys: Sequence[bytes]
 ) -> list[Array]:
-    """Run the algorithm once per key, every machine on a rank of its own, and record what crosses the wire.
+    """Run the algorithm once per key, each machine on its own rank, and record the transmitted arrays.
 
     Parameters
     ----------
@@ -134,13 +132,11 @@ def observe_runs(
     is_masked = hides_single_messages(constants)
 
     def record(rank: RecordedRank) -> Any:
-        rows = list[Any]()
-        for of_run, key in zip(variants, keys, strict=True):
+        rows, hosted = list[Any](), range(rank.rank, rank.rank + 1)
+        for run_variants, key in zip(variants, keys, strict=True):
             unmasked: list[Integers] = []
             rank.clear_record()
-            output = run_as_rank(
-                constants, canaries, range(rank.rank, rank.rank + 1), of_run, rank, key, unmasked
-            )
+            output = run_as_rank(constants, canaries, hosted, run_variants, rank, key, unmasked)
             arrays: list[Any] = [output] if rank.rank == 0 else []
             if not hides_messages:
                 arrays = [*(rank.received if is_central else rank.sent), *(unmasked if is_masked else [])]
@@ -151,33 +147,28 @@ def observe_runs(
     if hides_messages:
         return recorded
     if is_central:
-        return [
-            np.empty((len(keys), 0)),
-            *(_recovered_sums(constants, canaries, of_rank) for of_rank in recorded[1:]),
-        ]
+        sums = [_recovered_sums(constants, canaries, received) for received in recorded[1:]]
+        return [np.empty((len(keys), 0)), *sums]
     if is_masked:
-        recorded = _aggregates_without_colluders(
-            np.array(recorded), constants.task.machines - constants.task.noise_shares
-        )
-    spacing = constants.mechanism.grid_spacing
-    return [
-        _whitened_messages(canaries, machine, of_rank * spacing) for machine, of_rank in enumerate(recorded)
-    ]
+        colluders = constants.task.machines - constants.task.noise_shares
+        recorded = _aggregates_without_colluders(np.array(recorded), colluders)
+    messages = enumerate(sent * constants.mechanism.grid_spacing for sent in recorded)
+    return [_whitened_messages(canaries, machine, sent) for machine, sent in messages]
 
 
-def _aggregates_without_colluders(both: Integers, colluders: int) -> list[Integers]:
-    """Return, for each machine, the sum without the colluders that follow it, modulo 2^64.
+def _aggregates_without_colluders(messages: Integers, colluders: int) -> list[Integers]:
+    """Return, for each machine, the sum of messages without those of the colluders after it, modulo 2^64.
 
-    `both` holds messages with and without masks, shape (machines, runs, 2 numbers).
+    The array `messages` holds them with and without masks, shape (machines, runs, 2 numbers).
     """
-    sent, unmasked = np.split(both, 2, axis=2)
-    count, total = len(sent), sent.sum(axis=0)
-    known = [[(machine + k) % count for k in range(1, colluders + 1)] for machine in range(count)]
-    return [total - unmasked[colluding].sum(axis=0) for colluding in known]
+    sent, unmasked = np.split(messages, 2, axis=2)
+    count, sum_of_messages = len(sent), sent.sum(axis=0)
+    colluding = [[(machine + k) % count for k in range(1, colluders + 1)] for machine in range(count)]
+    return [sum_of_messages - unmasked[known].sum(axis=0) for known in colluding]
 
 
 def _whitened_messages(canaries: Canaries, machine: int, sent: Array) -> Array:
-    """Return the messages of a machine, or their changes while it is absent, in units of its noise."""
+    """Return the messages of a machine, or their changes while it is absent, scaled to unit noise."""
     mechanism, active = canaries.mechanism(machine), canaries.participation_rounds[machine] - 1
     by_round = sent.reshape(len(sent), -1, canaries.constants.task.d)
     carried = canaries.constants.estimator.is_cumulative * by_round[:, :-1]
@@ -187,7 +178,7 @@ def _whitened_messages(canaries: Canaries, machine: int, sent: Array) -> Array:
 
 
 def _whiten(mechanism: Mechanism, by_round: Array) -> Array:
-    """Return consecutive messages, shape (runs, rounds, d), scaled and decorrelated to white unit noise."""
+    """Return a machine's messages, shape (runs, rounds, d), scaled and decorrelated to white unit noise."""
     if (correlation := mechanism.correlation) is not None:
         return correlation.apply_strategy(by_round / mechanism.sigma)
     sigmas = np.array([mechanism.round_sigma(t) for t in range(1, by_round.shape[1] + 1)])
@@ -196,7 +187,7 @@ def _whiten(mechanism: Mechanism, by_round: Array) -> Array:
 
 
 def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Array) -> Array:
-    """Recover the sums behind a central server's x_2, ..., x_T; further received numbers follow."""
+    """Return noisy sums recovered from a central server's x_2, ..., x_T, then other received numbers."""
     runs, d, steps = len(iterates), constants.task.d, constants.rounds - 1
     query_points, rest = np.split(iterates, [steps * d], axis=1)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
@@ -215,12 +206,12 @@ def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Array
 
 
 def observations_against(constants: RunConstants, recorded: list[Array], machine: int) -> Array:
-    """Observations of an adversary who attacks a machine; shape (runs, numbers).
+    """Return the observations of an adversary who attacks a machine; shape (runs, numbers).
 
-    From a central server, they are those of all ranks but rank 0 and the machine's own.
+    With a central server, these are the records of all ranks but rank 0 and the machine's own.
     """
     if hides_single_messages(constants):
         return recorded[machine]
     is_central = constants.task.trust.is_central and constants.mechanism.shows_messages
-    views = [of_rank for rank, of_rank in enumerate(recorded) if not (is_central and rank in (0, machine))]
+    views = [view for rank, view in enumerate(recorded) if not (is_central and rank in (0, machine))]
     return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])

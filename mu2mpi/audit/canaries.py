@@ -1,4 +1,4 @@
-"""Canaries: samples with two random variants whose increments are as distant as possible."""
+"""Canaries: samples with two random variants, whose increments are as distant as possible."""
 
 import math
 from collections.abc import Iterator
@@ -31,9 +31,8 @@ QUERY_POINT_ENTRY = 160.0  # entry of chosen query points: margins saturate, and
 CLASSES = 10  # of MNIST
 PIXELS = 784  # of MNIST
 # Machine and round numbers that would coincide if they were truncated or rounded to k bits
-BOUNDARIES = sorted(
-    {*range(12), *(2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)), MAX_STREAM_INDEX - 1}
-)
+NEAR_POWERS = [2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)]
+BOUNDARIES = sorted({*range(12), *NEAR_POWERS, MAX_STREAM_INDEX - 1})
 
 
 class IndexedSource(Source):
@@ -45,7 +44,7 @@ class IndexedSource(Source):
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
 
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
-        """Return samples of ones, labelled by row number."""
+        """Return samples whose features are ones and whose labels are the given row numbers."""
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
 
 
@@ -57,7 +56,7 @@ def realistic_constants(pixels: int = PIXELS, **settings: Any) -> RunConstants:
 
 
 def single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
-    """Machine i, with the same known sample in every round, and its server."""
+    """Return machine i, with the same known sample in every round, and its server."""
     features, sizes = np.ones((1, constants.task.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
     read_samples = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
     return create_machines_and_server(constants, range(i, i + 1), read_samples, communicator, key_words(key))
@@ -65,7 +64,7 @@ def single_machine(constants: RunConstants, i: int, communicator: Communicator, 
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Settings and samples whose increments are as long and as distant as the guarantee permits."""
+    """Settings and samples with increments as long and as distant as the privacy guarantee permits."""
 
     name: str
     clip_norm: float | None  # None: the default S = G + 2LD
@@ -74,24 +73,22 @@ class WorstCase:
     chooses_query_points: bool  # whether the audit sets x_t, and the variants differ in the feature as well
 
     def label(self, t: int) -> int:
-        """Class of the first variant of a sample of round t; the second variant has the other class."""
+        """Class (0 or 1) of the first variant of a sample in round t; the second variant has the other."""
         return t % 2 if self.chooses_query_points else 0
 
     def query_point(self, t: int, rows: int) -> Array:
-        """Return x_t of one or two rows where the audit chooses it: both variants of samples change sides."""
+        """Return the chosen query point x_t, of one or two rows, whose sign alternates between rounds."""
         row = QUERY_POINT_ENTRY * np.array([1.0, -0.5]) * (-1) ** t
         return np.array([-row, row])[-rows:]
 
     def separation(self, constants: RunConstants, t: int) -> float:
-        """Return how far apart increments of both variants lie in round t, in units of twice the norm."""
+        """Return the distance between both variants' increments in round t, over twice the clipping norm."""
         C = unweighted_norm(constants)
-        z = constants.task.scaling.scaled_samples(
-            np.array([[1], [1 - self.chooses_query_points]], FEATURE_TYPE), IndexedSource.scale
-        )
-        x, x_previous = (
-            self.query_point(k, constants.task.rows) * self.chooses_query_points for k in (t, t - 1)
-        )
-        ends = []
+        features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_TYPE)
+        z = constants.task.scaling.scaled_samples(features, IndexedSource.scale)
+        points = (self.query_point(k, constants.task.rows) for k in (t, t - 1))
+        x, x_previous = (point * self.chooses_query_points for point in points)
+        increments = []
         for variant, sample in enumerate(z):
             labels = encode_labels(np.full(2, self.label(t) ^ variant, np.int32), constants)
             margins = np.array([x @ sample, x_previous @ sample])
@@ -99,8 +96,8 @@ class WorstCase:
             if constants.estimator.is_cumulative:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
-            ends.append(np.outer(c, sample) * min(1.0, C / norm))
-        return float(np.linalg.norm(ends[0] - ends[1]) / (2 * C))
+            increments.append(np.outer(c, sample) * min(1.0, C / norm))
+        return float(np.linalg.norm(increments[0] - increments[1]) / (2 * C))
 
 
 # The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball
@@ -110,14 +107,14 @@ UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_po
 
 
 def unweighted_norm(constants: RunConstants) -> float:
-    """Clipping norm of increments before they are multiplied by the weight of their machine."""
+    """Clipping norm of increments before multiplication by the weight of their machine."""
     # The largest weight is 1.
     plan = constants.task.per_machine
     return constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
 
 
 def encode_labels(classes: NDArray[np.int32], constants: RunConstants) -> Labels:
-    """Labels of two classes for a loss: the classes, or -1 and 1 for losses of numbers."""
+    """Return classes 0 and 1 as labels of the task's loss: classes, or -1 and 1 for numeric labels."""
     return classes if constants.task.loss.label_kind == "classes" else 2 * classes.astype(np.float64) - 1
 
 
@@ -140,43 +137,38 @@ class Canaries:
         count, batching, plan = constants.task.machines, constants.batching, constants.task.per_machine
         samples = count * batching.samples_per_machine
         # The readers return row numbers, the same in every run unless batches are subsampled at random.
-        self._reader = partial(
-            make_sample_reader, IndexedSource(samples, samples), constants, partition_key, partition="iid"
-        )
+        source = IndexedSource(samples, samples)
+        self._reader = partial(make_sample_reader, source, constants, partition_key, partition="iid")
         self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted, sampling_key=bytes(32))))
         every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
         if plan is not None:
             present = plan.participation.participation_matrix(every, range(count))
-        self.participation_rounds: list[NDArray[np.int64]] = [
-            np.flatnonzero(column) + 1 for column in present.T
-        ]
+        self.participation_rounds: list[Integers] = [np.flatnonzero(column) + 1 for column in present.T]
         # Correlated noise reveals information on a sample in later rounds as well.
-        self.affects_later_rounds = (
-            constants.estimator.is_cumulative or constants.mechanism.correlation is not None
-        )
+        is_correlated = constants.mechanism.correlation is not None
+        self.affects_later_rounds = constants.estimator.is_cumulative or is_correlated
         if batching.subsampling:
             weights = np.ones(count) if plan is None else plan.weights
             exposure = weights * np.sqrt([len(rounds) for rounds in self.participation_rounds])
-            facts = [(1, count - 1 - int(exposure[::-1].argmax()), 0, [1])]
+            table = [(1, count - 1 - int(exposure[::-1].argmax()), 0, [1])]
         else:
-            facts = sorted(chain.from_iterable(map(self._of_machine, range(count))))
-        self.rounds, self.machines, places = np.array([row[:3] for row in facts]).T
-        self.messages = [messages for *_, messages in facts]
+            table = sorted(chain.from_iterable(map(self._canaries_of_machine, range(count))))
+        self.rounds, self.machines, places = np.array([row[:3] for row in table]).T
+        self.messages = [messages for *_, messages in table]
         partition = iid_rows(samples, count, batching.samples_per_machine, partition_key, range(count))
         self._rows = partition[places, self.machines]
         self._places = np.empty(partition.size, np.int64)
         self._places[partition] = np.arange(len(partition))[:, np.newaxis]
         self._labels = np.zeros(partition.size, np.int32)
-        times = np.searchsorted(
-            [batching.distinct_samples(t) for t in every], np.arange(batching.samples_per_machine), "right"
-        )
+        ends = [batching.distinct_samples(t) for t in every]
+        first_uses = np.searchsorted(ends, np.arange(batching.samples_per_machine), "right")
         for rows, active in zip(partition.T, self.participation_rounds, strict=True):
             # Unused samples get an arbitrary class.
-            rounds = np.append(active, np.zeros(len(every) + 1, np.int64))[times]
+            rounds = np.append(active, np.zeros(len(every) + 1, np.int64))[first_uses]
             self._labels[rows] = [case.label(t) for t in rounds.tolist()]
 
-    def _of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
-        """Yield round, machine, index among the machine's samples, and dependent messages of each canary."""
+    def _canaries_of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
+        """Yield round, machine, sample index in the machine, and rounds of dependent messages per canary."""
         batching, is_central = self.constants.batching, self.constants.task.trust.is_central
         # A central server does not use the messages of the last round.
         last = self.constants.rounds - is_central
@@ -191,13 +183,13 @@ class Canaries:
                 yield t, machine, place, messages
 
     def mechanism(self, machine: int) -> Mechanism:
-        """Mechanism of a machine, or the main mechanism for a machine that never participates."""
+        """Privacy mechanism of a machine, or the main mechanism if the machine never participates."""
         plan = self.constants.task.per_machine
         own = None if plan is None else plan.hosted_mechanisms(range(machine, machine + 1))[0]
         return own or self.constants.mechanism
 
     def claims(self, budget: Budget) -> list[Budget]:
-        """Privacy claim for each canary: the budget, or the stronger guarantee of its machine."""
+        """Return the privacy claim for each canary: a budget, or the stronger guarantee of its machine."""
         plan, claims = self.constants.task.per_machine, []
         for machine in self.machines.tolist():
             own = budget if plan is None else plan.unequal.budgets.get(machine, budget)
@@ -211,29 +203,25 @@ class Canaries:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def sample_reader(
-        self, hosted: range, variants: Variants, sampling_key: bytes = bytes(32)
-    ) -> SampleReader:
-        """Reader of the samples of hosted machines; a 32-byte key determines random batches."""
+    def sample_reader(self, hosted: range, variants: Variants, batch_key: bytes = bytes(32)) -> SampleReader:
+        """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
         labels, features = self._labels.copy(), np.ones((len(self._labels), 1), FEATURE_TYPE)
         labels[self._rows] ^= variants
         if self.case.chooses_query_points:
             features[self._rows, 0] = ~variants
         is_random = self.constants.batching.subsampling
-        read = self._reader(hosted, sampling_key=sampling_key) if is_random else self._fixed_reader(hosted)
+        read = self._reader(hosted, sampling_key=batch_key) if is_random else self._fixed_reader(hosted)
 
         def read_samples(t: int) -> HostedSamples:
-            numbered = read(t)
-            rows = numbered.labels
-            return replace(
-                numbered, labels=encode_labels(labels[rows], self.constants), features=features[rows]
-            )
+            samples = read(t)
+            encoded = encode_labels(labels[samples.labels], self.constants)
+            return replace(samples, labels=encoded, features=features[samples.labels])
 
         return read_samples
 
-    def sample_counts(self, hosted: range, sampling_key: bytes) -> NDArray[np.int64]:
-        """Multiplicity of each sample in the batches of machines; shape (rounds, machines, samples)."""
-        read = self._reader(hosted, sampling_key=sampling_key)
+    def sample_counts(self, hosted: range, batch_key: bytes) -> NDArray[np.int64]:
+        """Return how often each sample is in a machine's batches; shape (rounds, machines, samples)."""
+        read = self._reader(hosted, sampling_key=batch_key)
         shape = self.constants.rounds, len(hosted), self.constants.batching.samples_per_machine
         counts, t = np.zeros(shape, np.int64), 1
         while t <= self.constants.rounds:

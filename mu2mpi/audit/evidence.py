@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from mu2mpi.core.kernels import kernel
 from mu2mpi.losses.loss import Array
 
-CONFIDENCE = 0.99  # of all statements of an audit jointly
+CONFIDENCE = 0.99  # joint confidence in all statements of an audit
 RIDGE_SHARE = 1e-12  # ridge of the covariance relative to its trace
-MIN_VALUES = 64 * 256  # of Pearson's test on bytes; with fewer, its tail is longer than chi-square
+MIN_VALUES = 64 * 256  # fewest bytes for Pearson's test; with fewer, its tail is too long
 
 
 class Interval(NamedTuple):
-    """Estimate with a confidence interval."""
+    """Estimate of a number, with the lower and upper ends of its confidence interval."""
 
     estimate: float
     low: float
@@ -24,14 +24,14 @@ class Interval(NamedTuple):
 
 
 def fisher_discriminants(noise: Array, differences: Array) -> Array:
-    """Linear discriminants (Fisher, 1936) for mean differences of shape (pairs, numbers)."""
+    """Return Fisher's linear discriminants for mean differences of populations; shape (pairs, numbers)."""
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE_SHARE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
     return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), differences.T).T
 
 
 class MeanSeparation:
-    """Separation `mu` of the means of pairs of populations, in standard deviations.
+    """Separation `mu` of the mean scores of pairs of populations, in standard deviations.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class MeanSeparation:
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
     def weighted_sums(self, weights: Array, risk: float) -> list[Interval]:
-        """Confidence intervals of weighted sums of mu, one per row of weights; each end errs with `risk`."""
+        """Return confidence intervals of sums of mu, per row of weights; each end errs with `risk`."""
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
         sums, margins = weights @ self.mu, NormalDist().inv_cdf(1 - risk) * errors
@@ -63,24 +63,24 @@ class MeanSeparation:
 
 
 def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
-    """Threshold of a statistic that maximises a rough lower bound on epsilon."""
+    """Return the threshold of a test statistic that maximises a rough lower bound on epsilon."""
     values = np.unique(np.concatenate([without, with_canary]))
     thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
     alarms, hits = (
         (len(scores) - np.searchsorted(np.sort(scores), thresholds, side="right")).astype(float)
         for scores in (without, with_canary)
     )
-    at_least = hits - 2 * np.sqrt(hits) - delta * len(with_canary)
-    at_most = alarms + 2 * np.sqrt(alarms) + 4
-    return float(thresholds[np.argmax(at_least / at_most)])
+    min_hits = hits - 2 * np.sqrt(hits) - delta * len(with_canary)
+    max_alarms = alarms + 2 * np.sqrt(alarms) + 4
+    return float(thresholds[np.argmax(min_hits / max_alarms)])
 
 
 def epsilon_lower_bound(
     without: Array, with_canary: Array, threshold: float, delta: float, risk: float
 ) -> float:
-    """Lower bound on epsilon at a delta, which errs with probability `risk`; 0 if there is none.
+    """Return a lower bound on epsilon at delta, which errs with probability `risk`; 0 if none is positive.
 
-    It counts how often scores exceed a threshold chosen on other runs (Jagielski, Ullman and Oprea, 2020).
+    The bound counts scores above a threshold chosen on other runs (Jagielski, Ullman and Oprea, 2020).
     """
     alarm = clopper_pearson_upper(int(np.sum(without > threshold)), len(without), risk / 2)
     hit = 1 - clopper_pearson_upper(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
@@ -88,7 +88,7 @@ def epsilon_lower_bound(
 
 
 def clopper_pearson_upper(successes: int, trials: int, risk: float) -> float:
-    """Upper confidence limit of a binomial probability, which errs with probability `risk`."""
+    """Return an upper confidence limit of a binomial probability, which errs with probability `risk`."""
     if successes == trials:
         return 1.0
     k = np.arange(successes + 1)
@@ -110,7 +110,7 @@ def count_bytes(counts, values):  # type: ignore[no-untyped-def]
 
 
 def byte_evidence(values: NDArray[np.int64]) -> Array:
-    """Evidence against uniformity of each byte of the values, or of half-bytes if the values are few."""
+    """Return evidence against uniform bytes of int64 values, or half-bytes for few values; natural log."""
     counts = np.zeros((8, 256), np.int64)
     count_bytes(counts, np.ravel(values))
     if values.size < MIN_VALUES:
@@ -120,7 +120,7 @@ def byte_evidence(values: NDArray[np.int64]) -> Array:
 
 
 def chi_square_evidence(counts: NDArray[np.int64]) -> Array:
-    """Evidence against uniform counts, shape (..., values): -log of a bound on the p-value of each row.
+    """Return evidence against uniform counts, shape (..., values): -log of a p-value bound per row.
 
     By Chernoff, P(chi-square >= r f) <= (r e^(1 - r))^(f / 2) for f degrees of freedom and r > 1.
     """

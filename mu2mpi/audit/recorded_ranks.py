@@ -1,4 +1,4 @@
-"""Ranks as threads of one process, and a record of all messages between them."""
+"""MPI ranks as threads of one process, and a record of all messages between them."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -17,15 +17,15 @@ _FINISHED_RANK = object()  # contribution of a rank that takes no part in furthe
 
 
 class OutOfStepError(RuntimeError):
-    """Ranks do not call the same collectives."""
+    """Error of ranks that do not call the same MPI collectives."""
 
 
 class _AbandonedError(RuntimeError):
-    """Another rank has failed."""
+    """Error on a rank that waits for another rank, which has failed."""
 
 
 class Rendezvous:
-    """Synchronisation of ranks: each runs in turn until it waits for the others; faster than a barrier."""
+    """Synchronisation of rank threads: each runs in turn until it waits for the others."""
 
     def __init__(self, size: int) -> None:
         self.size, self._is_broken = size, False
@@ -36,17 +36,17 @@ class Rendezvous:
         self._contributions: list[Any] = []
 
     def wait(self, rank: int) -> None:
-        """Block until it is the turn of a rank."""
+        """Block the thread of a rank until its turn."""
         self._turns[rank].acquire()
         if self._is_broken:
             raise _AbandonedError
 
     def signal_next(self, rank: int) -> None:
-        """Start the turn of the next rank."""
+        """Start the turn of the rank that follows the given rank."""
         self._turns[(rank + 1) % self.size].release()
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
-        """Return the contributions of all ranks."""
+        """Contribute a rank's value to a collective, and return the contributions of all ranks."""
         if rank == 0:
             # Other ranks may still read the previous list.
             self._contributions = [None] * self.size
@@ -59,7 +59,7 @@ class Rendezvous:
         return contributions
 
     def abort(self) -> None:
-        """Make all waiting ranks raise."""
+        """Make all waiting ranks raise an error."""
         for turn in () if self._is_broken else self._turns:
             self._is_broken = True
             if turn.locked():
@@ -67,24 +67,24 @@ class Rendezvous:
 
 
 class RecordedRank(Communicator):
-    """Rank of this process, with copies of all messages that it sent and received."""
+    """Rank on a thread of this process, with copies of all messages that the rank sent and received."""
 
     def __init__(self, rank: int, rendezvous: Rendezvous) -> None:
         self.rank, self.size, self.rendezvous = rank, rendezvous.size, rendezvous
         self.sent, self.received = list[Any](), list[Any]()
 
     def clear_record(self) -> None:
-        """Clear the record."""
+        """Clear the record of sent and received messages."""
         self.sent, self.received = [], []
 
     def allreduce(self, send: Integers, receive: Integers) -> Integers:
-        return self._sum(self._exchange(send), receive)
+        return self._sum_contributions(self._exchange(send), receive)
 
     def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
         contributions = self._exchange(send)
-        return None if self.rank != 0 or receive is None else self._sum(contributions, receive)
+        return None if self.rank != 0 or receive is None else self._sum_contributions(contributions, receive)
 
-    def _sum(self, contributions: list[Integers], receive: Integers) -> Integers:
+    def _sum_contributions(self, contributions: list[Integers], receive: Integers) -> Integers:
         np.sum(contributions, axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
@@ -99,10 +99,10 @@ class RecordedRank(Communicator):
         contributions = self._exchange(value)
         return deepcopy(contributions) if self.rank == 0 else None
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _reject_collective(self, *_: object) -> NoReturn:
         raise RuntimeError("the audit does not record this collective")
 
-    split = allgather = barrier = _refuse  # type: ignore[assignment]
+    split = allgather = barrier = _reject_collective  # type: ignore[assignment]
 
     def _from_rank_0(self, value: Any) -> Any:
         message = self._exchange(value if self.rank == 0 else None)[0]
@@ -118,28 +118,28 @@ class RecordedRank(Communicator):
 
 
 def run_on_ranks(size: int, action: Callable[[RecordedRank], T]) -> list[T]:
-    """Run an action on ranks of this process, and return the results; an error on any rank is raised."""
+    """Run an action on `size` rank threads, and return the results; raise an error of any rank."""
     rendezvous = Rendezvous(size)
 
-    def act(rank: int) -> T:
+    def run_action(rank: int) -> T:
         try:
             rendezvous.wait(rank)
-            answer = action(RecordedRank(rank, rendezvous))
+            result = action(RecordedRank(rank, rendezvous))
             rendezvous.exchange(rank, _FINISHED_RANK)
             rendezvous.signal_next(rank)
-            return answer
+            return result
         except BaseException:
             rendezvous.abort()
             raise
 
     with ThreadPoolExecutor(size) as pool:
         try:
-            answers = [pool.submit(act, rank) for rank in range(size)]
-            wait(answers)
+            futures = [pool.submit(run_action, rank) for rank in range(size)]
+            wait(futures)
         except BaseException:
             rendezvous.abort()
             raise
-    errors = [error for answer in answers if (error := answer.exception()) is not None]
+    errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedError)):
         raise error
-    return [answer.result() for answer in answers]
+    return [future.result() for future in futures]

@@ -34,32 +34,32 @@ from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
 
 PAPER_SERVERS = ("untrusted", "trusted")  # trust modes that are audited by default
-MAX_SAMPLES = 1 << 20  # samples of a machine
-MAX_ARRAY_SIZE = 1 << 28  # elements of an array
+MAX_SAMPLES = 1 << 20  # largest number of samples of a machine
+MAX_ARRAY_SIZE = 1 << 28  # largest number of elements of an array
 EFFECT_RUNS = 200  # noiseless runs that estimate the mean effect of a canary under random subsampling
 MIN_TRIALS_PER_DIMENSION = 2  # trials per observed number, needed to estimate the covariance
 
 
 def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Report]:
-    """Yield the audit report of the given server, or of each of the paper's that the method supports."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    if "epsilon" not in given:
-        given.setdefault("rho", 1.0)
-    servers = [given["server"]] if "server" in given else PAPER_SERVERS
+    """Yield an audit report per trust mode: the given server, or the paper's if the method permits."""
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    if "epsilon" not in chosen:
+        chosen.setdefault("rho", 1.0)
+    servers = [chosen["server"]] if "server" in chosen else PAPER_SERVERS
     with communicator.shared_errors():
-        experiments = _valid_experiments([{**given, "server": server} for server in servers])
+        experiments = _valid_experiments([{**chosen, "server": server} for server in servers])
     for experiment in experiments:
         yield audit(experiment, trials, communicator)
 
 
-def _valid_experiments(settings: list[dict[str, Any]]) -> list[Experiment]:
-    """Return the valid experiments among some settings; raise the first error if none is valid."""
+def _valid_experiments(candidates: list[dict[str, Any]]) -> list[Experiment]:
+    """Return an experiment for each valid dictionary of settings; raise the first error if none is."""
     experiments, errors = list[Experiment](), list[InputError]()
     # Losses without a gradient bound need a clipping norm.
     for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
-        for given in settings:
+        for settings in candidates:
             try:
-                experiments.append(Experiment.from_settings({**given, **clipped}))
+                experiments.append(Experiment.from_settings({**settings, **clipped}))
             except InputError as error:
                 errors.append(error)
         if experiments:
@@ -101,18 +101,18 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Re
     attacks = [attack for attack in all_attacks() if attack.applies(constants)]
     # Divided among all attacks on both of the paper's trust modes.
     risk = (1 - CONFIDENCE) / (len(PAPER_SERVERS) * (len(cases) + len(attacks)))
-    runs = [_run_worst_case(own, case, trials, root, communicator) for case, own in cases.items()]
+    runs = [_run_worst_case(tested, case, trials, root, communicator) for case, tested in cases.items()]
     outcome: Any = None
     if communicator.rank == 0:
         context = AttackContext(experiment, constants, root, risk, tuple(filter(None, runs)))
-        verdicts = [evaluate_runs(of_case, context.budget, risk) for of_case in context.runs]
+        verdicts = [evaluate_runs(case_runs, context.budget, risk) for case_runs in context.runs]
         outcome = verdicts, [attack.run(context) for attack in attacks]
     setup, is_tight = _setup_text(experiment, constants), reveals_only_noisy_sums(constants)
     return Report(setup, is_tight, experiment, trials, *communicator.bcast_object(outcome))
 
 
 def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
-    """Run constants of a worst case; InputError if there is no claim, or nobody observes the canary."""
+    """Return run constants of a worst case; InputError without a claim, or without an observer."""
     if math.isinf(experiment.rho):
         raise InputError("--rho inf makes no privacy claim to audit. Give a finite --rho")
     shows_messages = lookup("mechanisms", experiment.chosen_mechanism).shows_messages
@@ -121,12 +121,11 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
     for name, minimum in (("machines", 3 if shows_messages else 1), ("rounds", 3)):
         value = getattr(experiment, name)
         if value is None or value < minimum:
-            raise InputError(
-                f"--{name} must be at least {minimum} in an audit, got {value}. Use a larger --{name}"
-            )
+            problem = f"--{name} must be at least {minimum} in an audit, got {value}"
+            raise InputError(f"{problem}. Use a larger --{name}")
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
     method, options = experiment.chosen_method, experiment.options
-    samples, own = method.audit_settings(machines, rounds, options)
+    samples, audit_options = method.audit_settings(machines, rounds, options)
     unequal = None
     if experiment.has_unequal_machines:
         check_machine_rounds(machines, rounds)
@@ -135,7 +134,7 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
     # Two classes, one feature and a bias.
     scaled = experiment.replace(diameter=case.diameter)
     default_task = build_task(scaled, machines, 2, 2, samples or MAX_SAMPLES, unequal=unequal)
-    task = replace(default_task, clip_norm=case.clip_norm, options=options.model_copy(update=own))
+    task = replace(default_task, clip_norm=case.clip_norm, options=options.model_copy(update=audit_options))
     batching = method.batching(task, rounds)
     if shows_messages:
         # Steps so small that no iterate comes near the boundary of the ball, whatever the noise.
@@ -149,79 +148,71 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
 
 
 def _check_size(constants: RunConstants, trials: int) -> None:
-    """Raise InputError if an audit exceeds its limits on array sizes or samples."""
+    """Raise InputError if an audit exceeds the limits on array sizes or samples per machine."""
     machines, rounds = constants.task.machines, constants.rounds
     if machines * rounds * max(machines * rounds, 2 * trials * constants.task.d) > MAX_ARRAY_SIZE:
-        raise InputError(
-            f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit. "
-            "Use fewer --trials, --machines or --rounds"
-        )
+        problem = f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit"
+        raise InputError(f"{problem}. Use fewer --trials, --machines or --rounds")
     if (samples := constants.batching.samples_per_machine) > MAX_SAMPLES:
-        raise InputError(
-            f"an audit has at most {MAX_SAMPLES:,} samples per machine, and this method needs {samples:,}. "
-            "Use a larger --rho or fewer --rounds"
+        problem = (
+            f"an audit has at most {MAX_SAMPLES:,} samples per machine, and this method needs {samples:,}"
         )
+        raise InputError(f"{problem}. Use a larger --rho or fewer --rounds")
     plan = constants.task.per_machine if constants.task.trust.is_central else None
     if plan is not None and not plan.participation.counts_until(constants.rounds - 1).any():
-        raise InputError(
-            "no machine participates before the last round. A trusted server ignores its messages"
-        )
+        problem = "no machine participates before the last round"
+        raise InputError(f"{problem}. A trusted server ignores its messages")
 
 
 def _setup_text(experiment: Experiment, constants: RunConstants) -> str:
-    """Return method, attacked output, batching and options of the audited runs, as a phrase."""
+    """Return a phrase with method, output alone (if so), batching and options of the audited runs."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
     alone = "" if constants.mechanism.shows_messages else "its output alone"
-    own = experiment.trust.resolve_options(experiment.server_options, constants.task.machines)
-    own = experiment.server_options.model_dump() | own
-    own |= {name: getattr(experiment, name) for name in PER_MACHINE_OPTIONS}
-    given = (f"{name} = {value}" for name, value in own.items() if value is not None)
-    phrases = ("" if name == default else name, alone, constants.batching.description, *given)
+    resolved = experiment.trust.resolve_options(experiment.server_options, constants.task.machines)
+    options = experiment.server_options.model_dump() | resolved
+    options |= {name: getattr(experiment, name) for name in PER_MACHINE_OPTIONS}
+    texts = (f"{name} = {value}" for name, value in options.items() if value is not None)
+    phrases = ("" if name == default else name, alone, constants.batching.description, *texts)
     return "".join(f"{phrase}, " for phrase in phrases if phrase)
 
 
 def _run_worst_case(
     constants: RunConstants, case: WorstCase, trials: int, root: bytes, communicator: Communicator
 ) -> AuditRuns | None:
-    """Run one worst case, divided among ranks; return all runs on rank 0, and None elsewhere."""
+    """Return the runs of one worst case on rank 0, and None elsewhere; the ranks share the work."""
     root = derive_key(root, "case", case.name)
     canaries = Canaries(constants, case, derive_key(root, "dealing"))
     keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
     effects = canary_effects(canaries, derive_key(root, "difference"))
     with communicator.shared_errors():
-        numbers = sum(
-            of_rank.shape[1] for of_rank in effects[: 1 if hides_single_messages(constants) else None]
-        )
-        if trials < MIN_TRIALS_PER_DIMENSION * numbers:
-            raise InputError(
-                f"--trials must be at least {MIN_TRIALS_PER_DIMENSION * numbers} for {numbers} observed "
-                f"numbers, got {trials}. Use more --trials, or fewer --machines or --rounds"
-            )
+        observed = effects[: 1 if hides_single_messages(constants) else None]
+        numbers = sum(effect.shape[1] for effect in observed)
+        if trials < (minimum := MIN_TRIALS_PER_DIMENSION * numbers):
+            problem = f"--trials must be at least {minimum} for {numbers} observed numbers, got {trials}"
+            raise InputError(f"{problem}. Use more --trials, or fewer --machines or --rounds")
     variants = random_variants(len(canaries), trials, derive_key(root, "variants"))
-    mine = block(2 * trials, communicator.size, communicator.rank)
-    ours = slice(mine.start, mine.stop)
     # With more ranks than runs, some ranks have none.
-    gathered = communicator.gather(
-        observe_runs(constants, canaries, variants[ours], keys[ours]) if mine else []
-    )
+    hosted = block(2 * trials, communicator.size, communicator.rank)
+    own = slice(hosted.start, hosted.stop)
+    observed = observe_runs(constants, canaries, variants[own], keys[own]) if hosted else []
+    gathered = communicator.gather(observed)
     if gathered is None:
         return None
-    observations = [np.vstack(of_machine) for of_machine in zip(*filter(None, gathered), strict=True)]
+    observations = [np.vstack(blocks) for blocks in zip(*filter(None, gathered), strict=True)]
     return AuditRuns(canaries, variants, keys, observations, effects)
 
 
 def random_variants(canaries: int, trials: int, key: bytes) -> Variants:
-    """Draw the variant of each canary in each run; the runs of a pair have opposite variants."""
+    """Return a random variant of each canary in each run; paired runs have opposite variants."""
     variants = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
     return np.concatenate([variants, ~variants], axis=1).reshape(2 * trials, canaries)
 
 
 def canary_effects(canaries: Canaries, root: bytes) -> list[Array]:
-    """Mean change of each rank's observations by each canary; arrays of shape (canaries, numbers)."""
+    """Return the mean change of each rank's observations by each canary; shapes (canaries, numbers)."""
     count, noiseless = len(canaries), without_noise(canaries.constants)
-    keys = [
-        derive_key(root, "noise", str(n)) for n in range(EFFECT_RUNS if noiseless.batching.subsampling else 1)
-    ]
+    runs = EFFECT_RUNS if noiseless.batching.subsampling else 1
+    keys = [derive_key(root, "noise", str(n)) for n in range(runs)]
     single = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
     before = observe_runs(noiseless, canaries, np.zeros((len(keys), count), bool), keys)
     after = observe_runs(noiseless, canaries, single, keys * count)

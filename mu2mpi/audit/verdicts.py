@@ -31,7 +31,7 @@ COUNTING_RISK_SHARE = 0.25  # share of the risk for the lower bound on epsilon
 
 
 class SeparationEstimate(NamedTuple):
-    """Estimated separation of the variants of a group of canaries."""
+    """Estimated separation mu of the variants of a group of canaries, relative to the claim."""
 
     group: str
     share: Interval  # mu relative to the largest that the claims permit
@@ -39,8 +39,8 @@ class SeparationEstimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Action:
-    """Verdict of the runs of one worst case."""
+class Verdict:
+    """Verdict of an audit on the runs of one worst case: bounds on epsilon and estimates of mu."""
 
     case: str  # name of the worst case
     epsilon_lower_bound: float  # by counting alone
@@ -53,22 +53,20 @@ class Action:
 
     @property
     def refutations(self) -> list[str]:
-        """Texts of refuted claims."""
-        texts, estimates = [], [one for one in (self.largest, self.learned) if one is not None]
+        """Descriptions of the privacy claims that the runs of this worst case refute."""
+        texts, estimates = [], [*filter(None, (self.largest, self.learned))]
         for group, share, claim in sorted(estimates, key=lambda estimate: -estimate.share.low)[:1]:
             if share.low > 1:
                 mu = f"mu is at least {share.low * claim.rho:.4g} where rho = {claim.rho:.4g} is claimed"
                 texts.append(f"{mu} ({group}, {self.case})")
         if self.epsilon_lower_bound > (claim := self.counting_claim).epsilon:
-            epsilon = (
-                f"epsilon is at least {self.epsilon_lower_bound:.4g} where {claim.epsilon:.4g} is claimed"
-            )
-            texts.append(f"{epsilon} at delta = {claim.delta:g} ({self.case})")
+            bound = f"epsilon is at least {self.epsilon_lower_bound:.4g} where {claim.epsilon:.4g} is claimed"
+            texts.append(f"{bound} at delta = {claim.delta:g} ({self.case})")
         return texts
 
     @property
     def alarms(self) -> list[str]:
-        """Texts of claims that the runs do not reach, although faithful runs would."""
+        """Descriptions of privacy claims that the runs do not reach, although correct runs would."""
         if (smallest := self.smallest) is None or smallest.share.high >= MIN_SHARE:
             return []
         rho = smallest.claim.rho
@@ -76,38 +74,29 @@ class Action:
         return [f"{mu} ({smallest.group}, {self.case})"]
 
 
-def evaluate_runs(runs: AuditRuns, budget: Budget, risk: float) -> Action:
-    """Attack every canary, given all other samples; the verdict errs with probability `risk` at most."""
+def evaluate_runs(runs: AuditRuns, budget: Budget, risk: float) -> Verdict:
+    """Return the verdict of attacks on all canaries, which errs with probability `risk` at most."""
     canaries, variants = runs.canaries, runs.variants
     # Runs come in pairs of opposite variants. Discriminants are learned on some and judged on the others.
     n_learning = len(variants) // 4 * 2
     scores, learned_scores = _scores(runs, n_learning)
     claims = canaries.claims(budget)
-    bound = (
-        canaries.case.name,
-        *_counting_bound(learned_scores, variants, n_learning, claims, COUNTING_RISK_SHARE * risk),
-    )
+    counting_risk = COUNTING_RISK_SHARE * risk
+    bound = canaries.case.name, *_counting_bound(learned_scores, variants, n_learning, claims, counting_risk)
     if canaries.constants.batching.subsampling:
-        return Action(*bound)
+        return Verdict(*bound)
     names, groups = _canary_groups(canaries)
     # Two ends of an interval for each group, and one for each learned separation.
     risk_each = (1 - COUNTING_RISK_SHARE) * risk / (2 * len(groups) + len(canaries))
     allowed = np.array([claim.rho for claim in claims]) * _expected_shares(canaries)
     weights = groups * allowed / (groups @ allowed**2)[:, np.newaxis]
     weakest = [max(compress(claims, group), key=lambda claim: claim.rho) for group in groups]
-    estimates = list(
-        map(
-            SeparationEstimate,
-            names,
-            MeanSeparation(scores, variants).weighted_sums(weights, risk_each),
-            weakest,
-        )
-    )
-    learned = MeanSeparation(learned_scores[n_learning:], variants[n_learning:]).weighted_sums(
-        np.diag(1 / allowed), risk_each
-    )
-    single = map(SeparationEstimate, names[-len(canaries) :], learned, claims)
-    return Action(
+    shares = MeanSeparation(scores, variants).weighted_sums(weights, risk_each)
+    estimates = list(map(SeparationEstimate, names, shares, weakest))
+    judged = MeanSeparation(learned_scores[n_learning:], variants[n_learning:])
+    learned_shares = judged.weighted_sums(np.diag(1 / allowed), risk_each)
+    single = map(SeparationEstimate, names[-len(canaries) :], learned_shares, claims)
+    return Verdict(
         *bound,
         all_samples=estimates[0] if canaries.constants.mechanism.shows_messages else None,
         largest=max(estimates, key=lambda estimate: estimate.share.low),
@@ -117,20 +106,18 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, risk: float) -> Action:
 
 
 def _scores(runs: AuditRuns, n_learning: int) -> tuple[Array, Array]:
-    """Scores of runs for each canary, by known and by learned discriminants, less the other canaries."""
+    """Return scores of runs for each canary by known and by learned discriminants; (runs, canaries)."""
     canaries, variants = runs.canaries, runs.variants
     known, learned = np.empty(variants.shape), np.empty(variants.shape)
-    both = [np.vstack(arrays) for arrays in zip(runs.observations, runs.effects, strict=True)]
+    stacked = [np.vstack(arrays) for arrays in zip(runs.observations, runs.effects, strict=True)]
     for machine in np.unique(canaries.machines):
-        combined = observations_against(canaries.constants, both, machine)
+        combined = observations_against(canaries.constants, stacked, machine)
         numbers, moves = np.split(combined, [len(variants)])
         rest = numbers - variants @ moves
         rest -= rest.mean(axis=0)
         own = canaries.machines == machine
-        for scores, weights in (
-            (known, moves[own]),
-            (learned, fisher_discriminants(rest[:n_learning], moves[own])),
-        ):
+        discriminants = fisher_discriminants(rest[:n_learning], moves[own])
+        for scores, weights in ((known, moves[own]), (learned, discriminants)):
             effect = np.einsum("kp,kp->k", weights, moves[own])
             scores[:, own] = rest @ weights.T + variants[:, own] * effect
     return known, learned
@@ -139,17 +126,17 @@ def _scores(runs: AuditRuns, n_learning: int) -> tuple[Array, Array]:
 def _counting_bound(
     scores: Array, variants: Variants, n_learning: int, claims: list[Budget], risk: float
 ) -> tuple[float, Budget]:
-    """Lower bound on epsilon for the canary with the largest learned separation, and its claim."""
+    """Return a lower bound on epsilon for the canary of largest learned separation, and its claim."""
     claimed = np.array([claim.rho for claim in claims])
     k = int(np.argmax(MeanSeparation(scores[:n_learning], variants[:n_learning]).mu / claimed))
-    parts = zip(np.split(scores[:, k], [n_learning]), np.split(variants[:, k], [n_learning]), strict=True)
-    learning, judged = ((of_runs[~second], of_runs[second]) for of_runs, second in parts)
+    halves = zip(np.split(scores[:, k], [n_learning]), np.split(variants[:, k], [n_learning]), strict=True)
+    learning, judged = ((half[~second], half[second]) for half, second in halves)
     delta = claims[k].delta
     return epsilon_lower_bound(*judged, choose_threshold(*learning, delta), delta, risk), claims[k]
 
 
 def _expected_shares(canaries: Canaries) -> Array:
-    """Share of the claimed rho that faithful runs reach for each canary; 1 for hidden iterates."""
+    """Return the share of the claimed rho that correct runs reach, per canary; 1 for hidden iterates."""
     constants = canaries.constants
     if not constants.mechanism.shows_messages:
         return np.ones(len(canaries))
@@ -168,7 +155,7 @@ def _expected_shares(canaries: Canaries) -> Array:
 
 
 def _canary_groups(canaries: Canaries) -> tuple[list[str], Array]:
-    """Names and indicator vectors of groups of canaries: all, by machine, by round, and single."""
+    """Return names and indicator vectors of canary groups: all, by machine, by round, and single."""
     machines, rounds = canaries.machines.tolist(), canaries.rounds.tolist()
     labels = [f"machine {i}, round {t}" for i, t in zip(machines, rounds, strict=True)]
     named = dict(zip(labels, np.eye(len(machines)), strict=True))
@@ -188,32 +175,30 @@ class Report:
     is_tight: bool  # whether faithful runs reach the claim
     experiment: Experiment  # makes the claims
     trials: int  # runs with each variant of a canary
-    verdicts: list[Action]  # one for each worst case
+    verdicts: list[Verdict]  # one for each worst case
     findings: list[Finding]  # one for each further attack
 
     @property
     def refutations(self) -> list[str]:
-        """Texts of refuted claims."""
-        parts: list[Action | Finding] = [*self.verdicts, *self.findings]
-        return [text for part in parts for text in part.refutations]
+        """Descriptions of all privacy claims that the audit refutes."""
+        outcomes: list[Verdict | Finding] = [*self.verdicts, *self.findings]
+        return [text for outcome in outcomes for text in outcome.refutations]
 
     @property
     def alarms(self) -> list[str]:
-        """Texts of findings that correct code would not produce, but that refute no claim."""
-        parts: list[Action | Finding] = [*(self.verdicts if self.is_tight else ()), *self.findings]
-        return [text for part in parts for text in part.alarms]
+        """Descriptions of findings that correct code would not produce, but that refute no claim."""
+        outcomes: list[Verdict | Finding] = [*(self.verdicts if self.is_tight else ()), *self.findings]
+        return [text for outcome in outcomes for text in outcome.alarms]
 
     @property
     def problems(self) -> list[str]:
-        """Refutations and alarms, with their kind and the trust mode."""
+        """Texts of all refutations and alarms of the audit, with the trust mode."""
         server = f"{self.experiment.server} server"
-        return [
-            *(f"the claim of privacy is refuted: {server}: {text}" for text in self.refutations),
-            *(f"alarm: {server}: {text}" for text in self.alarms),
-        ]
+        refuted = [f"the claim of privacy is refuted: {server}: {text}" for text in self.refutations]
+        return refuted + [f"alarm: {server}: {text}" for text in self.alarms]
 
     def describe(self) -> str:
-        """Report as text: setup, a table of claims and estimates, and findings."""
+        """Return the audit report as text: setup, a table of claims and estimates, and findings."""
         run = self.experiment
         heading = (
             f"{run.server.capitalize()} server: {self.setup}{run.machines} machines, {run.rounds} rounds, "
@@ -221,7 +206,7 @@ class Report:
             f"case{'s' if len(self.verdicts) > 1 else ''}."
         )
         header = ["", "claimed: at most", "must be reached", "reached", f"{CONFIDENCE:.0%} confidence"]
-        table = textwrap.indent(text_table(header, list(map(self._rows, self.verdicts))), "  ")
+        table = textwrap.indent(text_table(header, list(map(self._verdict_rows, self.verdicts))), "  ")
         paragraphs = [finding.summary for finding in self.findings if finding.summary]
         paragraphs += [f"Refuted: {text}." for text in self.refutations]
         paragraphs += [f"Alarm: {text}." for text in self.alarms]
@@ -229,8 +214,8 @@ class Report:
             paragraphs.append("Nothing is refuted, and there is no alarm.")
         return "\n\n".join([wrap_paragraph(heading), table, *map(wrap_paragraph, paragraphs)])
 
-    def _rows(self, verdict: Action) -> list[list[str]]:
-        """Table rows of a verdict, under the name of its worst case."""
+    def _verdict_rows(self, verdict: Verdict) -> list[list[str]]:
+        """Return the table rows of a verdict, below the name of its worst case."""
         delta = self.experiment.delta
         rows = [[verdict.case.capitalize(), *[""] * 4]]
         for name, estimate, is_required in (
@@ -254,6 +239,6 @@ class Report:
 
 
 def _interval_text(values: Iterable[float]) -> list[str]:
-    """Texts of an estimate and of its confidence interval."""
+    """Return the texts of an estimate and of its confidence interval."""
     estimate, low, high = values
     return [f"{estimate:.4g}", f"{low:.4g} to {high:.4g}"]

@@ -32,7 +32,7 @@ RING_COLLUDERS = 30  # colluders of these runs
 
 
 class Group(NamedTuple):
-    """Machines whose masks are summed, and the colluders that know some of them."""
+    """Machines whose masks are summed, and the colluders that know some of the masks."""
 
     machines: tuple[int, ...]
     known: tuple[int, ...]
@@ -43,25 +43,25 @@ class Group(NamedTuple):
 
 
 def applies(constants: RunConstants) -> bool:
-    """Whether masks hide messages."""
+    """Whether secure aggregation masks the messages of the audited runs."""
     return hides_single_messages(constants) and constants.task.trust.shows_messages
 
 
 def run(context: AttackContext) -> Finding:
-    """Attack few machines in many rounds, and all audited machines in few rounds."""
+    """Test the masks of few machines in many rounds, and of all audited machines in few rounds."""
     machines, colluders = context.constants.task.machines, context.constants.task.colluders
     sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, ROUNDS)}
     sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:MAX_LAG]))
     refutations, key, groups, highest = [], derive_key(context.root, "noise", "masks"), 0, 0.0
     for (count, known), (pixels, rounds) in sizes.items():
-        constants = _constants(context, count, known, pixels)
-        selected = list(groups_of(count, known, context.root))
+        constants = _masked_constants(context, count, known, pixels)
+        tested = list(groups_of(count, known, context.root))
         # Each half-byte is tested in each chunk and in differences.
-        tests = 16 * max(1, len(selected)) * (constants.task.d // CHUNK + MAX_LAG)
+        tests = 16 * max(1, len(tested)) * (constants.task.d // CHUNK + MAX_LAG)
         threshold = math.log(tests * (len(sizes) + 1) / context.risk)
-        faults, evidence = _mask_faults(constants, key, rounds, selected, threshold)
+        faults, evidence = _mask_faults(constants, key, rounds, tested, threshold)
         refutations += faults
-        groups, highest = groups + len(selected), max(highest, evidence)
+        groups, highest = groups + len(tested), max(highest, evidence)
     if _common_neighbours(context.root) > math.log((len(sizes) + 1) / context.risk):
         refutations.append("mask neighbours are not random: they are consecutive, or the same in two runs")
     summary = (
@@ -71,19 +71,19 @@ def run(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations))
 
 
-def _constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
-    task, own = context.constants.task, {"machines": machines, "colluders": colluders}
-    constants = realistic_constants(pixels, server=task.server, masks=task.server_options.masks, **own)
+def _masked_constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
+    task, sizes = context.constants.task, {"machines": machines, "colluders": colluders}
+    constants = realistic_constants(pixels, server=task.server, masks=task.server_options.masks, **sizes)
     return replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
 
 
 def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
-    """Yield groups of at most half of the machines with a set of colluders each: all, or random ones."""
+    """Yield groups of at most half of the machines with colluders: all such groups, or random ones."""
     if math.comb(machines, colluders) * 2 ** (machines - colluders) <= 2 * MAX_GROUPS:
         for known in combinations(range(machines), colluders):
-            others = [machine for machine in range(machines) if machine not in known]
-            for size in range(1, len(others) // 2 + 1):
-                yield from (Group(group, known) for group in combinations(others, size))
+            honest = [machine for machine in range(machines) if machine not in known]
+            for size in range(1, len(honest) // 2 + 1):
+                yield from (Group(group, known) for group in combinations(honest, size))
         return
     rng, max_size = np.random.default_rng(list(seed)), (machines - colluders) // 2
     for n in range(MAX_GROUPS if max_size else 0):
@@ -96,10 +96,10 @@ def groups_of(machines: int, colluders: int, seed: bytes) -> Iterator[Group]:
 def _mask_faults(
     constants: RunConstants, key: bytes, rounds: list[int], groups: list[Group], threshold: float
 ) -> tuple[list[str], float]:
-    """Faults of the masks in some rounds, and the largest evidence against uniform bytes."""
+    """Return descriptions of faulty masks, and the largest evidence against uniform bytes of masks."""
     d = constants.task.d
 
-    def act(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
+    def record_masks(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
         machines, server = single_machine(constants, rank.rank, rank, key)
         added = np.empty((len(rounds), d), np.int64)
         for row, t in zip(added, rounds, strict=True):
@@ -108,24 +108,24 @@ def _mask_faults(
             row[...] = (rank.sent[0] - server.unmasked).ravel()
         return added, server.masks
 
-    of_ranks, faults, highest = run_on_ranks(constants.task.machines, act), [], 0.0
-    if np.any(residual := np.add.reduce([added for added, _ in of_ranks]).any(axis=1)):
+    records, faults, highest = run_on_ranks(constants.task.machines, record_masks), [], 0.0
+    if np.any(residual := np.add.reduce([added for added, _ in records]).any(axis=1)):
         faults.append(f"masks of real messages do not cancel in round {rounds[residual.argmax()]:,}")
     for group in groups:
-        total: Integers = np.sum([of_ranks[machine][0] for machine in group.machines], axis=0)
-        for machine, other in product(group.machines, group.known):
-            own = of_ranks[machine][1]
-            if own is not None and other in own.peers:
-                total -= _shared_masks(own.shared_with(other), constants, rounds)
-        first = total[:MAX_LAG]
-        tests = [(f"in chunk {k // CHUNK}", total[:, k : k + CHUNK]) for k in range(0, d, CHUNK)]
+        mask_sum: Integers = np.sum([records[machine][0] for machine in group.machines], axis=0)
+        for machine, colluder in product(group.machines, group.known):
+            own = records[machine][1]
+            if own is not None and colluder in own.peers:
+                mask_sum -= _shared_masks(own.shared_with(colluder), constants, rounds)
+        first = mask_sum[:MAX_LAG]
+        tests = [(f"in chunk {k // CHUNK}", mask_sum[:, k : k + CHUNK]) for k in range(0, d, CHUNK)]
         tests += [(f"{lag} rounds apart", first[lag:] - first[:-lag]) for lag in range(1, len(first))]
         evidence, where = max((float(byte_evidence(values).max()), where) for where, values in tests)
         highest = max(highest, evidence)
         if evidence > threshold:
             faults.append(f"{group} are not uniform modulo 2^64 {where} of real messages")
         # Among n uniform values, any two coincide up to sign with a probability below n^2 / 2^63.
-        values = np.sort(np.minimum(total.view(np.uint64), (-total).view(np.uint64)), axis=None)
+        values = np.sort(np.minimum(mask_sum.view(np.uint64), (-mask_sum).view(np.uint64)), axis=None)
         if repeated := int(np.count_nonzero(values[1:] == values[:-1])):
             faults.append(f"{group}: {repeated:,} masks of real messages were used before")
     return faults, highest
@@ -141,13 +141,12 @@ def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list
 
 
 def _common_neighbours(root: bytes) -> float:
-    """Evidence, by Chernoff's bound, that neighbours coincide more often than in random rings."""
-    of_run = [
-        masks.edges(RING_MACHINES, RING_COLLUDERS, derive_key(root, "noise", f"circle {n}")) for n in range(2)
-    ]
+    """Return evidence by Chernoff's bound that mask neighbours coincide more often than in random rings."""
+    keys = [derive_key(root, "noise", f"circle {n}") for n in range(2)]
+    rings = [masks.edges(RING_MACHINES, RING_COLLUDERS, key) for key in keys]
     steps = range(1, masks.neighbours_per_side(RING_MACHINES, RING_COLLUDERS) + 1)
     in_order = np.sort([(i, (i + step) % RING_MACHINES) for i in range(RING_MACHINES) for step in steps])
-    graphs = [set(map(tuple, pairs.tolist())) for pairs in (in_order, *of_run)]
+    graphs = [set(map(tuple, pairs.tolist())) for pairs in (in_order, *rings)]
     evidence, pairs = 0.0, math.comb(RING_MACHINES, 2)
     for first, second in combinations(graphs, 2):
         common, expected = len(first & second), len(first) * len(second) / pairs

@@ -10,7 +10,7 @@ from mu2mpi.audit.adversary_view import (
     AttackContext,
     AuditRuns,
     Finding,
-    observations_against as observations_of,
+    observations_against,
     observe_runs,
     reveals_only_noisy_sums,
     without_noise,
@@ -44,11 +44,9 @@ def applies(constants: RunConstants) -> bool:
 
 
 def run(context: AttackContext) -> Finding:
-    """Estimate the noise multiplier from the runs of the first worst case."""
-    canaries, (known, learned) = (
-        context.runs[0].canaries,
-        _estimate_multipliers(context.runs[0], context.risk),
-    )
+    """Compare the noise multiplier, estimated from runs of the first worst case, with the stated one."""
+    canaries = context.runs[0].canaries
+    known, learned = _estimate_multipliers(context.runs[0], context.risk)
     overall, rounds = known[0], len(known) - 1
     mechanism, claim = canaries.mechanism(int(canaries.machines[0])), canaries.claims(context.budget)[0]
     stated, refutations, alarms = mechanism.sigma / mechanism.clip_norm, [], []
@@ -76,62 +74,51 @@ def run(context: AttackContext) -> Finding:
 
 
 def _epsilon(batching: Batching, multiplier: float, rounds: int, delta: float) -> float:
-    """Epsilon of secret batches; 0 without an accountant for them, or without dp-accounting."""
+    """Return epsilon at delta for secret batches; 0 without their accountant or without dp-accounting."""
     mechanisms = {"poisson": PoissonMechanism, "replacement": ReplacementExactMechanism}
     try:
         mechanism = mechanisms[batching.subsampling]
-        losses = mechanism.compose_pld(
-            max(multiplier, MIN_MULTIPLIER), batching.samples_per_machine, batching.batch_size(1), rounds
-        )
+        sizes = batching.samples_per_machine, batching.batch_size(1)
+        losses = mechanism.compose_pld(max(multiplier, MIN_MULTIPLIER), *sizes, rounds)
         epsilon = float(losses.get_epsilon_for_delta(delta))  # independent of the mechanism's own claim
     except (KeyError, InputError):
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
-def _estimate_multipliers(
-    runs: AuditRuns, risk: float
-) -> tuple[list[MultiplierEstimate], list[MultiplierEstimate]]:
-    """Estimates for all rounds and for each, by known discriminants and by ones learned on half the runs."""
+def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierEstimate]]:
+    """Return noise multipliers by known discriminants, and by discriminants learned on half the runs."""
     canaries, variants, keys = runs.canaries, runs.variants[:MAX_RUNS], runs.keys[:MAX_RUNS]
     constants, machine = canaries.constants, int(canaries.machines[0])
-    noiseless = observe_runs(
-        without_noise(constants), canaries, np.concatenate([variants, ~variants]), [*keys, *keys]
-    )
-    stacked = [
-        np.vstack([noisy[: len(keys)], of]) for noisy, of in zip(runs.observations, noiseless, strict=True)
-    ]
-    noisy, known, flipped = np.split(observations_of(constants, stacked, machine), 3)
+    both_variants = np.concatenate([variants, ~variants])
+    noiseless = observe_runs(without_noise(constants), canaries, both_variants, [*keys, *keys])
+    by_rank = zip(runs.observations, noiseless, strict=True)
+    stacked = [np.vstack([noisy[: len(keys)], signal]) for noisy, signal in by_rank]
+    noisy, known, flipped = np.split(observations_against(constants, stacked, machine), 3)
     hosted = range(machine, machine + 1)
-    inclusions = np.array(
-        [canaries.sample_counts(hosted, derive_key(key, "sampling"))[:, 0, 0] for key in keys]
-    )
+    batch_keys = [derive_key(key, "sampling") for key in keys]
+    inclusions = np.array([canaries.sample_counts(hosted, key)[:, 0, 0] for key in batch_keys])
     last = constants.rounds - constants.task.trust.is_central
-    rounds = [
-        t for t in canaries.participation_rounds[machine].tolist() if t <= last and inclusions[:, t - 1].any()
-    ]
+    present = canaries.participation_rounds[machine].tolist()
+    rounds = [t for t in present if t <= last and inclusions[:, t - 1].any()]
     moved, noise = np.where(variants, 1.0, -1.0) * (known - flipped), noisy - known
     # Effect of one inclusion of the canary on the observations, shape (rounds, numbers)
     moves = np.linalg.lstsq(inclusions[:, np.array(rounds) - 1], moved, rcond=None)[0]
     names, n_learning = [f"round {t}" for t in rounds], len(noise) // 2
     risk_each = risk / (2 * (1 + len(rounds)) + len(rounds))
+    learned = noise[n_learning:], fisher_discriminants(noise[:n_learning], moves)
     known_squares, learned_squares = (
-        ((of_runs @ weights.T / np.einsum("tp,tp->t", weights, moves)) ** 2).T
-        for of_runs, weights in (
-            (noise, moves),
-            (noise[n_learning:], fisher_discriminants(noise[:n_learning], moves)),
-        )
+        ((values @ weights.T / np.einsum("tp,tp->t", weights, moves)) ** 2).T
+        for values, weights in ((noise, moves), learned)
     )
     by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
     learned_names = [f"{name}, learned" for name in names]
     by_learned = zip(learned_names, learned_squares, strict=True)
-    estimates = ([_estimate(*pair, risk_each) for pair in pairs] for pairs in (by_known, by_learned))
-    known_estimates, learned_estimates = estimates
-    return known_estimates, learned_estimates
+    return [[_estimate(*named, risk_each) for named in squares] for squares in (by_known, by_learned)]
 
 
 def _estimate(where: str, squares: Array, risk: float) -> MultiplierEstimate:
-    """Estimate a noise multiplier from squares of normals, with limits by Wilson and Hilferty (1931)."""
+    """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squares.size), float(squares.mean())
     margin = NormalDist().inv_cdf(1 - risk) * math.sqrt(variance)
     low, high = (2 * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))

@@ -24,28 +24,26 @@ RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler 
 MORE_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
 # Random factors of the first coordinates of a chunk of noise, in a hash that identifies the chunk
 SIGNATURE: Integers = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
-# Tested bytes, and the values that they belong to
+# Tested bytes (0: the lowest), and the integers that contain them
 LOW_BYTES = (
-    (0, "the noise"),
-    (1, "the noise"),
-    (2, "the noise"),
+    *((byte, "the noise") for byte in range(3)),
     (0, "the difference of neighbouring coordinates of the noise"),
     (0, "the difference of the coordinates of a pair of normals of the noise"),
 )
 
 
 def applies(_: RunConstants) -> bool:
-    """Return True: every audited run has noise."""
+    """Return True: this attack applies to all run constants, as every audited run has noise."""
     return True
 
 
 def run(context: AttackContext) -> Finding:
-    """Test all messages jointly."""
-    schedules = [_constants(context.constants, rho) for rho in RHOS]
-    d, machines, rounds = schedules[0].task.d, *_tested_numbers(schedules[0])
+    """Test standard deviation, low bits and freshness of the noise in all messages jointly."""
+    noisy_constants = [_noise_constants(context.constants, rho) for rho in RHOS]
+    d, machines, rounds = noisy_constants[0].task.d, *_tested_machines_and_rounds(noisy_constants[0])
     # With equal keys, both runs would have the same noise.
     keys = [derive_key(context.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
-    runs = zip(schedules, keys, strict=True)
+    runs = zip(noisy_constants, keys, strict=True)
     statistics = [noise_statistics(constants, key, machines, rounds) for constants, key in runs]
     all_squares, all_sums, repeated, counts = zip(*statistics, strict=True)
     squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
@@ -68,8 +66,8 @@ def run(context: AttackContext) -> Finding:
                 (refutations if is_too_small else alarms).append(text)
     if any(repeated):
         refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
-    for constants, of_rho in zip(schedules, counts, strict=True):
-        refutations += low_bit_faults(of_rho, _noise_scale(constants), context.risk / (2 * len(RHOS)))
+    for constants, byte_counts in zip(noisy_constants, counts, strict=True):
+        refutations += low_bit_faults(byte_counts, _noise_scale(constants), context.risk / (2 * len(RHOS)))
     summary = (
         f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
         f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
@@ -77,22 +75,20 @@ def run(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations), tuple(alarms))
 
 
-def _constants(audited: RunConstants, rho: float) -> RunConstants:
-    """Run constants without masks, as 2^32 machines would have too many neighbours."""
-    correlation, own = audited.mechanism.correlation, dict[str, Any](rho=rho, server=audited.task.server)
+def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
+    """Run constants with MNIST-sized messages and no masks; 2^32 machines would need too many masks."""
+    correlation, settings = audited.mechanism.correlation, dict[str, Any](rho=rho, server=audited.task.server)
     if "masks" in lookup("servers", audited.task.server).options.model_fields:
-        own["masks"] = "none"
+        settings["masks"] = "none"
     if correlation is not None:
-        own |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
-        own |= {
-            "method": "mu2-sgd" if correlation.is_cumulative else "anytime-dp-mf",
-            "rounds": len(MORE_ROUNDS) + 1,
-        }
-    return realistic_constants(**own)
+        settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
+        settings["method"] = "mu2-sgd" if correlation.is_cumulative else "anytime-dp-mf"
+        settings["rounds"] = len(MORE_ROUNDS) + 1
+    return realistic_constants(**settings)
 
 
-def _tested_numbers(constants: RunConstants) -> tuple[list[int], list[int]]:
-    """Return the machines and rounds whose noise is tested; consecutive rounds for correlated noise."""
+def _tested_machines_and_rounds(constants: RunConstants) -> tuple[list[int], list[int]]:
+    """Return indices of the machines and rounds whose noise is tested, from 0 and from 1."""
     machines = [0] if constants.task.trust.is_central else BOUNDARIES
     if constants.mechanism.correlation is not None:
         return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])
@@ -102,7 +98,7 @@ def _tested_numbers(constants: RunConstants) -> tuple[list[int], list[int]]:
 def noise_statistics(
     constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[Array, list[float], int, Integers]:
-    """Return squared noise by coordinate and by message, repeated chunks, and counts of `LOW_BYTES`."""
+    """Return squared noise by coordinate and by message, repeated chunks, and histograms of low bytes."""
     scale, d = _noise_scale(constants), constants.task.d
     if not constants.task.trust.is_central:
         constants = constants.with_task(machines=MAX_STREAM_INDEX)
@@ -110,7 +106,7 @@ def noise_statistics(
         constants = replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
     squares, sums, counts = np.zeros(d), [], np.zeros((len(LOW_BYTES), 256), np.int64)
     signatures, chunked = [], d // CHUNK * CHUNK
-    for noise, fresh in chain.from_iterable(_noise_of_machine(constants, key, i, rounds) for i in machines):
+    for noise, fresh in chain.from_iterable(_machine_noise(constants, key, i, rounds) for i in machines):
         message_squares = np.square(fresh / scale)
         squares += message_squares
         sums.append(float(message_squares.sum()))
@@ -123,14 +119,14 @@ def noise_statistics(
 
 
 def standardised(sums: Array, n: int) -> Array:
-    """Return standard scores of sums of n squares of normals (Wilson and Hilferty, 1931)."""
+    """Return standard scores of sums of n squared standard normals (Wilson and Hilferty, 1931)."""
     variance = 2 / (9 * n)
     scores: Array = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
     return scores
 
 
 def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
-    """Describe bits that are not uniform; those below 2^k <= scale are, up to 2 exp(-2 pi^2) relative."""
+    """Return descriptions of low noise bits, below the noise std `scale`, that are not uniform."""
     faults, bits = [], math.floor(math.log2(scale))
     for row, (byte, values) in zip(counts, LOW_BYTES, strict=True):
         width = max(0, min(8, bits - 8 * byte))
@@ -141,19 +137,21 @@ def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
 
 
 def _noise_scale(constants: RunConstants) -> float:
-    """Noise std of one machine, or of a central server, in grid spacings."""
-    variance = constants.task.noise_variance / (
-        1 if constants.task.trust.is_central else constants.task.machines
+    """Noise std of one machine's message, or of a central server's sum, in grid spacings."""
+    senders = 1 if constants.task.trust.is_central else constants.task.machines
+    return (
+        math.sqrt(constants.task.noise_variance / senders)
+        * constants.mechanism.sigma
+        / constants.mechanism.grid_spacing
     )
-    return math.sqrt(variance) * constants.mechanism.sigma / constants.mechanism.grid_spacing
 
 
-def _noise_of_machine(
+def _machine_noise(
     constants: RunConstants, key: bytes, machine: int, rounds: list[int]
 ) -> Iterator[tuple[Integers, Integers]]:
-    """Yield the noise of each round, and its part that is independent of earlier rounds."""
+    """Yield the noise of a machine in each round, and its part that is independent of earlier rounds."""
     machines, server = single_machine(constants, machine, Communicator(), key)
-    before: Any = 0
+    previous: Any = 0
     if (correlation := constants.mechanism.correlation) is not None:
         buffers = np.zeros((len(correlation.weights), constants.task.d))
     for t in rounds:
@@ -163,8 +161,8 @@ def _noise_of_machine(
             raise RuntimeError("the server took no step")
         noise = fresh = (message - machines.q).ravel()
         if correlation is not None:
-            y = (noise - before) / correlation.column_norm(t)
-            before = noise * correlation.is_cumulative
+            y = (noise - previous) / correlation.column_norm(t)
+            previous = noise * correlation.is_cumulative
             fresh = np.rint(y + correlation.weights @ buffers).astype(np.int64)
             buffers = buffers * correlation.decays[:, np.newaxis] + y
         yield noise, fresh

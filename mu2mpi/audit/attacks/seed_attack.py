@@ -16,8 +16,8 @@ from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
-MAX_RUNS = 1000  # with a key each
-MIN_RUNS = 32  # where counts need too much memory for more
+MAX_RUNS = 1000  # runs with a key each
+MIN_RUNS = 32  # runs where counts need too much memory for more
 MAX_MACHINE_ROUNDS = 48
 MAX_COUNTS = 1 << 23  # runs times machine-rounds times samples
 # Batching by random subsampling with so much entropy that no two batches coincide
@@ -28,21 +28,19 @@ HIGH_ENTROPY_BATCHING: dict[str, Batching] = {
 
 
 def applies(constants: RunConstants) -> bool:
-    """Whether batches are subsampled at random."""
+    """Whether the batches of the audited runs are subsampled at random."""
     return bool(constants.batching.subsampling)
 
 
 def run(context: AttackContext) -> Finding:
-    """Test keys, batches, inclusion frequencies and pairs of machine-rounds."""
+    """Test the keys and batches of subsampling, inclusion frequencies and pairs of machine-rounds."""
     canaries = Canaries(context.constants, CLIPPED, derive_key(context.root, "dealing"))
     root, batching = derive_key(context.root, "draws"), context.constants.batching
-    refutations, alarms = (
-        _key_faults(context.experiment, root) + _batch_faults(batching.subsampling, root),
-        [],
-    )
-    counts = _counts(canaries, context.experiment, root)
+    refutations, alarms = _key_faults(context.experiment, root), list[str]()
+    refutations += _batch_faults(batching.subsampling, root)
+    counts = _inclusion_counts(canaries, context.experiment, root)
     runs, machine_rounds, samples = counts.shape
-    # Each of `draws` draws selects a given sample with probability p.
+    # Each of the trials selects a given sample with probability p.
     trials, p = round(batching.batch_size(1)), 1 / samples
     if isinstance(batching, PoissonBatches):
         trials, p = 1, batching.probability
@@ -51,7 +49,7 @@ def run(context: AttackContext) -> Finding:
     sums = counts.sum(axis=0).ravel()
     sums, sizes = np.append(sums, sums.sum()), np.append(np.full(sums.size, runs), runs * sums.size)
     expected = sizes * trials * p
-    excess = (sums - expected) / _limit(expected * (1 - p), 1.0, log_tests)
+    excess = (sums - expected) / _bernstein_bound(expected * (1 - p), 1.0, log_tests)
     if excess.max() > 1:
         refutations.append("samples are drawn more often than claimed")
     if excess.min() < -1:
@@ -60,7 +58,9 @@ def run(context: AttackContext) -> Finding:
     # replacement, (sum of A)^2 is at least the sum of A^2.
     shared = np.einsum("ras,rbs->ab", counts, counts, optimize=True)
     totals, squares = counts.sum(axis=(0, 2)), np.square(counts).sum(axis=(0, 2))
-    limits = _limit(trials * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests)
+    limits = _bernstein_bound(
+        trials * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests
+    )
     dependence = np.triu(np.abs(shared - (trials * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
     if dependence.max() > 1:
         refutations.append("batches of two machines, or of two rounds, are not independent")
@@ -72,16 +72,15 @@ def run(context: AttackContext) -> Finding:
 
 
 def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
-    """Describe keys that do not depend on the whole secret, serve several purposes, or are not used."""
+    """Return descriptions of run keys that ignore part of the secret, have two purposes, or none."""
     faults = []
     # Each secret differs from the first in one byte.
     flips = (int.from_bytes(root) ^ (1 << 8 * k) for k in range(len(root)))
-    keys_of_secrets = [
-        _create_keys(experiment, secret) for secret in (root, *(flip.to_bytes(len(root)) for flip in flips))
-    ]
-    noises = {b"" if keys.noise is None else keys.noise.tobytes() for keys in keys_of_secrets}
-    uses = [{keys.partition for keys in keys_of_secrets}, {keys.batching for keys in keys_of_secrets}, noises]
-    if min(map(len, uses)) < len(keys_of_secrets):
+    secrets = [root, *(flip.to_bytes(len(root)) for flip in flips)]
+    run_keys = [_create_keys(experiment, secret) for secret in secrets]
+    noises = {b"" if keys.noise is None else keys.noise.tobytes() for keys in run_keys}
+    uses = [{keys.partition for keys in run_keys}, {keys.batching for keys in run_keys}, noises]
+    if min(map(len, uses)) < len(run_keys):
         faults.append("a key is the same in runs with different secrets")
     if len(set.union(*uses)) < sum(map(len, uses)):
         faults.append("keys for noise, subsampling and partition are not different from each other")
@@ -91,23 +90,21 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     settings = {"method": experiment.method, "server": experiment.server, "machines": 3, "rounds": 8}
     # Without noise, no accountant runs.
     plan = resolve(Experiment.from_settings(settings | {"rho": math.inf}), IndexedSource(1200, 1200), 1)
-    simulation, hosted_partition = Simulation(plan, Communicator()), (range(3), plan.partition)
-    keys = simulation.keys
-    expected = make_sample_reader(
-        plan.source, plan.constants, keys.partition, *hosted_partition, keys.batching
-    )(1)
-    if not np.array_equal(simulation.machines.samples.labels, expected.labels):
+    simulation, hosted = Simulation(plan, Communicator()), range(3)
+    keys, data = simulation.keys, (plan.source, plan.constants)
+    reader = make_sample_reader(*data, keys.partition, hosted, plan.partition, keys.batching)
+    if not np.array_equal(simulation.machines.samples.labels, reader(1).labels):
         faults.append("a run subsamples with another key than its secret one")
     return faults
 
 
 def _batch_faults(subsampling: str, root: bytes) -> list[str]:
-    """Describe batches that coincide between machines or rounds, for small and large numbers of both."""
+    """Return a description of equal batches in different machine-rounds, up to machine and round 2^32."""
     if (batching := HIGH_ENTROPY_BATCHING.get(subsampling)) is None:
         return []
     pairs = [(machine, t) for machine in BOUNDARIES for t in BOUNDARIES[1:]]
-    takes = (batching.batches(root, range(machine, machine + 1), range(t, t + 1)) for machine, t in pairs)
-    repeated = len(pairs) - len({batch.indices.tobytes() for batch in takes})
+    drawn = (batching.batches(root, range(machine, machine + 1), range(t, t + 1)) for machine, t in pairs)
+    repeated = len(pairs) - len({batch.indices.tobytes() for batch in drawn})
     return [f"{repeated:,} batches of random samples were used before"] * (repeated > 0)
 
 
@@ -115,26 +112,23 @@ def _create_keys(experiment: Experiment, root: bytes | None = None) -> RunKeys:
     return RunKeys.create(experiment, Communicator(), root)
 
 
-def _counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
-    """Multiplicity of each sample in machine-rounds of each run; shape (runs, machine-rounds, samples)."""
-    present = [
-        (t - 1, machine)
-        for machine, rounds in enumerate(canaries.participation_rounds)
-        for t in rounds.tolist()
-    ]
+def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
+    """Return how often each sample is in a batch of each run; shape (runs, machine-rounds, samples)."""
+    by_machine = enumerate(canaries.participation_rounds)
+    present = [(t - 1, machine) for machine, rounds in by_machine for t in rounds.tolist()]
     if len(present) > MAX_MACHINE_ROUNDS:
         selected = np.random.default_rng(list(root)).choice(len(present), MAX_MACHINE_ROUNDS, replace=False)
         present = [present[k] for k in np.sort(selected)]
-    samples, places = canaries.constants.batching.samples_per_machine, tuple(np.array(present).T)
+    samples, machine_rounds = canaries.constants.batching.samples_per_machine, tuple(np.array(present).T)
     runs = max(MIN_RUNS, min(MAX_RUNS, MAX_COUNTS // (len(present) * samples)))
     counts, hosted = np.empty((runs, len(present), samples)), range(canaries.constants.task.machines)
     for run in range(runs):
         sampling = _create_keys(experiment, derive_key(root, "draws", str(run))).batching
-        counts[run] = canaries.sample_counts(hosted, sampling)[places]
+        counts[run] = canaries.sample_counts(hosted, sampling)[machine_rounds]
     return counts
 
 
-def _limit(variance: Array, largest: float | Array, log_tests: float) -> Array:
+def _bernstein_bound(variance: Array, largest: float | Array, log_tests: float) -> Array:
     """Bernstein's bound on a sum of independent centred terms, exceeded with probability exp(-log_tests)."""
     linear = largest * log_tests / 3
     limit: Array = linear + np.sqrt(linear**2 + 2 * variance * log_tests)
