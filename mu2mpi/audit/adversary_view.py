@@ -182,8 +182,7 @@ def _whiten(mechanism: Mechanism, by_round: Array) -> Array:
     if (correlation := mechanism.correlation) is not None:
         return correlation.apply_strategy(by_round / mechanism.sigma)
     sigmas = np.array([mechanism.round_sigma(t) for t in range(1, by_round.shape[1] + 1)])
-    white: Array = by_round / sigmas[:, np.newaxis]
-    return white
+    return np.asarray(by_round / sigmas[:, np.newaxis])
 
 
 def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Array) -> Array:

@@ -116,8 +116,7 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
     if math.isinf(experiment.rho):
         raise InputError("--rho inf makes no privacy claim to audit. Give a finite --rho")
     shows_messages = lookup("mechanisms", experiment.chosen_mechanism).shows_messages
-    # With a trusted server, a third machine must observe a step after the canary's. Of hidden iterates, the
-    # adversary observes the last, whatever the number of machines.
+    # With a trusted server, a third machine must observe a step after the canary's, unless it is hidden.
     for name, minimum in (("machines", 3 if shows_messages else 1), ("rounds", 3)):
         value = getattr(experiment, name)
         if value is None or value < minimum:
@@ -154,10 +153,8 @@ def _check_size(constants: RunConstants, trials: int) -> None:
         problem = f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit"
         raise InputError(f"{problem}. Use fewer --trials, --machines or --rounds")
     if (samples := constants.batching.samples_per_machine) > MAX_SAMPLES:
-        problem = (
-            f"an audit has at most {MAX_SAMPLES:,} samples per machine, and this method needs {samples:,}"
-        )
-        raise InputError(f"{problem}. Use a larger --rho or fewer --rounds")
+        limit = f"an audit has at most {MAX_SAMPLES:,} samples per machine, and this method needs {samples:,}"
+        raise InputError(f"{limit}. Use a larger --rho or fewer --rounds")
     plan = constants.task.per_machine if constants.task.trust.is_central else None
     if plan is not None and not plan.participation.counts_until(constants.rounds - 1).any():
         problem = "no machine participates before the last round"

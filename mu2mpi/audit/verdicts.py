@@ -200,10 +200,10 @@ class Report:
     def describe(self) -> str:
         """Return the audit report as text: setup, a table of claims and estimates, and findings."""
         run = self.experiment
+        cases = f"{len(self.verdicts)} worst case{'s' if len(self.verdicts) > 1 else ''}"
         heading = (
             f"{run.server.capitalize()} server: {self.setup}{run.machines} machines, {run.rounds} rounds, "
-            f"{self.trials:,} runs with each variant of a sample, {len(self.verdicts)} worst "
-            f"case{'s' if len(self.verdicts) > 1 else ''}."
+            f"{self.trials:,} runs with each variant of a sample, {cases}."
         )
         header = ["", "claimed: at most", "must be reached", "reached", f"{CONFIDENCE:.0%} confidence"]
         table = textwrap.indent(text_table(header, list(map(self._verdict_rows, self.verdicts))), "  ")

@@ -84,11 +84,7 @@ def _setting_values(group: RunGroup, names: Settings) -> tuple[Any, ...]:
 
 
 def encode_groups(
-    groups: Sequence[RunGroup],
-    options: FigureOptions,
-    panel: Settings,
-    colour: Settings,
-    dash: Settings,
+    groups: Sequence[RunGroup], options: FigureOptions, panel: Settings, colour: Settings, dash: Settings
 ) -> Encoding:
     """Encode run groups as panels, colours and dashes, by lists of setting names that may be empty."""
     encoded = []
@@ -175,7 +171,7 @@ def draw_loss_with_exponents(
     row_of : callable
         Settings of a run by name.
     encoded : tuple of three sequences of str
-        Settings of the settings that are encoded as panels, colours and dashes.
+        Names of the settings that are encoded as panels, colours and dashes.
     x : callable
         Value of a run on the horizontal axis.
     xlabel, symbol : str

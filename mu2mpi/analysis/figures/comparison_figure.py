@@ -60,11 +60,9 @@ def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
         _check_equal_settings(of_method, METHOD_SETTINGS, f"runs of {title}")
         points = group_runs(of_method, ["samples_used"])
         sizes = np.array([point.settings["samples_used"] for point in points])
-        rows = [[run.table_row for run in point.runs] for point in points]
-        columns = ("gradient_evaluations", *default_values(of_method)[:2])
         gradients, losses, scores = (
-            np.array([mean_and_std([row[name] for row in same_size]) for same_size in rows])
-            for name in columns
+            np.array([mean_and_std([run.table_row[column] for run in point.runs]) for point in points])
+            for column in ("gradient_evaluations", *default_values(of_method)[:2])
         )
         means = gradients[:, 0]
         curves.append(MethodCurve(title, sizes, means, losses, scores, fit_exponent(sizes, means)))
@@ -75,7 +73,7 @@ def _check_equal_settings(runs: Sequence[RunSummary], names: Sequence[str], subj
     # Values that a preset or the server chose may differ.
     rows = [(run.settings, run.independent_settings) for run in runs]
     for name in names:
-        values = {all_[name] for all_, own in rows if all_[name] is None or own[name] is not None}
+        values = {used[name] for used, own in rows if used[name] is None or own[name] is not None}
         if len(values) > 1:
             raise selection_error(f"{subject} must have the same {name}, got {join_values(values)}", name)
 

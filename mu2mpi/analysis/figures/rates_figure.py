@@ -56,8 +56,7 @@ AXES = (
 )
 AXIS_SETTINGS = ("epsilon", *(axis.setting for axis in AXES))
 
-# Exponents of 1/sqrt(nM), and of sqrt(d)/(rho n sqrt M) or sqrt(d)/(rho n M): Theorems 5.2 and 6.2.
-# The exponent of M depends on the trust mode
+# Exponents in 1/sqrt(nM), and in sqrt(d)/(rho n sqrt M) (Theorem 5.2) or sqrt(d)/(rho n M) (Theorem 6.2)
 STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
 PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}

@@ -37,13 +37,10 @@ class ScalingFigure(Figure):
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
         """Draw medians of round times over runs: strong scaling on the left, weak scaling on the right."""
-        columns = {
-            "strong: the same machines on more ranks": _scaling_series(
-                runs, options, "M = {:,}", lambda M, ranks: M
-            ),
-            "weak: more machines on more ranks": _scaling_series(runs, options, "M = {:g} per rank", truediv),
-        }
-        columns = {title: series for title, series in columns.items() if series}
+        strong = _scaling_series(runs, options, "M = {:,}", lambda M, ranks: M)
+        weak = _scaling_series(runs, options, "M = {:g} per rank", truediv)
+        sides = {"strong: the same machines on more ranks": strong, "weak: more machines on more ranks": weak}
+        columns = {title: series for title, series in sides.items() if series}
         if not columns:
             problem = "no --machines, or machines per rank, was run on several ranks"
             raise InputError(f"{problem}. See jobs/scaling.sbatch")
@@ -120,10 +117,8 @@ def _draw_points(column: Any, points: pandas.DataFrame, style: dict[str, Any], i
     ranks, oversubscribed = points.index.to_numpy(float), points.oversubscribed.to_numpy(bool)
     ideal = points.time.iloc[0] * (ranks / ranks[0]) ** (0.0 if is_weak else -1.0)
     times = points[["time", "low", "high"]].to_numpy().T
-    for panel, (median, low, high), target in (
-        (column[0], times, ideal),
-        (column[1], (100 * ideal / times)[[0, 2, 1]], np.full(len(ranks), 100.0)),
-    ):
+    efficiency = (column[1], (100 * ideal / times)[[0, 2, 1]], np.full(len(ranks), 100.0))
+    for panel, (median, low, high), target in ((column[0], times, ideal), efficiency):
         panel.errorbar(ranks, median, [median - low, high - median], capsize=2.5, elinewidth=0.9, **style)
         panel.plot(ranks[oversubscribed], median[oversubscribed], zorder=3, **{**style, **HOLLOW_STYLE})
         panel.plot(ranks[~oversubscribed], target[~oversubscribed], **IDEAL_STYLE)

@@ -112,8 +112,7 @@ def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierE
         for values, weights in ((noise, moves), learned)
     )
     by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
-    learned_names = [f"{name}, learned" for name in names]
-    by_learned = zip(learned_names, learned_squares, strict=True)
+    by_learned = zip([f"{name}, learned" for name in names], learned_squares, strict=True)
     return [[_estimate(*named, risk_each) for named in squares] for squares in (by_known, by_learned)]
 
 

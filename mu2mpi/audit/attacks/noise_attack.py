@@ -139,11 +139,8 @@ def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
 def _noise_scale(constants: RunConstants) -> float:
     """Noise std of one machine's message, or of a central server's sum, in grid spacings."""
     senders = 1 if constants.task.trust.is_central else constants.task.machines
-    return (
-        math.sqrt(constants.task.noise_variance / senders)
-        * constants.mechanism.sigma
-        / constants.mechanism.grid_spacing
-    )
+    variance = constants.task.noise_variance / senders
+    return math.sqrt(variance) * constants.mechanism.sigma / constants.mechanism.grid_spacing
 
 
 def _machine_noise(

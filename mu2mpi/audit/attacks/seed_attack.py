@@ -58,9 +58,8 @@ def run(context: AttackContext) -> Finding:
     # replacement, (sum of A)^2 is at least the sum of A^2.
     shared = np.einsum("ras,rbs->ab", counts, counts, optimize=True)
     totals, squares = counts.sum(axis=(0, 2)), np.square(counts).sum(axis=(0, 2))
-    limits = _bernstein_bound(
-        trials * squares * p * (1 - p), np.maximum(counts.max(axis=(0, 2)), 1.0), log_tests
-    )
+    largest = np.maximum(counts.max(axis=(0, 2)), 1.0)
+    limits = _bernstein_bound(trials * squares * p * (1 - p), largest, log_tests)
     dependence = np.triu(np.abs(shared - (trials * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
     if dependence.max() > 1:
         refutations.append("batches of two machines, or of two rounds, are not independent")
@@ -131,5 +130,4 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -
 def _bernstein_bound(variance: Array, largest: float | Array, log_tests: float) -> Array:
     """Bernstein's bound on a sum of independent centred terms, exceeded with probability exp(-log_tests)."""
     linear = largest * log_tests / 3
-    limit: Array = linear + np.sqrt(linear**2 + 2 * variance * log_tests)
-    return limit
+    return np.asarray(linear + np.sqrt(linear**2 + 2 * variance * log_tests))
