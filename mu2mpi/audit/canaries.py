@@ -138,8 +138,8 @@ class Canaries:
         samples = count * batching.samples_per_machine
         # The readers return row numbers, the same in every run unless batches are subsampled at random.
         source = IndexedSource(samples, samples)
-        self._reader = partial(make_sample_reader, source, constants, partition_key, partition="iid")
-        self._fixed_reader = cache(lambda hosted: cache(self._reader(hosted, sampling_key=bytes(32))))
+        self._new_reader = partial(make_sample_reader, source, constants, partition_key, partition="iid")
+        self._cached_reader = cache(lambda hosted: cache(self._new_reader(hosted, sampling_key=bytes(32))))
         every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
         if plan is not None:
             present = plan.participation.participation_matrix(every, range(count))
@@ -156,16 +156,16 @@ class Canaries:
         self.rounds, self.machines, places = np.array([row[:3] for row in table]).T
         self.messages = [messages for *_, messages in table]
         partition = iid_rows(samples, count, batching.samples_per_machine, partition_key, range(count))
-        self._rows = partition[places, self.machines]
-        self._places = np.empty(partition.size, np.int64)
-        self._places[partition] = np.arange(len(partition))[:, np.newaxis]
-        self._labels = np.zeros(partition.size, np.int32)
+        self._canary_rows = partition[places, self.machines]
+        self._index_in_machine = np.empty(partition.size, np.int64)
+        self._index_in_machine[partition] = np.arange(len(partition))[:, np.newaxis]
+        self._row_labels = np.zeros(partition.size, np.int32)
         ends = [batching.distinct_samples(t) for t in every]
         first_uses = np.searchsorted(ends, np.arange(batching.samples_per_machine), "right")
         for rows, active in zip(partition.T, self.participation_rounds, strict=True):
             # Unused samples get an arbitrary class.
             rounds = np.append(active, np.zeros(len(every) + 1, np.int64))[first_uses]
-            self._labels[rows] = [case.label(t) for t in rounds.tolist()]
+            self._row_labels[rows] = [case.label(t) for t in rounds.tolist()]
 
     def _canaries_of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
         """Yield round, machine, sample index in the machine, and rounds of dependent messages per canary."""
@@ -201,16 +201,16 @@ class Canaries:
         return claims
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._canary_rows)
 
     def sample_reader(self, hosted: range, variants: Variants, batch_key: bytes = bytes(32)) -> SampleReader:
         """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
-        labels, features = self._labels.copy(), np.ones((len(self._labels), 1), FEATURE_TYPE)
-        labels[self._rows] ^= variants
+        labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_TYPE)
+        labels[self._canary_rows] ^= variants
         if self.case.chooses_query_points:
-            features[self._rows, 0] = ~variants
+            features[self._canary_rows, 0] = ~variants
         is_random = self.constants.batching.subsampling
-        read = self._reader(hosted, sampling_key=batch_key) if is_random else self._fixed_reader(hosted)
+        read = self._new_reader(hosted, sampling_key=batch_key) if is_random else self._cached_reader(hosted)
 
         def read_samples(t: int) -> HostedSamples:
             samples = read(t)
@@ -221,13 +221,13 @@ class Canaries:
 
     def sample_counts(self, hosted: range, batch_key: bytes) -> NDArray[np.int64]:
         """Return how often each sample is in a machine's batches; shape (rounds, machines, samples)."""
-        read = self._reader(hosted, sampling_key=batch_key)
+        read = self._new_reader(hosted, sampling_key=batch_key)
         shape = self.constants.rounds, len(hosted), self.constants.batching.samples_per_machine
         counts, t = np.zeros(shape, np.int64), 1
         while t <= self.constants.rounds:
             samples = read(t)
             sizes = samples.sizes.ravel()
             cells = (t - 1) * len(hosted) + np.repeat(np.arange(sizes.size), sizes)
-            np.add.at(counts.reshape(-1, shape[2]), (cells, self._places[samples.labels]), 1)
+            np.add.at(counts.reshape(-1, shape[2]), (cells, self._index_in_machine[samples.labels]), 1)
             t += len(samples.sizes)
         return counts

@@ -116,7 +116,7 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
     if math.isinf(experiment.rho):
         raise InputError("--rho inf makes no privacy claim to audit. Give a finite --rho")
     shows_messages = lookup("mechanisms", experiment.chosen_mechanism).shows_messages
-    # With a trusted server, a third machine must observe a step after the canary's, unless it is hidden.
+    # If iterates are observed, a third machine must see a step of a trusted server after the canary's.
     for name, minimum in (("machines", 3 if shows_messages else 1), ("rounds", 3)):
         value = getattr(experiment, name)
         if value is None or value < minimum:
@@ -189,9 +189,9 @@ def _run_worst_case(
             raise InputError(f"{problem}. Use more --trials, or fewer --machines or --rounds")
     variants = random_variants(len(canaries), trials, derive_key(root, "variants"))
     # With more ranks than runs, some ranks have none.
-    hosted = block(2 * trials, communicator.size, communicator.rank)
-    own = slice(hosted.start, hosted.stop)
-    observed = observe_runs(constants, canaries, variants[own], keys[own]) if hosted else []
+    assigned = block(2 * trials, communicator.size, communicator.rank)
+    own = slice(assigned.start, assigned.stop)
+    observed = observe_runs(constants, canaries, variants[own], keys[own]) if assigned else []
     gathered = communicator.gather(observed)
     if gathered is None:
         return None

@@ -20,8 +20,8 @@ from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.registry import known_names, lookup, register
 from mu2mpi.results.reader import RunSummary
 
-MARKERS = "osD^vPX<>p*h"  # one per method, which colours alone do not distinguish
-SLOPE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
+METHOD_MARKERS = "osD^vPX<>p*h"  # one per method, which colours alone do not distinguish
+SLOPE_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "linestyle": (0, (4, 2)), "alpha": 0.6}
 # Settings in which methods may differ, beside those that a preset chose
 METHOD_SETTINGS = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "preset")
 # Settings in which runs of one method may differ; epsilon decides whether rho may
@@ -96,7 +96,7 @@ class ComparisonFigure(Figure):
             panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
         layout.panels[0, 0].set_yscale("log")
         for k, (line, colour) in enumerate(zip(lines, palette(len(lines)), strict=True)):
-            style = {"color": colour, "marker": MARKERS[k % len(MARKERS)], "linewidth": 1.0}
+            style = {"color": colour, "marker": METHOD_MARKERS[k % len(METHOD_MARKERS)], "linewidth": 1.0}
             style |= {"label": line.name, "linestyle": "-" if grows else ""}
             both = zip(layout.panels[0], (line.losses, line.scores), measured_axes(runs), strict=False)
             for panel, values, (_, _, factor) in both:
@@ -113,7 +113,7 @@ class ComparisonFigure(Figure):
             # The theorems' exponents, next to the cheapest and the most expensive method.
             for slope, line, factor in ((1.0, fitted[0], 1 / 1.8), (1.5, fitted[-1], 1.8)):
                 ends = line.sizes[[0, -1]]
-                panel.plot(ends, factor * line.gradients[-1] * (ends / ends[-1]) ** slope, **SLOPE)
+                panel.plot(ends, factor * line.gradients[-1] * (ends / ends[-1]) ** slope, **SLOPE_STYLE)
             layout.legend.append(legend_entry("numbers: fitted exponents of |S|", linestyle=""))
-            layout.legend.append(legend_entry("slopes 1 and 3/2", **SLOPE))
+            layout.legend.append(legend_entry("slopes 1 and 3/2", **SLOPE_STYLE))
         return layout

@@ -15,7 +15,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
-SLOPE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "alpha": 0.5}
+SLOPE_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "alpha": 0.5}
 
 
 @register
@@ -34,9 +34,9 @@ class ErrorsFigure(Figure):
             errors, panel = mean_history(group.runs, "round", "estimate_error"), layout.panels[0, column]
             panel.plot(errors.x, errors.y, **style)
             weights = errors.x.map(group.runs[0].experiment.chosen_method.estimator.weight)
-            panel.plot(errors.x, errors.y.iloc[0] / weights, **SLOPE)
+            panel.plot(errors.x, errors.y.iloc[0] / weights, **SLOPE_STYLE)
         for panel in layout.panels.flat:
             label = "mean of ‖d$_t$ - ∇f(x$_t$)‖² (no unit)"
             panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
-        layout.legend = [*encoding.legend, legend_entry("slopes -1 and 0", **SLOPE)]
+        layout.legend = [*encoding.legend, legend_entry("slopes -1 and 0", **SLOPE_STYLE)]
         return layout

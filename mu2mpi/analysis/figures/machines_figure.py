@@ -12,7 +12,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
 TITLE_SETTINGS = ("data", "server", "machines", "rounds", *PER_MACHINE_OPTIONS)
-MAX_NAMES = 12  # machines with tick labels
+MAX_TICK_LABELS = 12  # machines with tick labels
 MAX_RATIO = 20.0  # largest over smallest value on a linear axis
 
 
@@ -53,7 +53,7 @@ class MachinesFigure(Figure):
             else:
                 panel.set_ylim(bottom=0)
         lower.set_xlabel("machine, from the fewest samples to the most")
-        names = [accounts.names[i] for i in order] if len(order) <= MAX_NAMES else []
+        names = [accounts.names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
         lower.set_xticks(range(len(names)), names)
         every = run.experiment.settings()
         settings = {name: every[name] for name in every if name in TITLE_SETTINGS}

@@ -11,7 +11,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
 MAX_PANELS = 4
-MAX_NAMES = 20  # classes or machines with tick labels
+MAX_TICK_LABELS = 20  # classes or machines with tick labels
 
 
 @register
@@ -40,9 +40,9 @@ class PartitionFigure(Figure):
             panel.set_ylabel("machine")
             owners = None if result.accounts is None else result.accounts.owners
             panel.locator_params(integer=True)
-            if owners is not None and len(owners) <= MAX_NAMES:
+            if owners is not None and len(owners) <= MAX_TICK_LABELS:
                 panel.set_yticks(range(len(owners)), map(shorten_name, owners))
-            if len(labels) <= MAX_NAMES:
+            if len(labels) <= MAX_TICK_LABELS:
                 panel.set_xticks(range(len(labels)), map(shorten_name, labels))
             image = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         layout.add_colorbar(image, "share of the machine's samples")

@@ -61,7 +61,7 @@ STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
 PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
 REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
-SHAPES = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # characters that look like matplotlib's markers
+MARKER_SYMBOLS = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # text like matplotlib's markers
 TEXT_HEIGHT = 0.07  # height of a line of text, relative to a panel
 BOUND_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
 PROBLEM_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
@@ -127,11 +127,11 @@ def _fit_rate(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> R
     bounds = frame["excess_loss_bound"].groupby(keys[2]).last()
     # Shape (seeds, values, problems).
     losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
-    means = _weighted_means(losses, np.ones((1, len(losses))))[0]
+    means = _mean_losses(losses, np.ones((1, len(losses))))[0]
     worst = np.nanmax(means, axis=1)
     equal = [1 / len(losses)] * len(losses)
     weights = np.random.default_rng(0).multinomial(len(losses), equal, BOOTSTRAP_SAMPLES)
-    slopes = _log_slopes(values, np.nan_to_num(_weighted_means(losses, weights), nan=-np.inf).max(axis=2))
+    slopes = _log_slopes(values, np.nan_to_num(_mean_losses(losses, weights), nan=-np.inf).max(axis=2))
     finite = slopes[np.isfinite(slopes)]
     # Too many resamples lack a point if the points have different seeds.
     is_known = 2 * finite.size >= slopes.size
@@ -141,7 +141,7 @@ def _fit_rate(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> R
     return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
 
 
-def _weighted_means(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def _mean_losses(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
     """Return means of losses over seeds for each row of weights; shape (rows, values, problems)."""
     known = np.isfinite(losses)
     with np.errstate(invalid="ignore"):
@@ -193,7 +193,7 @@ class RatesFigure(Figure):
                     continue
                 if layout.is_stacked or across == axes[0]:
                     panel.set_title(REGIMES[regime])
-                _draw_panel(panel, of_axis, {key: style for key, (_, style) in styles.items()})
+                _draw_rates(panel, of_axis, {key: style for key, (_, style) in styles.items()})
                 # Reserve space for the text below the lines.
                 panel.set_ylim(low * (low / high) ** (text_share / (1 - text_share)), high)
                 panel.set(xlabel=f"{across.symbol}  ({across.name})", ylabel=loss_label(runs, "excess loss"))
@@ -216,7 +216,7 @@ def _line_settings(rate: RunGroup) -> GroupKey:
     return tuple(value for name, value in rate.settings.items() if name not in AXIS_SETTINGS)
 
 
-def _draw_panel(panel: Any, rates: Sequence[Rate], styles: dict[GroupKey, dict[str, Any]]) -> None:
+def _draw_rates(panel: Any, rates: Sequence[Rate], styles: dict[GroupKey, dict[str, Any]]) -> None:
     """Draw the largest mean at each point, the theorem's bound, single problems and exponents."""
     for k, rate in enumerate(reversed(rates)):
         style = styles[_line_settings(rate)]
@@ -225,7 +225,14 @@ def _draw_panel(panel: Any, rates: Sequence[Rate], styles: dict[GroupKey, dict[s
         if len(rate.means) > 1:
             panel.plot(rate.values, rate.means.T, color=style["color"], **PROBLEM_STYLE)
         exponent = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}] ({Fraction(rate.theorem)})"
-        text, height = f"{SHAPES[style['marker']]} {exponent}".replace("-", "−"), 0.02 + TEXT_HEIGHT * k
-        panel.text(0.02, height, text, transform=panel.transAxes, color=style["color"], fontsize=5.6)
+        text, height = f"{MARKER_SYMBOLS[style['marker']]} {exponent}", 0.02 + TEXT_HEIGHT * k
+        panel.text(
+            0.02,
+            height,
+            text.replace("-", "−"),
+            transform=panel.transAxes,
+            color=style["color"],
+            fontsize=5.6,
+        )
     panel.set_yscale("log")
     set_log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))

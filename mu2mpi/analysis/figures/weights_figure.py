@@ -11,7 +11,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
 MAX_CLASSES = 20  # rows of the model with an image or a label of their own
-MAX_NAMES = 20  # features with tick labels
+MAX_TICK_LABELS = 20  # features with tick labels
 MIN_SIDE = 8  # pixels; features without names are drawn as a square image from this size on
 TITLE_SETTINGS = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 
@@ -44,7 +44,7 @@ class WeightsFigure(Figure):
             panel.grid(visible=False)
             panel.set_xlabel("feature (bias not shown)")
             panel.locator_params(axis="x", integer=True)
-            if features is not None and len(features) <= MAX_NAMES:
+            if features is not None and len(features) <= MAX_TICK_LABELS:
                 panel.set_xticks(range(len(features)), features)
             if len(x) <= MAX_CLASSES:
                 panel.set_yticks(range(len(x)), map(shorten_name, names))

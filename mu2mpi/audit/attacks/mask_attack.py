@@ -23,9 +23,9 @@ from mu2mpi.privacy.noise import masks
 from mu2mpi.privacy.noise.noise_stream import CHUNK, MAX_STREAM_INDEX, derive_key, padded_zeros
 
 MAX_LAG = 12  # rounds between which differences are tested
-ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
-FEW_MACHINES = 3  # machines of the runs with long messages in all of `ROUNDS`
-FEW_PIXELS = 75  # features of the short messages, of three chunks, of runs with more machines
+TESTED_ROUNDS = [*range(1, 65), *(t for t in BOUNDARIES if t > 64)]
+FEW_MACHINES = 3  # machines of the runs with long messages in all of `TESTED_ROUNDS`
+SHORT_PIXELS = 75  # features of the short messages, of three chunks, of runs with more machines
 MAX_GROUPS = 128  # random groups, where there are more than twice as many
 RING_MACHINES = 300  # machines of the runs whose neighbours are compared
 RING_COLLUDERS = 30  # colluders of these runs
@@ -50,8 +50,8 @@ def applies(constants: RunConstants) -> bool:
 def run(context: AttackContext) -> Finding:
     """Test the masks of few machines in many rounds, and of all audited machines in few rounds."""
     machines, colluders = context.constants.task.machines, context.constants.task.colluders
-    sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, ROUNDS)}
-    sizes.setdefault((machines, colluders), (FEW_PIXELS, ROUNDS[:MAX_LAG]))
+    sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, TESTED_ROUNDS)}
+    sizes.setdefault((machines, colluders), (SHORT_PIXELS, TESTED_ROUNDS[:MAX_LAG]))
     refutations, key, groups, highest = [], derive_key(context.root, "noise", "masks"), 0, 0.0
     for (count, known), (pixels, rounds) in sizes.items():
         constants = _masked_constants(context, count, known, pixels)
@@ -65,7 +65,7 @@ def run(context: AttackContext) -> Finding:
     if _common_neighbours(context.root) > math.log((len(sizes) + 1) / context.risk):
         refutations.append("mask neighbours are not random: they are consecutive, or the same in two runs")
     summary = (
-        f"Masks of real messages in {len(ROUNDS)} rounds below 2^32: {groups} groups of machines; log "
+        f"Masks of real messages in {len(TESTED_ROUNDS)} rounds below 2^32: {groups} groups of machines; log "
         f"evidence of bytes that are not uniform {highest:.3g}, where more than {threshold:.3g} refutes."
     )
     return Finding(summary, tuple(refutations))

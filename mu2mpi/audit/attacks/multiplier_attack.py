@@ -113,10 +113,10 @@ def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierE
     )
     by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
     by_learned = zip([f"{name}, learned" for name in names], learned_squares, strict=True)
-    return [[_estimate(*named, risk_each) for named in squares] for squares in (by_known, by_learned)]
+    return [[_estimate_multiplier(*row, risk_each) for row in table] for table in (by_known, by_learned)]
 
 
-def _estimate(where: str, squares: Array, risk: float) -> MultiplierEstimate:
+def _estimate_multiplier(where: str, squares: Array, risk: float) -> MultiplierEstimate:
     """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squares.size), float(squares.mean())
     margin = NormalDist().inv_cdf(1 - risk) * math.sqrt(variance)

@@ -20,12 +20,12 @@ from mu2mpi.federation.timer import Timer
 from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.noise.noise_stream import CHUNK, MAX_STREAM_INDEX, PAIRS, derive_key
 
-RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler extends its bits
+TESTED_RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler extends its bits
 MORE_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
 # Random factors of the first coordinates of a chunk of noise, in a hash that identifies the chunk
-SIGNATURE: Integers = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
+HASH_FACTORS: Integers = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
 # Tested bytes (0: the lowest), and the integers that contain them
-LOW_BYTES = (
+TESTED_BYTES = (
     *((byte, "the noise") for byte in range(3)),
     (0, "the difference of neighbouring coordinates of the noise"),
     (0, "the difference of the coordinates of a pair of normals of the noise"),
@@ -39,10 +39,10 @@ def applies(_: RunConstants) -> bool:
 
 def run(context: AttackContext) -> Finding:
     """Test standard deviation, low bits and freshness of the noise in all messages jointly."""
-    noisy_constants = [_noise_constants(context.constants, rho) for rho in RHOS]
+    noisy_constants = [_noise_constants(context.constants, rho) for rho in TESTED_RHOS]
     d, machines, rounds = noisy_constants[0].task.d, *_tested_machines_and_rounds(noisy_constants[0])
     # With equal keys, both runs would have the same noise.
-    keys = [derive_key(context.root, "noise", f"real messages, rho {rho}") for rho in RHOS]
+    keys = [derive_key(context.root, "noise", f"real messages, rho {rho}") for rho in TESTED_RHOS]
     runs = zip(noisy_constants, keys, strict=True)
     statistics = [noise_statistics(constants, key, machines, rounds) for constants, key in runs]
     all_squares, all_sums, repeated, counts = zip(*statistics, strict=True)
@@ -67,7 +67,8 @@ def run(context: AttackContext) -> Finding:
     if any(repeated):
         refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
     for constants, byte_counts in zip(noisy_constants, counts, strict=True):
-        refutations += low_bit_faults(byte_counts, _noise_scale(constants), context.risk / (2 * len(RHOS)))
+        risk = context.risk / (2 * len(TESTED_RHOS))
+        refutations += low_bit_faults(byte_counts, _noise_scale(constants), risk)
     summary = (
         f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
         f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
@@ -104,17 +105,17 @@ def noise_statistics(
         constants = constants.with_task(machines=MAX_STREAM_INDEX)
     if constants.mechanism.correlation is None:
         constants = replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
-    squares, sums, counts = np.zeros(d), [], np.zeros((len(LOW_BYTES), 256), np.int64)
-    signatures, chunked = [], d // CHUNK * CHUNK
+    squares, sums, counts = np.zeros(d), [], np.zeros((len(TESTED_BYTES), 256), np.int64)
+    chunk_hashes, chunked = [], d // CHUNK * CHUNK
     for noise, fresh in chain.from_iterable(_machine_noise(constants, key, i, rounds) for i in machines):
         message_squares = np.square(fresh / scale)
         squares += message_squares
         sums.append(float(message_squares.sum()))
-        signatures.append(fresh[:chunked].reshape(-1, CHUNK)[:, : len(SIGNATURE)] @ SIGNATURE)
+        chunk_hashes.append(fresh[:chunked].reshape(-1, CHUNK)[:, : len(HASH_FACTORS)] @ HASH_FACTORS)
         count_bytes(counts[:3], noise)
         count_bytes(counts[3:4], noise[1:] - noise[:-1])
         count_bytes(counts[4:], noise[PAIRS:] - noise[:-PAIRS])
-    hashes = np.concatenate(signatures)
+    hashes = np.concatenate(chunk_hashes)
     return squares, sums, hashes.size - np.unique(hashes).size, counts
 
 
@@ -128,7 +129,7 @@ def standardised(sums: Array, n: int) -> Array:
 def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
     """Return descriptions of low noise bits, below the noise std `scale`, that are not uniform."""
     faults, bits = [], math.floor(math.log2(scale))
-    for row, (byte, values) in zip(counts, LOW_BYTES, strict=True):
+    for row, (byte, values) in zip(counts, TESTED_BYTES, strict=True):
         width = max(0, min(8, bits - 8 * byte))
         uniform = row.reshape(-1, 2**width).sum(axis=0)
         if width and chi_square_evidence(uniform) > math.log(len(counts) / risk):

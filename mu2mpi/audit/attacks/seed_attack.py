@@ -76,7 +76,7 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     # Each secret differs from the first in one byte.
     flips = (int.from_bytes(root) ^ (1 << 8 * k) for k in range(len(root)))
     secrets = [root, *(flip.to_bytes(len(root)) for flip in flips)]
-    run_keys = [_create_keys(experiment, secret) for secret in secrets]
+    run_keys = [_create_run_keys(experiment, secret) for secret in secrets]
     noises = {b"" if keys.noise is None else keys.noise.tobytes() for keys in run_keys}
     uses = [{keys.partition for keys in run_keys}, {keys.batching for keys in run_keys}, noises]
     if min(map(len, uses)) < len(run_keys):
@@ -84,7 +84,7 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     if len(set.union(*uses)) < sum(map(len, uses)):
         faults.append("keys for noise, subsampling and partition are not different from each other")
     for seeds in ((None, None), (0, 1)):
-        if len({_create_keys(experiment.replace(seed=seed)).root for seed in seeds}) == 1:
+        if len({_create_run_keys(experiment.replace(seed=seed)).root for seed in seeds}) == 1:
             faults.append("runs without a common seed share their secret")
     settings = {"method": experiment.method, "server": experiment.server, "machines": 3, "rounds": 8}
     # Without noise, no accountant runs.
@@ -107,7 +107,7 @@ def _batch_faults(subsampling: str, root: bytes) -> list[str]:
     return [f"{repeated:,} batches of random samples were used before"] * (repeated > 0)
 
 
-def _create_keys(experiment: Experiment, root: bytes | None = None) -> RunKeys:
+def _create_run_keys(experiment: Experiment, root: bytes | None = None) -> RunKeys:
     return RunKeys.create(experiment, Communicator(), root)
 
 
@@ -122,7 +122,7 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -
     runs = max(MIN_RUNS, min(MAX_RUNS, MAX_COUNTS // (len(present) * samples)))
     counts, hosted = np.empty((runs, len(present), samples)), range(canaries.constants.task.machines)
     for run in range(runs):
-        sampling = _create_keys(experiment, derive_key(root, "draws", str(run))).batching
+        sampling = _create_run_keys(experiment, derive_key(root, "draws", str(run))).batching
         counts[run] = canaries.sample_counts(hosted, sampling)[machine_rounds]
     return counts
 
