@@ -226,13 +226,7 @@ def _draw_rates(panel: Any, rates: Sequence[Rate], styles: dict[GroupKey, dict[s
             panel.plot(rate.values, rate.means.T, color=style["color"], **PROBLEM_STYLE)
         exponent = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}] ({Fraction(rate.theorem)})"
         text, height = f"{MARKER_SYMBOLS[style['marker']]} {exponent}", 0.02 + TEXT_HEIGHT * k
-        panel.text(
-            0.02,
-            height,
-            text.replace("-", "−"),
-            transform=panel.transAxes,
-            color=style["color"],
-            fontsize=5.6,
-        )
+        text = text.replace("-", "−")
+        panel.text(0.02, height, text, transform=panel.transAxes, color=style["color"], fontsize=5.6)
     panel.set_yscale("log")
     set_log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))
