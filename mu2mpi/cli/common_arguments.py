@@ -1,4 +1,4 @@
-"""Options and input shared by several commands."""
+"""Command-line options, and reading of result files, that several commands share."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Split a list of names at commas."""
+    """Split text such as "auc, rmse" at commas into names without spaces."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -30,29 +30,28 @@ SHARED_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def add_shared(parser: ArgumentParser, *options: str) -> None:
-    """Add shared options by flag."""
+    """Add options of SHARED_ARGUMENTS, such as --where, to a parser."""
     for option in options:
         parser.add_argument(option, **SHARED_ARGUMENTS[option])
 
 
 def add_flag(parser: Any, option: str, text: str) -> None:
-    """Add an option without a value."""
+    """Add a boolean option, a flag without a value, to a parser."""
     parser.add_argument(option, action="store_true", help=text)
 
 
 def add_output(parser: ArgumentParser, text: str, metavar: str = "FILE", **other: Any) -> None:
-    """Add the option for the output file or folder."""
+    """Add the option -o, --output, for a file or folder, to a parser."""
     parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=text, **other)
 
 
 def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -> None:
-    """Add the operands that name result files or folders."""
-    text = "result files or folders"
-    parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help=text)
+    """Add the positional arguments for paths of result files or folders to a parser."""
+    parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help="result files or folders")
 
 
 def read_runs(arguments: Namespace) -> "tuple[list[RunSummary], list[str]]":
-    """Read results at the paths of a command; return those that --where selects, and warnings."""
+    """Read the results at a command's paths; return the runs that --where selects, and warnings."""
     from mu2mpi.analysis.setting_labels import select_runs
     from mu2mpi.results.result_files import load_summaries, require_results
 

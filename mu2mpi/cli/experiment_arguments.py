@@ -1,9 +1,9 @@
-"""Arguments of commands that run experiments, and the experiments, sweeps and outputs they stand for."""
+"""Command-line arguments of `run` and `sweep`, and the experiments, sweeps and logs built from them."""
 
 import os
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -25,55 +25,44 @@ METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
 def add_running_options(parser: ArgumentParser, overwrite: str = "replacement of an existing output") -> None:
-    """Add the options that `run` and `sweep` share: those of an experiment, of its logs and checkpoints."""
+    """Add the options of experiments, logs and checkpoints, which `run` and `sweep` share, to a parser."""
     add_flag(parser, "--overwrite", overwrite)
     parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
     parser.add_argument("--log-json", type=Path, metavar="FILE", help="log with a JSON object per line")
     add_shared(parser, "--data-dir")
-    parser.add_argument(
-        "--checkpoint-every",
-        type=float,
-        default=CHECKPOINT_SECONDS,
-        metavar="SECONDS",
-        help=f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {CHECKPOINT_SECONDS:g}]",
-    )
+    seconds = CHECKPOINT_SECONDS
+    interval = f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {seconds:g}]"
+    parser.add_argument("--checkpoint-every", type=float, default=seconds, metavar="SECONDS", help=interval)
     for name, field in option_fields().items():
         add_field(parser, name, field)
 
 
 def flag(name: str) -> str:
-    """Return the command-line flag of an option."""
+    """Return the command-line flag of an option, such as --clip-norm for clip_norm."""
     return f"--{name.replace('_', '-')}"
 
 
 def help_text(field: FieldInfo) -> str:
-    """Return the description of an option with its default, for argparse."""
-    text = str(field.description).replace("%", "%%")
-    if field.default is None:
-        return text
-    return (
-        f"{text} [default: {field.default:g}]"
-        if isinstance(field.default, float)
-        else f"{text} [default: {field.default}]"
-    )
+    """Return the argparse help of an option: its description and default."""
+    text, default = str(field.description).replace("%", "%%"), field.default
+    default = f"{default:g}" if isinstance(default, float) else default
+    return text if default is None else f"{text} [default: {default}]"
 
 
 def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> None:
-    """Add an option that is absent from the namespace unless given; `overrides` go to ``add_argument``."""
+    """Add the option of a field to a parser, without a default; `overrides` are for ``add_argument``."""
     types = (field.annotation, *get_args(field.annotation))
-    metavars = [metavar for kind, metavar in METAVARS.items() if kind in types]
+    metavars = [metavar for value_type, metavar in METAVARS.items() if value_type in types]
     allowed = overrides.get("choices", choices(field))
-    is_short = allowed and value_kind(field) is None
-    value = {"choices": allowed, "metavar": None if is_short else "|".join(metavars or ["NAME"])}
+    lists_choices = allowed and value_kind(field) is None
+    value = {"choices": allowed, "metavar": None if lists_choices else "|".join(metavars or ["NAME"])}
     keywords = {"action": "store_true"} if is_flag(field) else value
     keywords = {"default": SUPPRESS, "help": help_text(field), **keywords, **overrides}
     parser.add_argument(flag(name), dest=name, **keywords)
 
 
-def prepare_run(
-    arguments: Namespace, communicator: "Communicator", outputs: Sequence[Path]
-) -> dict[str, Any]:
-    """Start the compiler and check the logs; return keyword arguments of `run` and `run_sweep`."""
+def prepare_run(arguments: Namespace, communicator: "Communicator", outputs: list[Path]) -> dict[str, Any]:
+    """Start the numba compiler and check the log files; return keyword arguments of `run` and `run_sweep`."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")
     from mu2mpi.execution.environment import kernel_cache
@@ -85,74 +74,74 @@ def prepare_run(
     if communicator.rank == 0 and kernel_cache() is None:
         warn("compiled kernels cannot be cached. Set NUMBA_CACHE_DIR to a writable folder")
     checkpoints = [checkpoint_path(output) for output in outputs]
-    written = {os.path.realpath(path) for path in (*outputs, *checkpoints, *map(previous_path, checkpoints))}
+    output_files = (*outputs, *checkpoints, *map(previous_path, checkpoints))
+    reserved_paths = {os.path.realpath(path) for path in output_files}
     options = ((arguments.log, False), (arguments.log_json, True))
     logs = [(path, as_json) for path, as_json in options if path is not None]
     with communicator.shared_errors():
         for path, as_json in logs if communicator.rank == 0 else ():
-            _check_log(path, written, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
-            written.add(os.path.realpath(path))
+            _check_log(path, reserved_paths, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
+            reserved_paths.add(os.path.realpath(path))
     keywords = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
     return {"callbacks": [LogFile(path, as_json) for path, as_json in logs], **keywords}
 
 
-def _check_log(path: Path, written: set[str], begins: bytes) -> None:
-    """Raise InputError unless a log can be appended to a file, which is new or begins as `begins`."""
-    if os.path.realpath(path) in written:
+def _check_log(path: Path, reserved_paths: set[str], start_pattern: bytes) -> None:
+    """Raise InputError unless a log file is writable, and new or a log by the pattern of its first bytes."""
+    if os.path.realpath(path) in reserved_paths:
         raise InputError(f"{path} is another output of this command. Choose another file for the log")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab"):
-            pass
+        path.open("ab").close()
         # Devices and pipes are not read.
         if path.is_file():
             with path.open("rb") as file:
                 start = file.read(64)
-            if start and not re.match(begins, start):
+            if start and not re.match(start_pattern, start):
                 raise InputError(f"{path} exists and is not a log of this kind. Choose another file")
     except OSError as error:
         raise InputError(f"cannot write the log {path}: {error.strerror}. Choose another file") from None
 
 
 def explicit_settings(arguments: Namespace) -> dict[str, Any]:
-    """Return the settings of the experiment that are given as options."""
+    """Return the settings of an experiment that the command line gives as options, by name."""
     return {name: getattr(arguments, name) for name in option_fields() if hasattr(arguments, name)}
 
 
 def merged_settings(config: Path | None, arguments: Namespace) -> dict[str, Any]:
-    """Return the settings of a file, overridden by options; epsilon overrides rho, and vice versa."""
-    settings, given = {} if config is None else read_toml(config), explicit_settings(arguments)
+    """Return the settings of a TOML file, overridden by options; --rho and --epsilon override both."""
+    settings, overrides = {} if config is None else read_toml(config), explicit_settings(arguments)
     if "part" in settings:
         raise InputError(f"{config} has [[part]] tables, so it is a sweep. Use `mu2mpi sweep` for it")
-    if "rho" in given or "epsilon" in given:
+    if "rho" in overrides or "epsilon" in overrides:
         settings = {name: value for name, value in settings.items() if name not in ("rho", "epsilon")}
-    return {**settings, **given}
+    return {**settings, **overrides}
 
 
 def build_experiment(arguments: Namespace) -> Experiment:
-    """Build the experiment of `run`."""
+    """Build the experiment of the command `run` from its arguments."""
     return Experiment.from_settings(merged_settings(arguments.config, arguments), str(arguments.config or ""))
 
 
 def output_path(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
-    """Return the result file of `run`, by default named after the settings."""
+    """Return the path of the result file of `run`; by default runs/ and a name made of the settings."""
     machines = experiment.machines or ranks
     return arguments.output or Path("runs") / result_name(experiment.replace_unchecked(machines=machines))
 
 
 def select_runs_of_sweep(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:
-    """Return the sweep of `sweep`, and the indices and experiments that its options select."""
-    config, given = arguments.config, explicit_settings(arguments)
+    """Return the sweep that the arguments define, and pairs (index, experiment) of the selected runs."""
+    config, overrides = arguments.config, explicit_settings(arguments)
     if arguments.methods is not None:
-        given["methods"] = arguments.methods
+        overrides["methods"] = arguments.methods
     elif config is None:
         raise InputError("nothing to run. Give a TOML file, or --methods all")
-    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), given)
+    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), overrides)
     return sweep, sweep.select(arguments.index, arguments.part)
 
 
 def warn_about_test_sets(experiments: Iterable[Experiment]) -> None:
-    """Print a warning if secret runs are evaluated on an unprotected share of the user's data."""
+    """Print a warning if a run with a secret key has an unprotected test set from the user's data file."""
     from mu2mpi.analysis.description import PRIVATE_TEST_WARNING
 
     if any(experiment.has_unprotected_test_set and experiment.seed is None for experiment in experiments):

@@ -1,6 +1,6 @@
-"""Help of the commands that run experiments: a first screen, all options by group, or one topic.
+"""Help of the commands that run experiments: common options, all options by group, or one topic.
 
-A topic of ``mu2mpi run --help TOPIC`` is an option, a value of one such as the method mu2-sgd, or a group.
+A topic of ``mu2mpi run --help TOPIC`` is an option, an option's value such as mu2-sgd, or a group of options.
 """
 
 from argparse import Action, ArgumentParser, HelpFormatter
@@ -37,7 +37,7 @@ PAGES = {
 
 
 class RegisteredValue(NamedTuple):
-    """Registered value of an option, such as the method mu2-sgd."""
+    """Registered value of an option, such as mu2-sgd of --method."""
 
     option: str
     kind: str
@@ -46,18 +46,18 @@ class RegisteredValue(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The option with this value, as on the command line."""
+        """Option and value as on the command line, such as "--method mu2-sgd"."""
         return f"{flag(self.option)} {self.label}"
 
     @property
     def topics(self) -> set[str]:
-        """Topics of the help that this value answers."""
+        """Topics whose help describes this value: its name, its label, and its label up to a colon."""
         label = self.label.lower()
         return {self.name, label, label.partition(":")[0]}
 
     @property
     def summary(self) -> str:
-        """A few words about the value."""
+        """Summary of this value in a few words, for the help."""
         if self.kind == "losses":  # whose import, of numba, takes long
             return summary_line("losses", self.name)
         component = lookup(self.kind, self.name)
@@ -65,44 +65,37 @@ class RegisteredValue(NamedTuple):
 
     @property
     def own_fields(self) -> dict[str, Any]:
-        """Fields of the options that only this value and some others of the option have."""
-        if self.option not in SELECTORS:
-            return {}
-        fields = lookup(self.kind, self.name).options.model_fields
-        return {name: field for name, field in fields.items() if name not in _grouped_names()}
+        """Pydantic fields, by name, of the own options of this value, without options in GROUPS."""
+        options = lookup(self.kind, self.name).options.model_fields if self.option in SELECTORS else {}
+        return {name: field for name, field in options.items() if name not in _grouped_names()}
 
 
 def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
-    """Return the help of a command: its first screen, all of its options, or those of a topic."""
+    """Return the help text of a command: common options, or all options, or the options of a topic."""
     if topic is None:
         return _first_screen(parser, command)
     return _all_options(parser) if topic == "all" else _explain_topic(parser, topic)
 
 
 def grouped_options() -> dict[str, list[str]]:
-    """Return the names of an experiment's options by group, own ones behind their selector."""
-    known, groups = option_fields(), dict[str, list[str]]()
-    for title, listed in GROUPS.items():
-        members = [name for name in listed.split() if name in known]
-        own = [other for name in members for other in own_options(name)]
-        groups[title] = list(
-            dict.fromkeys([*members, *(name for name in own if name not in _grouped_names())])
-        )
+    """Return the names of an experiment's options by group; own options of components come last."""
+    fields, listed_names, groups = option_fields(), _grouped_names(), dict[str, list[str]]()
+    for title, members in GROUPS.items():
+        names = [name for name in members.split() if name in fields]
+        own_names = [own for name in names for own in own_options(name) if own not in listed_names]
+        groups[title] = list(dict.fromkeys([*names, *own_names]))
     return groups
 
 
 def option_values(option: str) -> list[RegisteredValue]:
-    """Return the registered values of an option; none if its values are numbers or fixed words."""
+    """Return the registered values of an option; an empty list for numbers and fixed choices."""
     field = option_fields().get(option)
     kind = value_kind(field) if field else None
-    return (
-        [RegisteredValue(option, kind, name, _label(kind, name)) for name in known_names(kind)]
-        if kind
-        else []
-    )
+    names = known_names(kind) if kind else []
+    return [RegisteredValue(option, str(kind), name, _value_label(str(kind), name)) for name in names]
 
 
-def _label(kind: str, name: str) -> str:
+def _value_label(kind: str, name: str) -> str:
     form = getattr(lookup(kind, name), "form", name) if kind != "losses" else name
     return form.removeprefix("a ").upper() if " " in form else form
 
@@ -112,7 +105,7 @@ def _grouped_names() -> set[str]:
 
 
 def _first_screen(parser: ArgumentParser, command: Any) -> str:
-    """Return usage, the options that beginners need, examples, and how to see the other options."""
+    """Return a command's help without a topic: usage, common options, examples and further topics."""
     actions = {action.dest: action for action in parser._actions}
     formatter = _formatter(parser)
     formatter.add_text(command.__doc__)
@@ -135,23 +128,23 @@ def _all_options(parser: ArgumentParser) -> str:
 
 
 def _explain_topic(parser: ArgumentParser, topic: str) -> str:
-    """Return the help of an option, of values with this name, or of a group; InputError if there is none."""
+    """Return the help of the option, values or group of options named `topic`; InputError if unknown."""
     key = topic.lower().lstrip("-").replace("_", "-")
     groups, formatter = _grouped_actions(parser), _formatter(parser)
-    options = {action.dest: action for actions in groups.values() for action in actions}
-    options = {**{action.dest: action for action in _field_actions(option_fields())}, **options}
+    grouped = [action for actions in groups.values() for action in actions]
+    options = {action.dest: action for action in (*_field_actions(option_fields()), *grouped)}
     values = [value for option in option_fields() for value in option_values(option)]
-    chosen = [value for value in values if key in value.topics]
-    option = next((name for name in options if name.replace("_", "-") == key), None)
+    matches = [value for value in values if key in value.topics]
+    option = next((action for name, action in options.items() if name.replace("_", "-") == key), None)
     if option is not None:
-        is_special = options[option] in [a for title in groups.keys() - GROUPS.keys() for a in groups[title]]
+        is_special = option in [action for title in groups.keys() - GROUPS.keys() for action in groups[title]]
         if is_special:
-            _add_section(formatter, "option", [options[option]])
+            _add_section(formatter, "option", [option])
         else:
-            _add_option(formatter, options[option])
-    for value in chosen:
+            _add_option(formatter, option)
+    for value in matches:
         _add_value(formatter, value)
-    if option is None and not chosen:
+    if option is None and not matches:
         title = next((title for title in groups if key in title.split(" and ")), None)
         if title is None:
             known = [*(name.replace("_", "-") for name in options), *(value.name for value in values)]
@@ -162,49 +155,44 @@ def _explain_topic(parser: ArgumentParser, topic: str) -> str:
 
 
 def _formatter(parser: ArgumentParser) -> HelpFormatter:
-    """Return a formatter whose text begins with a short usage."""
-    formatter = parser._get_formatter()
-    operands = [
-        f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar)
-        for action in parser._get_positional_actions()
-    ]
-    formatter.add_usage(" ".join(["%(prog)s", *operands, "[OPTION ...]"]), [], [])
+    """Return a help formatter that starts with a one-line usage of a parser."""
+    formatter, arguments = parser._get_formatter(), parser._get_positional_actions()
+    metavars = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in arguments]
+    formatter.add_usage(" ".join(["%(prog)s", *metavars, "[OPTION ...]"]), [], [])
     return formatter
 
 
 def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
-    """Return the options of a command by group, without those of one method, source, server or mechanism."""
+    """Return a parser's options by group, without own options of methods, sources, servers, mechanisms."""
     defaults, special = parser._action_groups[:2], parser._action_groups[2:]
     actions = {action.dest: action for group in defaults for action in group._group_actions}
-    of_group = {name: title for title, members in GROUPS.items() for name in members.split()}
-    own = {name for selector in SELECTORS for name in own_options(selector)} - of_group.keys()
-    order = [*of_group, *(actions.keys() - of_group.keys())]
+    titles = {name: title for title, members in GROUPS.items() for name in members.split()}
+    own_names = {name for selector in SELECTORS for name in own_options(selector)} - titles.keys()
+    order = [*titles, *(actions.keys() - titles.keys())]
     groups: dict[str, list[Action]] = {title: [] for title in GROUPS}
     for name in sorted(actions, key=order.index):
-        if name not in own and name != "help":
-            groups[of_group.get(name, OTHER_OPTIONS)].append(actions[name])
+        if name not in own_names and name != "help":
+            groups[titles.get(name, OTHER_OPTIONS)].append(actions[name])
     return groups | {str(group.title): group._group_actions for group in special}
 
 
 def _field_actions(fields: dict[str, Any]) -> list[Action]:
-    """Return the options that some fields become, of a parser of their own."""
+    """Convert pydantic fields of options, by name, into argparse actions."""
     parser = ArgumentParser(add_help=False)
     for name, field in fields.items():
         add_field(parser, name, field)
     return parser._actions
 
 
-def _add_section(
-    formatter: HelpFormatter, title: str, actions: Sequence[Action], text: str | None = None
-) -> None:
+def _add_section(formatter: HelpFormatter, title: str, actions: Sequence[Action], text: str = "") -> None:
     formatter.start_section(title)
-    formatter.add_text(text)
+    formatter.add_text(text or None)
     formatter.add_arguments(actions)
     formatter.end_section()
 
 
 def _add_group(formatter: HelpFormatter, title: str, actions: Sequence[Action], with_values: bool) -> None:
-    """Add a group: its options and, if wanted, the values that they take and the options of each value."""
+    """Add a group's options to the help and, `with_values`, their registered values with own options."""
     _add_section(formatter, title, actions)
     for values in filter(None, (option_values(action.dest) for action in actions if with_values)):
         _add_values(formatter, values)
@@ -214,36 +202,34 @@ def _add_group(formatter: HelpFormatter, title: str, actions: Sequence[Action], 
 
 
 def _add_values(formatter: HelpFormatter, values: Sequence[RegisteredValue]) -> None:
-    rows = [
-        Action([], value.name, metavar=value.label, help=value.summary.replace("%", "%%")) for value in values
-    ]
-    _add_section(formatter, f"values of {flag(values[0].option)}", rows)
+    actions = [Action([], v.name, metavar=v.label, help=v.summary.replace("%", "%%")) for v in values]
+    _add_section(formatter, f"values of {flag(values[0].option)}", actions)
 
 
 def _add_option(formatter: HelpFormatter, action: Action) -> None:
-    """Add one option with its details: once for each value that has it, or with the values it takes."""
+    """Add an option with its details to the help, once per value that owns it, and its own values."""
     owners = [value for name in SELECTORS for value in option_values(name) if action.dest in value.own_fields]
     for value in owners:
         fields = {action.dest: value.own_fields[action.dest]}
-        _add_section(formatter, f"with {value.title}", _detailed(_field_actions(fields), fields))
+        _add_section(formatter, f"with {value.title}", _with_details(_field_actions(fields), fields))
     if not owners:
-        _add_section(formatter, "option", _detailed([action], option_fields()))
+        _add_section(formatter, "option", _with_details([action], option_fields()))
     if values := option_values(action.dest):
         _add_values(formatter, values)
 
 
-def _detailed(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
-    """Return options whose help goes on with the details of their fields."""
-    detailed = [copy(action) for action in actions]
-    for action in detailed:
+def _with_details(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
+    """Return copies of argparse actions, whose help ends with the details of their pydantic fields."""
+    copies = [copy(action) for action in actions]
+    for action in copies:
         if action.dest in fields and (text := details(fields[action.dest])):
             action.help = f"{action.help}. {text.replace('%', '%%')}"
-    return detailed
+    return copies
 
 
 def _add_value(formatter: HelpFormatter, value: RegisteredValue) -> None:
-    """Add one value: its summary, the page about it, and the options that it has of its own."""
+    """Add an option's value to the help: its summary, its page in the docs, and its own options."""
     fields = value.own_fields
     texts = [value.summary, f"See {PAGES[value.kind]}", *([] if fields else ["It has no options of its own"])]
     text = ". ".join(text[:1].upper() + text[1:] for text in texts)
-    _add_section(formatter, value.title, _detailed(_field_actions(fields), fields), f"{text}.")
+    _add_section(formatter, value.title, _with_details(_field_actions(fields), fields), f"{text}.")

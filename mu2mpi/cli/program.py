@@ -37,12 +37,10 @@ IMPORT_HELP = "Python file that registers losses, methods, figures, commands, ..
 
 
 class HelpAction(argparse.Action):
-    """Print the help of a command and exit; a command with COMMON_OPTIONS has a first screen and topics."""
+    """Action of --help: print a command's help, or that of a topic if it has COMMON_OPTIONS, and exit."""
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: Any, topic: Any, option: Any = None
-    ) -> None:
-        """Print the help, or that of a topic."""
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, topic: Any, flag: Any = None) -> None:
+        """Print the help of the parser's command, or of one topic, and exit."""
         command = parser.get_default("command")
         if not hasattr(command, "COMMON_OPTIONS"):
             parser.print_help()
@@ -54,15 +52,16 @@ class HelpAction(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that raises `SharedInputError` for bad usage, as all ranks have the same arguments."""
+    """Argument parser that raises `SharedInputError` for bad usage, which is the same on all ranks."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise SharedInputError with the message and the help command."""
+        """Raise SharedInputError with an error message, and the command that prints the help."""
         raise SharedInputError(f"{message}\nSee: {self.prog} --help")
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
-        """Raise SharedInputError for unknown arguments, with suggestions or else the list of options."""
-        known = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+        """Raise SharedInputError for unknown arguments, with suggestions, or else all options."""
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        known = [flag for flag in flags if flag.startswith("--")]
         options = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
         hints = {option: did_you_mean(option, known) for option in options}
         if options and all(hints.values()):
@@ -78,7 +77,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
+    """Run the mu2mpi command in `argv` (by default sys.argv) and return its exit code."""
     _open_outputs()
     with exiting_on_signals():
         try:
@@ -88,17 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 os.getcwd()
             except OSError:
-                error = InputError(
-                    f"{error}\nThe working directory was removed. Change to an existing folder."
-                )
-            return _exit_with_message(
-                f"error: {error}", 2 if isinstance(error, InputError) else 1, on_all_ranks
-            )
+                hint = "The working directory was removed. Change to an existing folder."
+                error = InputError(f"{error}\n{hint}")
+            code = 2 if isinstance(error, InputError) else 1
+            return _exit_with_message(f"error: {error}", code, on_all_ranks)
         except Interrupted as stop:
-            done = f"stopped after round {stop.rounds_done} with a checkpoint"
-            return _exit_with_message(
-                f"{done}. Repeat the command to resume", EXIT_INTERRUPTED, on_all_ranks=True
-            )
+            text = f"stopped after round {stop.rounds_done} with a checkpoint. Repeat the command to resume"
+            return _exit_with_message(text, EXIT_INTERRUPTED, on_all_ranks=True)
         except Exception as error:
             # Errors of MPI mostly follow from the loss of another rank, whose exit code counts.
             if not type(error).__module__.startswith("mpi4py"):
@@ -107,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _execute_command(arguments: argparse.Namespace) -> int:
-    """Execute a command; return its exit code, or 1 if its printed output is its only one and was lost."""
+    """Execute a command; return its exit code, or 1 if it has no output files and its text was lost."""
     writes_results = hasattr(arguments.command, "outputs")
     # From here on, a signal stops the run with a checkpoint instead of killing the process.
     with stop_requests() if writes_results else nullcontext():
@@ -119,13 +114,12 @@ def _execute_command(arguments: argparse.Namespace) -> int:
     if failure.errno == errno.EPIPE:
         # The reader, such as `head`, closed the pipe.
         return _report_exit_code(1)
-    return _exit_with_message(
-        f"error: cannot write to standard output: {failure.strerror}", 1, on_all_ranks=False
-    )
+    text = f"error: cannot write to standard output: {failure.strerror}"
+    return _exit_with_message(text, 1, on_all_ranks=False)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; only the named command adds its arguments, so that others are not imported."""
+    """Parse a command line into its arguments, importing only the module of the command that it names."""
     # Import files first, since they may register commands and options.
     import_parser = Parser("mu2mpi", add_help=False, allow_abbrev=False)
     import_parser.add_argument("--import", dest="files", action="append")
@@ -146,7 +140,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def build_parser(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
-    """Build the parser of commands; those of `complete` get their arguments, the others a summary only."""
+    """Build the argument parser of the named commands; only those in `complete` get their arguments."""
     parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
@@ -154,31 +148,28 @@ def build_parser(names: Sequence[str], complete: Sequence[str | None]) -> Parser
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
         text = summary_line("commands", name)
-        of_command = commands.add_parser(
-            name, help=text[:1].lower() + text[1:], add_help=False, allow_abbrev=False
-        )
+        text = text[:1].lower() + text[1:]
+        subparser = commands.add_parser(name, help=text, add_help=False, allow_abbrev=False)
         command = lookup("commands", name) if name in complete else None
-        # A topic may follow where the command has some.
-        topic: dict[str, Any] = (
-            {"nargs": "?", "metavar": "NAME"} if hasattr(command, "COMMON_OPTIONS") else {"nargs": 0}
-        )
-        of_command.add_argument("-h", "--help", action=HelpAction, help="show help and exit", **topic)
-        of_command.add_argument("--import", metavar="FILE", help=IMPORT_HELP)
+        has_topics = hasattr(command, "COMMON_OPTIONS")
+        topic: dict[str, Any] = {"nargs": "?", "metavar": "NAME"} if has_topics else {"nargs": 0}
+        subparser.add_argument("-h", "--help", action=HelpAction, help="show help and exit", **topic)
+        subparser.add_argument("--import", metavar="FILE", help=IMPORT_HELP)
         if command is not None:
-            of_command.description = command.__doc__
-            of_command.set_defaults(command=command, parser=of_command)
+            subparser.description = command.__doc__
+            subparser.set_defaults(command=command, parser=subparser)
             if hasattr(command, "add_arguments"):
-                command.add_arguments(of_command)
+                command.add_arguments(subparser)
     return parser
 
 
 class _FailSafeOutput(io.FileIO):
-    """Output file that never fails to write, and keeps the first error in `failure`."""
+    """Binary output file that drops data after a write error, whose first is kept in `failure`."""
 
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write data, or drop it after an error; return the number of bytes accepted."""
+        """Write bytes to the file, or drop them after an error; return the number of bytes accepted."""
         try:
             while (written := super().write(data)) is None:
                 select.select([], [self], [])  # a terminal in non-blocking mode
@@ -190,20 +181,20 @@ class _FailSafeOutput(io.FileIO):
 
 def _open_outputs() -> None:
     """Replace standard output and error by `_FailSafeOutput`, unless the caller has redirected them."""
-    for number in range(3):
+    for descriptor in range(3):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
             # Otherwise the next opened file would get this descriptor, and receive what libraries print.
             os.open(os.devnull, os.O_RDONLY)
-    for number, name in ((1, "stdout"), (2, "stderr")):
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__"):
             with suppress(AttributeError, OSError):
                 stream.flush()
-            buffer = io.BufferedWriter(_FailSafeOutput(number, "wb", closefd=False))
-            encoding, lines = getattr(stream, "encoding", "utf-8"), number == 2 or os.isatty(number)
-            stream = io.TextIOWrapper(buffer, encoding, line_buffering=lines)
+            buffer = io.BufferedWriter(_FailSafeOutput(descriptor, "wb", closefd=False))
+            encoding, is_live = getattr(stream, "encoding", "utf-8"), descriptor == 2 or os.isatty(descriptor)
+            stream = io.TextIOWrapper(buffer, encoding, line_buffering=is_live)
             setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             # Print a question mark instead of failing where the encoding lacks a letter.
@@ -211,7 +202,7 @@ def _open_outputs() -> None:
 
 
 def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
-    """Print a message and exit: on all ranks alike, or on this rank alone, which aborts the others."""
+    """Print a message and return the exit code: on all ranks, or on this rank, which aborts the others."""
     from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
@@ -228,13 +219,12 @@ def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
 
 
 def _report_exit_code(code: int) -> int:
-    """Write the exit report if `mu2mpi launch` waits for one; return the exit code of every rank."""
+    """Write the exit report for `mu2mpi launch`, if it started the ranks; return each rank's exit code."""
     # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
     if not os.environ.get(exit_report.PATH_VARIABLE):
         return code
     from mu2mpi.core import parallel
 
     communicator = parallel.world_if_parallel()
-    return (
-        0 if communicator.bcast_object(communicator.rank == 0 and exit_report.write_exit_code(code)) else code
-    )
+    is_written = communicator.rank == 0 and exit_report.write_exit_code(code)
+    return 0 if communicator.bcast_object(is_written) else code

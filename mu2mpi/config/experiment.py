@@ -24,16 +24,16 @@ from mu2mpi.federation.trust_mode import TrustMode
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 
-def _options_of(kind: str) -> Any:
-    """Declare a property of an experiment: the own options of its source, method, mechanism or server."""
-    return property(lambda experiment: experiment._own_options[kind], doc=f"Own options of the {kind}.")
+def _own_options_property(selector: str) -> Any:
+    """Define an Experiment property: the own options of its source, method, mechanism or server."""
+    return property(lambda self: self._own_options[selector], doc=f"Own options of the {selector}.")
 
 
 class Experiment(ExperimentOptions):
     """Settings of one run, by default of Algorithm 1 (untrusted) or Algorithm 2 (trusted) of the paper.
 
-    Its attributes are the options of every experiment, and own options of its source, method, mechanism and
-    server; those of others are None. Command line, configuration files and help have the same options.
+    Attributes are the options of every experiment, and the own options of its source, method, mechanism and
+    server; own options of other components are None. Command line and TOML files have the same options.
 
     Parameters
     ----------
@@ -64,21 +64,20 @@ class Experiment(ExperimentOptions):
 
         def __init__(self, **settings: Any) -> None:
             chosen = {**preferred_method(settings), **settings}
-            own = {name: value for name, value in chosen.items() if name in type(self).model_fields}
-            others = {name: value for name, value in settings.items() if name not in own}
-            if own.get("rho") is not None and own.get("epsilon") is not None:
-                raise InputError(
-                    "rho and epsilon are both given, but each determines the other. Give only one"
-                )
+            common = {name: value for name, value in chosen.items() if name in type(self).model_fields}
+            own = {name: value for name, value in settings.items() if name not in common}
+            if common.get("rho") is not None and common.get("epsilon") is not None:
+                message = "rho and epsilon are both given, but each determines the other. Give only one"
+                raise InputError(message)
             try:
                 # None means the default, as if the option were not given.
-                super().__init__(**{name: value for name, value in own.items() if value is not None})
+                super().__init__(**{name: value for name, value in common.items() if value is not None})
                 chosen = {"data": self.source.form, "method": self.method, "server": self.server}
-                self._implied_mechanism = implied_mechanism(others)
+                self._implied_mechanism = implied_mechanism(own)
                 # The default mechanism depends on own options of the method, so these are validated first.
                 mechanisms = own_options("mechanism")
-                mechanism_options = {name: others.pop(name) for name in list(others) if name in mechanisms}
-                self._own_options = build_options(chosen, others)
+                mechanism_options = {name: own.pop(name) for name in list(own) if name in mechanisms}
+                self._own_options = build_options(chosen, own)
                 self._own_options |= build_options({"mechanism": self.chosen_mechanism}, mechanism_options)
                 check_compatibility(self)
                 self.chosen_method.check(self, self.options)
@@ -88,18 +87,18 @@ class Experiment(ExperimentOptions):
                 raise InputError(str(error)) from None
 
     def __getattr__(self, name: str) -> Any:
-        """Own option of the source, method, mechanism or server; None for an option of others."""
+        """Own option of the source, method, mechanism or server; None for an option of other components."""
         if not name.startswith("_"):
-            for part in self._own_options.values():
-                if name in type(part).model_fields:
-                    return getattr(part, name)
+            for options in self._own_options.values():
+                if name in type(options).model_fields:
+                    return getattr(options, name)
             if name in option_fields():
                 return None
         return super().__getattr__(name)  # type: ignore[misc]
 
     @property
     def schema(self) -> str | None:  # type: ignore[override]
-        """The option `schema`, which shadows an attribute of pydantic."""
+        """File with the schema of the data, an option that shadows the attribute `schema` of pydantic."""
         value: str | None = self.__getattr__("schema")
         return value
 
@@ -111,7 +110,7 @@ class Experiment(ExperimentOptions):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], where: str = "") -> Self:
-        """Build an experiment from settings; error messages begin with their origin, such as a file name."""
+        """Build an experiment from settings; error messages begin with `where`, such as a file name."""
         try:
             return cls(**settings)
         except InputError as error:
@@ -120,46 +119,45 @@ class Experiment(ExperimentOptions):
 
     def replace(self, **changes: Any) -> Self:
         """Return a validated copy with changed settings; None resets a setting to its default."""
-        given = {name: getattr(self, name) for name in self.explicit_settings}
-        if all(given.get(name) == value for name, value in changes.items()):
+        settings = {name: getattr(self, name) for name in self.explicit_settings}
+        if all(settings.get(name) == value for name, value in changes.items()):
             return self
-        for name, other in (("rho", "epsilon"), ("epsilon", "rho")):
+        for name, equivalent in (("rho", "epsilon"), ("epsilon", "rho")):
             if changes.get(name) is not None:
-                given.pop(other, None)
-        settings = {**given, **changes}
+                settings.pop(equivalent, None)
+        settings |= changes
         return type(self)(**{name: value for name, value in settings.items() if value is not None})
 
     def replace_unchecked(self, **values: Any) -> Self:
-        """Return a copy with changed values, without validation; None resets a value to its default."""
+        """Return a copy of the experiment with changed settings, unvalidated; None resets to the default."""
 
-        def changed(part: BaseModel) -> dict[str, Any]:
-            fields = type(part).model_fields
+        def changed(options: BaseModel) -> dict[str, Any]:
+            fields = type(options).model_fields
             known = {name: value for name, value in values.items() if name in fields}
             return {name: fields[name].default if v is None else v for name, v in known.items()}
 
-        copy = super().model_copy(update=changed(self))
-        copy._own_options = {
-            kind: part.model_copy(update=changed(part)) for kind, part in self._own_options.items()
-        }
+        copy, own = super().model_copy(update=changed(self)), self._own_options.items()
+        copy._own_options = {key: options.model_copy(update=changed(options)) for key, options in own}
         return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a validated copy, as `replace` does."""
+        """Return a validated copy of the experiment with the settings in `update`, by `replace`."""
         return self.replace(**(update or {}))
 
     @property
     def explicit_settings(self) -> set[str]:
         """Names of the settings that were given explicitly."""
-        return self.model_fields_set.union(*(part.model_fields_set for part in self._own_options.values()))
+        own_names = (options.model_fields_set for options in self._own_options.values())
+        return self.model_fields_set.union(*own_names)
 
     @property
     def defaults(self) -> dict[str, Any]:
         """Default of each option of this experiment, by name."""
-        parts = (self, *self._own_options.values())
-        return {name: field.default for part in parts for name, field in type(part).model_fields.items()}
+        classes = (type(self), *map(type, self._own_options.values()))
+        return {name: field.default for cls in classes for name, field in cls.model_fields.items()}
 
-    options, mechanism_options = _options_of("method"), _options_of("mechanism")
-    source_options, server_options = _options_of("data"), _options_of("server")
+    options, mechanism_options = _own_options_property("method"), _own_options_property("mechanism")
+    source_options, server_options = _own_options_property("data"), _own_options_property("server")
 
     @property
     def source(self) -> type[Source]:
@@ -174,33 +172,33 @@ class Experiment(ExperimentOptions):
 
     @property
     def data_set_key(self) -> tuple[object, ...]:
-        """Settings that identify the data set, for a cache of opened sources."""
+        """Settings (source, its options, scaling, label kind) that identify the data set in a cache."""
         return self.data, self.source_options, self.scaling, lookup("losses", self.loss).label_kind
 
     @property
     def chosen_method(self) -> Any:
-        """Method after its switches, such as --estimator, are applied."""
+        """Method object: the variant of --method that its own options, such as --estimator, select."""
         return lookup("methods", self.method).select_variant(self.options)
 
     @property
     def chosen_mechanism(self) -> str:
-        """Name of the mechanism: as given, implied by its options, or the default of server or method."""
-        own = self.trust.mechanism or self._implied_mechanism or self.chosen_method.mechanism
-        return self.mechanism or own
+        """Name of the noise mechanism: --mechanism, or else implied by the server, own options or method."""
+        default = self.trust.mechanism or self._implied_mechanism or self.chosen_method.mechanism
+        return self.mechanism or default
 
     @property
     def target_epsilon(self) -> float:
-        """Epsilon to reach at `delta`: as given, or the exact epsilon of `rho`."""
+        """Privacy budget epsilon at `delta`: --epsilon if given, else the exact epsilon of `rho`."""
         return self.epsilon or epsilon_exact(self.rho, self.delta)
 
     @property
     def epsilon_limit(self) -> float:
-        """Upper limit of the epsilon of a run; infinite if its mechanism is calibrated by rho alone."""
+        """Largest epsilon that a run may claim; infinite if its mechanism is calibrated by rho alone."""
         by_rho = lookup("mechanisms", self.chosen_mechanism).budget_parameter == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
     def preset_settings(self, facts: PublicFacts | None = None) -> dict[str, Any]:
-        """Return the settings of the preset, over which explicit ones take precedence; empty without one."""
+        """Return the settings that --preset chooses, which explicit settings override, or {} without it."""
         if self.preset is None:
             return {}
         chosen: dict[str, Any] = lookup("presets", self.preset).settings(self.chosen_method, self, facts)
@@ -208,14 +206,14 @@ class Experiment(ExperimentOptions):
 
     @property
     def scaling(self) -> str:
-        """Scaling of samples: `normalize` if explicit, else the choice of the preset, if any."""
+        """Scaling of samples (none, unit or box): --normalize if given, else the choice of the preset."""
         chosen = {} if "normalize" in self.explicit_settings else self.preset_settings()
         return str(chosen.get("normalize", self.normalize))
 
     def to_toml(self) -> str:
-        """Return TOML that repeats this experiment, without unset options and a rho derived from epsilon."""
-        follows = () if self.epsilon is None else ("rho",)
-        return tomli_w.dumps({k: v for k, v in self.settings().items() if k not in follows})
+        """Return this experiment's settings as TOML, without unset ones and a rho derived from epsilon."""
+        derived = () if self.epsilon is None else ("rho",)
+        return tomli_w.dumps({name: v for name, v in self.settings().items() if name not in derived})
 
     @property
     def has_unprotected_test_set(self) -> bool:
@@ -223,24 +221,23 @@ class Experiment(ExperimentOptions):
         return self.source.is_user_data and not isinstance(self.test, str)
 
     def settings(self) -> dict[str, Any]:
-        """Return set options by name, without defaults that the preset will replace."""
+        """Return the settings that are not None by name, without defaults that the preset replaces."""
         from_preset = self.preset_settings().keys() - self.explicit_settings
         return {name: value for name, value in self.values().items() if name not in from_preset}
 
     def values(self) -> dict[str, Any]:
-        """Return set options by name, in the order of `option_fields`."""
-        values = {name: value for part in (self, *self._own_options.values()) for name, value in part}
+        """Return the settings that are not None by name, in the order of `option_fields`."""
+        values = {name: v for options in (self, *self._own_options.values()) for name, v in options}
         return {name: values[name] for name in option_fields() if values.get(name) is not None}
 
 
 def check_compatibility(experiment: Experiment) -> None:
-    """Raise InputError for settings that exclude each other."""
+    """Raise InputError if settings of an experiment contradict each other."""
     trust_mode, mechanism = experiment.trust, experiment.chosen_mechanism
     experiment.source.check(experiment, experiment.source_options)
     if experiment.norm_bound is not None and experiment.normalize == "unit":
-        raise InputError(
-            "--norm-bound has no effect with --normalize unit, which makes norms 1. Give only one"
-        )
+        message = "--norm-bound has no effect with --normalize unit, which makes norms 1. Give only one"
+        raise InputError(message)
     if experiment.noise == "aggregate" and trust_mode.protects_sum_only:
         raise InputError("--noise aggregate needs --server untrusted, since others add noise to sums anyway")
     if trust_mode.mechanism not in (None, mechanism):
@@ -254,14 +251,14 @@ def check_compatibility(experiment: Experiment) -> None:
             f"--mechanism {mechanism} needs --server {' or '.join(servers)}, got {experiment.server}. "
             "Leave out --mechanism, or choose another server"
         )
-    if given := [name for name in PER_MACHINE_OPTIONS if getattr(experiment, name) is not None]:
-        _check_unequal_machines(experiment, given[0])
+    if explicit := [name for name in PER_MACHINE_OPTIONS if getattr(experiment, name) is not None]:
+        _check_unequal_machines(experiment, explicit[0])
     elif experiment.participation_seed is not None:
         raise InputError("--participation-seed needs --participation. Give both, or leave it out")
 
 
 def _check_unequal_machines(experiment: Experiment, name: str) -> None:
-    """Raise InputError for settings that exclude one of the options PER_MACHINE_OPTIONS, which was given."""
+    """Raise InputError if settings contradict the named option, one of PER_MACHINE_OPTIONS."""
     option = f"--{name} {getattr(experiment, name)}"
     method, mechanism = experiment.chosen_method, lookup("mechanisms", experiment.chosen_mechanism)
     for selector, chosen in {"server": experiment.trust, "method": method}.items():
@@ -277,9 +274,8 @@ def _check_unequal_machines(experiment: Experiment, name: str) -> None:
             f"{option} does not work with --preset {experiment.preset} and --method {method.name}, whose "
             "steps assume all machines. Use --method mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
         )
-    if experiment.budgets is not None and (
-        mechanism.budget_parameter != "rho" or not mechanism.shows_messages
-    ):
+    has_machine_accounts = mechanism.budget_parameter == "rho" and mechanism.shows_messages
+    if experiment.budgets is not None and not has_machine_accounts:
         raise InputError(
             f"{option} does not work with --mechanism {mechanism.name}, which has one account for all "
             "machines. Choose a method with gaussian or correlated noise, or leave it out"
@@ -287,7 +283,7 @@ def _check_unequal_machines(experiment: Experiment, name: str) -> None:
 
 
 def sent_settings(experiment: Experiment) -> Experiment:
-    """Return the experiment without the settings that change neither messages nor noise."""
+    """Return the experiment without settings, such as --seed, that change neither messages nor sigma."""
     presets = lookup("methods", experiment.method).presets
     unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.simulation_options
     changes: dict[str, Any] = dict.fromkeys(unsent)
@@ -299,34 +295,31 @@ def sent_settings(experiment: Experiment) -> Experiment:
 
 
 def simulated_protocol(experiment: Experiment) -> str:
-    """Describe what is simulated: "aggregate", or the protocol of the trust mode."""
+    """Name of the simulated protocol: "aggregate" (noise of the sum alone), or that of the trust mode."""
     return experiment.noise or experiment.trust.simulation_fidelity(experiment.server_options)
 
 
 def automatic_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
-    """Return the settings that the preset or the server chooses unless they are explicit."""
-    options = type(experiment.server_options)()
-    chosen = {**options.model_dump(), **experiment.trust.resolve_options(options, experiment.machines or 1)}
-    return {**experiment.preset_settings(facts), **chosen}
+    """Return the settings that the preset and the server choose in place of unset ones, by name."""
+    defaults = type(experiment.server_options)()
+    resolved = experiment.trust.resolve_options(defaults, experiment.machines or 1)
+    return {**experiment.preset_settings(facts), **defaults.model_dump(), **resolved}
 
 
 def complete_experiment(experiment: Experiment, facts: PublicFacts | None = None, **sizes: Any) -> Experiment:
-    """Return the experiment with sizes, such as machines, and the preset's choices of other settings."""
+    """Return the experiment with `sizes`, such as machines=10, and unset settings chosen by the preset."""
     sizes = {name: value for name, value in sizes.items() if value is not None}
     sized = experiment.replace_unchecked(**sizes)
-    chosen = {
-        name: value
-        for name, value in sized.preset_settings(facts).items()
-        if name not in sized.explicit_settings
-    }
+    preset, explicit = sized.preset_settings(facts), sized.explicit_settings
+    chosen = {name: value for name, value in preset.items() if name not in explicit}
     return experiment.replace(**chosen, **sizes)
 
 
 def first_difference(first: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
-    """Describe the first setting, except those of `but`, that differs between two experiments, or None."""
+    """Describe the first setting, except those in `but`, in which two experiments differ; None if none."""
     for name in (name for name in option_fields() if name not in but):
         values = getattr(first, name), getattr(other, name)
         if values[0] != values[1]:
-            mine, theirs = ("unset" if value is None else value for value in values)
-            return f"{name} is {mine} here and {theirs} there"
+            first_value, other_value = ("unset" if value is None else value for value in values)
+            return f"{name} is {first_value} here and {other_value} there"
     return None

@@ -26,26 +26,24 @@ PER_MACHINE_OPTIONS = ("participation", "objective", "budgets")  # options that 
 SELECTORS = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
 
 
-def _option(default: Any, description: str, details: str = "", extra: Any = None, **limits: Any) -> Any:
-    """Declare an option: at most 15 words for ``--help``, and details for its own help and its page."""
-    return Field(
-        default, description=description, json_schema_extra={"details": details, **(extra or {})}, **limits
-    )
+def _option(description: str, details: str = "", default: Any = None, **limits: Any) -> Any:
+    """Declare an option with its help text of at most 15 words, and details shown by ``--help OPTION``."""
+    return Field(default, description=description, json_schema_extra={"details": details}, **limits)
 
 
-def _choice(kind: str, default: str | None, description: str, details: str = "", key: str = "kind") -> Any:
-    """Declare an option that names a registered thing; with the key ``forms``, perhaps with a value of it."""
-    return _option(default, description, details, {key: kind})
+def _choice(kind: str, description: str, details: str = "", default: Any = None, key: str = "kind") -> Any:
+    """Declare an option with values of a registry kind: names, or NAME:ARGUMENT if the key is ``forms``."""
+    return Field(default, description=description, json_schema_extra={"details": details, key: kind})
 
 
 def _positive(description: str, details: str = "", default: float | None = None) -> Any:
-    """Declare a positive number."""
-    return _option(default, description, details, ge=MIN_NUMBER, le=MAX_NUMBER)
+    """Declare an option whose value is a positive real number from MIN_NUMBER to MAX_NUMBER."""
+    return _option(description, details, default, ge=MIN_NUMBER, le=MAX_NUMBER)
 
 
 def _integer(description: str, details: str = "", minimum: int = 1, bits: int = 32) -> Any:
-    """Declare an integer from a minimum up to a number of bits, unset by default."""
-    return _option(None, description, details, ge=minimum, lt=2**bits)
+    """Declare an option whose value is an integer from `minimum` to 2^bits - 1, unset by default."""
+    return _option(description, details, ge=minimum, lt=2**bits)
 
 
 class ExperimentOptions(BaseModel):
@@ -55,43 +53,35 @@ class ExperimentOptions(BaseModel):
 
     data: str = _choice(
         "sources",
-        "digits",
         "data set, or a file of your own",
         "File formats, columns and schemas are explained in the guide (docs/guides/data.md).",
+        "digits",
         "forms",
     )
     partition: str | None = _choice(
         "partitions",
-        None,
         "assignment of samples to machines [default: owner if named, or iid]",
         "A file with owners has one machine per owner. Otherwise --machines share the samples.",
-        "forms",
+        key="forms",
     )
-    loss: str = _choice("losses", "softmax", "loss function of a linear model")
-    method: str = _choice("methods", default_name("methods"), "optimisation method")
-    mechanism: str | None = _choice(
-        "mechanisms", None, "noise mechanism [default: that of the method or server]"
-    )
-    server: str = _choice("servers", "untrusted", "trust mode: who adds noise, and who sees messages")
+    loss: str = _choice("losses", "loss function of a linear model", default="softmax")
+    method: str = _choice("methods", "optimisation method", default=default_name("methods"))
+    mechanism: str | None = _choice("mechanisms", "noise mechanism [default: that of the method or server]")
+    server: str = _choice("servers", "trust mode: who adds noise, and who sees messages", "", "untrusted")
     machines: int | None = _integer(
         "number of machines M [default: one per MPI rank]",
         "A rank simulates several machines if M is larger than the number of ranks.",
     )
     participation: str | None = _choice(
-        "participation",
-        None,
-        "participation schedule: the machines of each round [default: all]",
-        "",
-        "forms",
+        "participation", "participation schedule: the machines of each round [default: all]", key="forms"
     )
     participation_seed: int | None = _integer(
         "public seed of the participation schedule [default: --seed, or 0]", "", 0, 63
     )
     objective: Literal["machines", "samples"] | None = _option(
-        None, "mean to minimise: over machines, or over samples [default: set by --participation]"
+        "mean to minimise: over machines, or over samples [default: set by --participation]"
     )
     budgets: str | None = _option(
-        None,
         "file with a rho or epsilon per machine [default: one budget for all]",
         "Machines that the file does not name have the budget of --rho or --epsilon.",
     )
@@ -100,35 +90,33 @@ class ExperimentOptions(BaseModel):
         "Methods that use a fresh sample per round have at most as many rounds as a machine has samples.",
     )
     epsilon: float | None = _option(
-        None,
         "privacy budget epsilon at --delta, instead of --rho",
         "The noise is that of the largest rho that keeps to it. inf means no noise.",
         gt=0,
     )
     delta: float = _option(
-        1e-5,
         "delta at which epsilon is given or stated, below 1 / samples",
         "It should be far below 1 / samples (docs/guides/privacy.md).",
+        1e-5,
         ge=MIN_DELTA,
         lt=1,
     )
     rho: float = _option(
-        4.0,
         "privacy budget rho; inf for no noise",
         "The Renyi divergence of every order a between runs on neighbouring data is at most a rho^2 / 2.",
+        4.0,
         gt=0,
         validate_default=True,
     )
     noise: Literal["aggregate"] | None = _option(
-        None,
         "noise of the sum alone (aggregate) [default: noise per machine]",
         "One draw stands for the noise of all machines. It is faster, and protects no single message.",
     )
     diameter: float = _positive("diameter D of the ball K around the starting point 0", "", 0.1)
     normalize: Literal["none", "unit", "box"] = _option(
-        "none",
         "scaling of samples: none, unit norm, or box by --feature-bound",
         "With unit, samples get a bias feature of 0.1 and norm 1.",
+        "none",
     )
     norm_bound: float | None = _positive(
         "public bound on the norm of features", "Samples with a larger norm are scaled down to it."
@@ -155,7 +143,7 @@ class ExperimentOptions(BaseModel):
 
     @field_validator("data", "partition")
     @classmethod
-    def _check_text(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_source_or_partition(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
             (find_source if info.field_name == "data" else parse_partition)(value)
             check_file_name(value)
@@ -168,18 +156,18 @@ class ExperimentOptions(BaseModel):
 
     @field_validator("loss", "method", "mechanism", "server")
     @classmethod
-    def _check_known(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_registered(cls, value: str | None, info: ValidationInfo) -> str | None:
         extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
         return check_registered_name(extra["kind"], value)
 
     @property
     def has_unequal_machines(self) -> bool:
-        """Whether an option makes machines differ, or lets them miss rounds."""
+        """Whether machines differ in budget or weight, or miss rounds, by one of PER_MACHINE_OPTIONS."""
         return any(getattr(self, name) is not None for name in PER_MACHINE_OPTIONS)
 
     @field_validator("epsilon", "rho")
     @classmethod
-    def _check_range(cls, value: float | None) -> float | None:
+    def _check_budget_range(cls, value: float | None) -> float | None:
         if value is not None and math.isfinite(value) and not MIN_NUMBER <= value <= MAX_NUMBER:
             raise ValueError(f"should be between {MIN_NUMBER:g} and {MAX_NUMBER:g}, or inf for no noise")
         return value
@@ -187,43 +175,40 @@ class ExperimentOptions(BaseModel):
     @field_validator("rho")
     @classmethod
     def _derive_rho(cls, value: float, info: ValidationInfo) -> float:
-        """Derive rho from epsilon, if given: the largest rho within epsilon at delta, rounded down."""
+        """Replace rho, if epsilon is given, by the largest rho within (epsilon, delta), rounded down."""
         epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
         return value if epsilon is None or delta is None else rho_for_epsilon(epsilon, delta)
 
 
 def option_fields() -> dict[str, FieldInfo]:
-    """Return all options by name; own options of a method, ... follow the option that chooses it."""
+    """Return the pydantic fields of all options by name; a method's own options follow ``method``, etc."""
     return _option_fields(tuple(chain(*map(_option_classes, SELECTORS))))
 
 
 @cache
-def _option_fields(known: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
-    """Return `option_fields` for the registered sources, methods, ..., the key of this cache."""
-    own = [name for selector in SELECTORS for name in own_options(selector)]
-    counts = Counter([*ExperimentOptions.model_fields, *own])
-    if repeated := [name for name, count in counts.items() if count > 1]:
+def _option_fields(option_classes: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
+    """Return the fields of all options by name, cached by (name, option class) of sources, methods, ...."""
+    names = chain(ExperimentOptions.model_fields, *map(own_options, SELECTORS))
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"an extension gives {', '.join(repeated)} a second meaning. Rename its option")
     fields: dict[str, FieldInfo] = {}
     for name, field in ExperimentOptions.model_fields.items():
         fields[name] = field
         # The noise key is derived from the settings in this order, so another order changes the noise.
         for selector in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):
-            fields |= {other: _merge_fields(owners) for other, owners in own_options(selector).items()}
+            fields |= {own: _merge_fields(owners) for own, owners in own_options(selector).items()}
     return fields
 
 
 def _option_classes(selector: str) -> tuple[tuple[str, type[BaseModel]], ...]:
-    """Return the values of an option such as ``method``, each with the class of its own options."""
+    """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
     kind = SELECTORS.get(selector)
-    components = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
-    return tuple(
-        (component.form if selector == "data" else name, component.options) for name, component in components
-    )
+    classes = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
+    return tuple((cls.form if selector == "data" else name, cls.options) for name, cls in classes)
 
 
 def own_options(selector: str) -> dict[str, dict[str, FieldInfo]]:
-    """Return own options of methods, servers, ... by name, each with its fields by method, server, ...."""
+    """Return fields[option][owner] of the own options of all methods (or sources, mechanisms, servers)."""
     return _own_options(_option_classes(selector))
 
 
@@ -237,19 +222,20 @@ def _own_options(owners: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, d
 
 
 def method_option_names() -> list[str]:
-    """Return the names of own options of methods and mechanisms, without presets."""
+    """Return the names of the own options of all methods and mechanisms, except options of presets."""
     presets = {name for method in known_names("methods") for name in lookup("methods", method).presets}
-    return [name for kind in ("mechanism", "method") for name in own_options(kind) if name not in presets]
+    return [name for key in ("mechanism", "method") for name in own_options(key) if name not in presets]
 
 
 def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
-    """Return the first mechanism that has an own option among the settings; None if there is none."""
-    own = own_options("mechanism")
-    return next((next(iter(own[n])) for n, value in settings.items() if n in own and value is not None), None)
+    """Return the name of the first mechanism that has an own option among the settings, or None."""
+    owners = own_options("mechanism")
+    names = (name for name, value in settings.items() if name in owners and value is not None)
+    return next((next(iter(owners[name])) for name in names), None)
 
 
 def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
-    """Merge the fields of an own option: its description names who has it, its title is the first one's."""
+    """Merge the fields, by owner, of an option with several owners, such as methods; None is the default."""
     owners_by_text: dict[str, list[str]] = {}
     for owner, field in fields.items():
         default = "" if field.default is None else f" [default: {field.default}]"
@@ -267,55 +253,43 @@ def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
 
 
 def preferred_method(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the preset's method as a setting if none is implied; InputError for misplaced booleans."""
-    fields = option_fields()
-    for name in fields.keys() & settings.keys():
-        if isinstance(settings[name], bool) and not is_flag(fields[name]):
+    """Return {"method": the preset's method} unless settings imply a method; reject misplaced booleans."""
+    for name, field in option_fields().items():
+        if isinstance(settings.get(name), bool) and not is_flag(field):
             raise InputError(f"{name} = {settings[name]} should be a number or a name, not a boolean")
     given = {name for name, value in settings.items() if value is not None}
-    if settings.get("preset") not in known_names("presets"):
-        return {}
     # The preset's method is the best with its default mechanism and equal machines only.
-    if given & {"method", "mechanism", *PER_MACHINE_OPTIONS} or implied_mechanism(settings):
+    deviation = given & {"method", "mechanism", *PER_MACHINE_OPTIONS} or implied_mechanism(settings)
+    if deviation or settings.get("preset") not in known_names("presets"):
         return {}
-    own, best = own_options("method"), lookup("presets", settings["preset"]).method
-    takes_all = all(best in own[name] for name in given & own.keys())
-    return {"method": best} if best is not None and takes_all else {}
+    owners, method = own_options("method"), lookup("presets", settings["preset"]).method
+    has_all_options = all(method in owners[name] for name in given & owners.keys())
+    return {"method": method} if method is not None and has_all_options else {}
 
 
 def build_options(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
-    """Validate own options; InputError for unknown options, and for options of another source, method, ....
+    """Build the own options of the components in `chosen`, such as {"method": "dp-sgd"}, by selector.
 
-    Parameters
-    ----------
-    chosen : mapping
-        Value of each choosing option, such as ``{"method": "dp-sgd"}``.
-    settings : mapping
-        Values of own options by name.
-
-    Returns
-    -------
-    dict
-        Instance of the options' class by choosing option.
+    Raises InputError for unknown settings and for own options of components that are not chosen.
     """
     errors = []
-    owners = {kind: own_options(kind) for kind in chosen}
-    values_by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in chosen}
+    owners = {selector: own_options(selector) for selector in chosen}
+    values_by_selector: dict[str, dict[str, Any]] = {selector: {} for selector in chosen}
     for name, value in settings.items():
-        kinds = [kind for kind in chosen if name in owners[kind]]
-        owner = next((kind for kind in kinds if chosen[kind] in owners[kind][name]), None)
-        if owner is not None:
-            values_by_kind[owner] |= {} if value is None else {name: value}
-        elif not kinds:
+        selectors = [selector for selector in chosen if name in owners[selector]]
+        matching = next((key for key in selectors if chosen[key] in owners[key][name]), None)
+        if matching is not None:
+            values_by_selector[matching] |= {} if value is None else {name: value}
+        elif not selectors:
             errors.append(f"unknown option {name!r}{suggest_or_list(name, option_fields(), 'options')}")
         elif value is not None:
-            kind = kinds[0]
-            whose = f"{kind} = {' or '.join(owners[kind][name])}"
-            errors.append(f"{name} needs {whose}, got {kind} = {chosen[kind]}. Leave it out")
+            selector = selectors[0]
+            needed = f"{selector} = {' or '.join(owners[selector][name])}"
+            errors.append(f"{name} needs {needed}, got {selector} = {chosen[selector]}. Leave it out")
     options = {}
-    for kind, values in values_by_kind.items():
+    for selector, values in values_by_selector.items():
         try:
-            options[kind] = dict(_option_classes(kind))[chosen[kind]](**values)
+            options[selector] = dict(_option_classes(selector))[chosen[selector]](**values)
         except ValidationError as error:
             errors.append(format_validation_errors(error))
     if errors:
@@ -324,14 +298,14 @@ def build_options(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dic
 
 
 def value_kind(field: FieldInfo) -> str | None:
-    """Return the kind of registered things that an option's values name; None for other options."""
+    """Return the registry kind, such as "methods", of an option's values; None if they are not registered."""
     extra = field.json_schema_extra
     kind = extra.get("kind", extra.get("forms")) if isinstance(extra, dict) else None
     return None if kind is None else str(kind)
 
 
 def details(field: FieldInfo) -> str:
-    """Return what the help of an option alone adds to its description."""
+    """Return the sentences that ``--help OPTION`` shows after the description of an option."""
     extra = field.json_schema_extra
     return str(extra.get("details", "")) if isinstance(extra, dict) else ""
 
@@ -341,24 +315,24 @@ def choices(field: FieldInfo) -> tuple[str, ...] | None:
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "kind" in extra:
         return tuple(known_names(str(extra["kind"])))
-    kinds = (field.annotation, *get_args(field.annotation))
-    literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
+    types = (field.annotation, *get_args(field.annotation))
+    literal = next((annotation for annotation in types if get_origin(annotation) is Literal), None)
     return get_args(literal) if literal else None
 
 
 def is_flag(field: FieldInfo) -> bool:
-    """Return whether an option is boolean, so a flag without a value."""
+    """Return whether an option is boolean, that is, a command-line flag without a value."""
     return bool in (field.annotation, *get_args(field.annotation))
 
 
 def format_validation_errors(error: ValidationError) -> str:
-    """Format the errors of pydantic: one line per option."""
+    """Format a pydantic validation error as text: one line per invalid option."""
     return "\n".join(map(_pydantic_message, error.errors()))
 
 
 def _pydantic_message(error: Any) -> str:
-    """Format one error of pydantic, such as "machines = 0 should be greater than or equal to 1"."""
-    location = ".".join(str(part) for part in error["loc"])
+    """Format one pydantic error, such as "machines = 0 should be greater than or equal to 1"."""
+    location = ".".join(str(key) for key in error["loc"])
     if not location:
         return str(error["msg"]).removeprefix("Value error, ")
     if isinstance(error["input"], list):

@@ -14,7 +14,7 @@ from mu2mpi.core.registry import default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 
 MAX_RUNS = 100_000
-MAX_NAME_BYTES = 160  # file systems allow 255, of which a checkpoint's suffix and a temporary name take some
+MAX_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
 MAX_VALUE_LETTERS = 40
 # Settings whose values stand without the setting's name in a file name
 UNPREFIXED_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
@@ -26,9 +26,9 @@ class Sweep:
     Parameters
     ----------
     settings : mapping
-        Settings by name, each a value or a list. Each mapping of the list ``part`` is a sweep of its own that
-        inherits the other settings. ``methods`` lists methods to compare, or is "all": these have their
-        presets and, by default, a trusted server.
+        Settings by name, each a value or a list. Each mapping in the list ``part`` is a separate sweep that
+        inherits the other settings. ``methods`` lists methods to compare, or is "all": each method uses its
+        preset and, by default, a trusted server.
     where : str
         Origin of the settings, such as a file name, with which error messages begin.
     overrides : mapping, optional
@@ -53,9 +53,8 @@ class Sweep:
             overrides["method"] = _parse_methods(methods, prefix)
         parts = settings.get("part", [{}])
         if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
-            raise InputError(
-                f"{prefix}part is not a list of tables. Begin each part of the sweep with [[part]]"
-            )
+            message = "part is not a list of tables. Begin each part of the sweep with [[part]]"
+            raise InputError(prefix + message)
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
@@ -67,42 +66,41 @@ class Sweep:
         self._check_distinct_names(prefix)
 
     def select(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
-        """Return experiments with their indices: the one at `index`, or for `part` (k, n) every n-th."""
-        numbered, count = list(enumerate(self.experiments)), len(self.experiments)
+        """Return pairs (index, experiment): the one at `index`, or for part=(k, n) every n-th from k on."""
+        numbered = list(enumerate(self.experiments))
         if index is None:
             first, step = part
             return numbered[first::step]
-        if not 0 <= index < count:
-            raise InputError(f"--index must be between 0 and {count - 1} (the last run), got {index}")
+        if not 0 <= index < len(numbered):
+            last = len(numbered) - 1
+            raise InputError(f"--index must be between 0 and {last} (the last run), got {index}")
         return [numbered[index]]
 
     def file_name(self, experiment: Experiment) -> str:
-        """Return the file name of a result, made of the settings that the sweep varies."""
+        """Return the file name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept)
 
     @property
     def exclusions(self) -> list[str]:
-        """One line per excluded combination of compared methods, with the reason."""
-        return [
-            f"{what} is left out: {'; '.join(why.splitlines())}"
-            for what, why in self._exclusion_reasons.items()
-        ]
+        """Messages about excluded combinations of settings: one line per combination, with the reason."""
+        reasons = self._exclusion_reasons.items()
+        return [f"{settings} is left out: {'; '.join(text.splitlines())}" for settings, text in reasons]
 
     def exclude(self, settings: Mapping[str, Any], error: InputError) -> None:
-        """Exclude settings that a compared method does not support; raise the error if none are compared."""
+        """Exclude a combination of settings because of `error`; raise it if the sweep compares no methods."""
         if not self.compares_methods:
             raise error
         swept = [f"{name} = {settings[name]}" for name in self.swept if name in settings and name != "seed"]
         self._exclusion_reasons[", ".join(swept)] = str(error)
 
     def require_runs(self, count: int) -> None:
-        """Raise InputError if all runs are excluded, with the reasons, or with a reason common to all."""
+        """Raise InputError with the reasons of exclusion if the sweep has no runs left (`count` is 0)."""
         if self._exclusion_reasons and not count:
             reasons = set(self._exclusion_reasons.values())
             raise InputError(reasons.pop() if len(reasons) == 1 else "\n".join(self.exclusions))
 
     def _build_experiments(self, settings: Mapping[str, Any], where: str, prefix: str) -> list[Experiment]:
-        """Return the experiments of all combinations of the settings that are lists."""
+        """Build one experiment for each combination of values of the settings that are lists."""
         experiments = []
         for combination in _combinations(settings, prefix):
             if self.compares_methods and "preset" in lookup("methods", combination["method"]).presets:
@@ -116,37 +114,36 @@ class Sweep:
         return experiments
 
     def _check_distinct_names(self, prefix: str) -> None:
-        named: dict[str, Experiment] = {}
+        """Raise InputError if two results of the sweep have the same file name."""
+        owners: dict[str, Experiment] = {}
         for experiment in self.experiments:
-            name = self.file_name(experiment)
+            file_name = self.file_name(experiment)
             # Some file systems do not distinguish upper and lower case.
-            other = named.setdefault(name.casefold(), experiment)
-            if other is not experiment:
-                one, two = (
-                    ", ".join(f"{name} = {getattr(each, name)!r}" for name in self.swept)
-                    for each in (other, experiment)
-                )
+            owner = owners.setdefault(file_name.casefold(), experiment)
+            if owner is not experiment:
+                pairs = ([f"{n} = {getattr(e, n)!r}" for n in self.swept] for e in (owner, experiment))
+                first, second = map(", ".join, pairs)
                 raise InputError(
-                    f"{prefix}the results of {one} and of {two} would both be called {name}. Rename the "
-                    "values, or use two sweeps with different --output"
+                    f"{prefix}the results of {first} and of {second} would both be called {file_name}. "
+                    "Rename the values, or use two sweeps with different --output"
                 )
 
 
 def _parse_methods(methods: Any, prefix: str) -> list[str]:
-    """Parse the names of the methods to compare; InputError for unknown ones."""
+    """Parse the methods to compare ("all", or names in a list or with commas); InputError if unknown."""
     known = known_names("methods")
-    wanted = methods.split(",") if isinstance(methods, str) else methods
-    wanted = known if wanted == ["all"] else wanted
-    unknown = [str(name) for name in wanted if name not in known] if isinstance(wanted, list) else [""]
-    if unknown or not wanted:
-        meant = did_you_mean("".join(unknown[:1]), known)
-        hint = meant or f"; it should be all, or some of {', '.join(known)}"
+    names = methods.split(",") if isinstance(methods, str) else methods
+    names = known if names == ["all"] else names
+    unknown = [str(name) for name in names if name not in known] if isinstance(names, list) else [""]
+    if unknown or not names:
+        suggestion = did_you_mean("".join(unknown[:1]), known)
+        hint = suggestion or f"; it should be all, or some of {', '.join(known)}"
         raise InputError(f"{prefix}methods = {methods!r} has an unknown method{hint}")
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(names))
 
 
 def _combinations(settings: Mapping[str, Any], prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield all combinations of the settings that are lists, as settings by name."""
+    """Yield the settings, by name, of each combination of values of the settings that are lists."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
@@ -160,24 +157,22 @@ def _combinations(settings: Mapping[str, Any], prefix: str) -> Iterator[dict[str
         raise InputError(
             f"{prefix}a sweep must have at most {MAX_RUNS:,} combinations, got {count:,}. Shorten its lists"
         )
-    for combined in itertools.product(*lists.values()):
-        yield dict(zip(lists, combined, strict=True))
+    for combination in itertools.product(*lists.values()):
+        yield dict(zip(lists, combination, strict=True))
 
 
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
-    """Return a file name such as ``trusted_rho-4_seed-1.h5``, made of swept or else of explicit settings."""
-    given = (
-        "epsilon" if name == "rho" and experiment.epsilon is not None else name
-        for name in swept or _naming_settings(experiment)
-    )
-    settings = [(name, value) for name in given if (value := getattr(experiment, name)) is not None]
+    """Return a result's file name from swept, or else main, settings, such as ``trusted_rho-4_seed-1.h5``."""
+    budget = "rho" if experiment.epsilon is None else "epsilon"
+    names = (budget if name == "rho" else name for name in swept or _naming_settings(experiment))
+    settings = [(name, value) for name in names if (value := getattr(experiment, name)) is not None]
     if swept:
-        parts = [_slug(v) if isinstance(v, str) else _format_number(name, v) for name, v in settings]
+        texts = [_slug(v) if isinstance(v, str) else _format_number(name, v) for name, v in settings]
     else:
-        parts = [_format_setting(name, value) for name, value in settings]
+        texts = [_format_setting(name, value) for name, value in settings]
         if any(map(_is_ambiguous, *zip(*settings, strict=True))):
-            parts.append(hashlib.sha256(repr(settings).encode()).hexdigest()[:8])
-    name = "_".join(filter(None, parts)) or "run"
+            texts.append(hashlib.sha256(repr(settings).encode()).hexdigest()[:8])
+    name = "_".join(filter(None, texts)) or "run"
     if len(name.encode()) > MAX_NAME_BYTES:
         # Cutting bytes may split a letter, whose rest is dropped.
         start = name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
@@ -186,14 +181,14 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
 
 
 def _naming_settings(experiment: Experiment) -> Iterator[str]:
-    """Yield the settings of a file name outside of a sweep: the main ones, and all others than defaults."""
+    """Yield names of settings for a file name outside of a sweep: main and non-default settings."""
     defaults = experiment.defaults
     first = ["data", "loss", "method", "mechanism", *type(experiment.options).model_fields]
     always = ["data", "server", "machines", "rho", "seed"]
     yield from (name for name in first if name in always or getattr(experiment, name) != defaults[name])
     yield from always[1:-1]
-    others = (name for name in option_fields() if name not in (*first, *always, "epsilon"))
-    yield from (name for name in others if name in defaults and getattr(experiment, name) != defaults[name])
+    remaining = (name for name in option_fields() if name not in (*first, *always, "epsilon"))
+    yield from (n for n in remaining if n in defaults and getattr(experiment, n) != defaults[n])
     yield always[-1]
 
 
@@ -206,11 +201,11 @@ def _format_number(name: str, value: object) -> str:
 
 
 def _format_setting(name: str, value: object) -> str:
-    """Format a setting for a file name: files without folders, and values of UNPREFIXED_SETTINGS alone."""
+    """Format a setting for a file name, as NAME-VALUE or VALUE alone; paths lose their folders."""
     if not isinstance(value, str):
         return name.replace("_", "-") if value is True else _format_number(name, value)
-    kind, colon, path = value.rpartition(":")
-    text = _slug(f"{kind}{colon}{path.rpartition('/')[2]}")[:MAX_VALUE_LETTERS]
+    form, colon, path = value.rpartition(":")
+    text = _slug(f"{form}{colon}{path.rpartition('/')[2]}")[:MAX_VALUE_LETTERS]
     return text if name in UNPREFIXED_SETTINGS else f"{name.replace('_', '-')}-{text}"
 
 
@@ -218,5 +213,5 @@ def _is_ambiguous(name: str, value: object) -> bool:
     """Return whether another value of the setting could have the same text in a file name."""
     if not isinstance(value, str):
         return False
-    joins = "_" in value and name != "data"
-    return joins or len(value) > MAX_VALUE_LETTERS or _slug(value) != value.replace(":", "-")
+    has_separator = "_" in value and name != "data"
+    return has_separator or len(value) > MAX_VALUE_LETTERS or _slug(value) != value.replace(":", "-")

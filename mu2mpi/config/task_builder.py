@@ -1,4 +1,4 @@
-"""Build a run's task and its unequal machines from an experiment, and digests of its input files."""
+"""Build a run's task, its unequal machines and the digests of its input files from an experiment."""
 
 import math
 from pathlib import Path
@@ -38,12 +38,12 @@ def build_task(
         Experiment as `complete_experiment` returns it.
     machines, classes, features, samples : int
         Numbers M of machines, of classes, of features with the bias, and of samples per machine.
-    most : int, optional
+    max_samples : int, optional
         Largest number of samples of a machine.
-    square : float, optional
+    max_squared_norm : float, optional
         Largest squared norm of a sample's features without the bias; by default `features` - 1.
     unequal : UnequalMachines, optional
-        Machines that differ, or miss rounds.
+        Participation, sizes, weights and budgets of machines; by default all are equal in every round.
 
     Raises
     ------
@@ -51,19 +51,18 @@ def build_task(
         If the trust mode returns an invalid number of noise shares.
     """
     loss_function: Loss = lookup("losses", experiment.loss)
-    parts = experiment.trust.noise_shares(experiment.server_options, machines)
-    if not (isinstance(parts, int) and 1 <= parts <= machines):
-        raise InputError(
-            f"--server {experiment.server} must have 1 to {machines} noise shares, got {parts!r}"
-        )
+    noise_shares = experiment.trust.noise_shares(experiment.server_options, machines)
+    if not (isinstance(noise_shares, int) and 1 <= noise_shares <= machines):
+        limits = f"1 to {machines} noise shares"
+        raise InputError(f"--server {experiment.server} must have {limits}, got {noise_shares!r}")
     scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
-    longest = scaling.max_squared_norm(features - 1 if max_squared_norm is None else max_squared_norm)
-    constants = loss_function.constants(longest, experiment.diameter / 2, classes)
+    squared_bound = scaling.max_squared_norm(features - 1 if max_squared_norm is None else max_squared_norm)
+    constants = loss_function.constants(squared_bound, experiment.diameter / 2, classes)
     return Task(
         loss=loss_function,
         server=experiment.server,
         server_options=experiment.server_options,
-        noise_shares=parts,
+        noise_shares=noise_shares,
         machines=machines,
         samples=samples,
         max_samples=max_samples,
@@ -74,7 +73,7 @@ def build_task(
         scaling=scaling,
         budget=Budget(experiment.rho, experiment.target_epsilon, experiment.delta),
         mechanism=experiment.chosen_mechanism,
-        max_squared_norm=longest,
+        max_squared_norm=squared_bound,
         G=constants.G,
         L=constants.L,
         l2=experiment.l2 or 0.0,
@@ -93,7 +92,7 @@ def build_unequal_machines(
     owners: tuple[str, ...] | None,
     known: PerMachineAccounts | None = None,
 ) -> UnequalMachines:
-    """Build the machines of an experiment that differ, or miss rounds.
+    """Build the participation, weights and budgets of the unequal machines of an experiment.
 
     Parameters
     ----------
@@ -103,41 +102,38 @@ def build_unequal_machines(
         Number of samples of each machine.
     owners : tuple of str, optional
         Name of each machine; by default its number, from 0.
-    known : Accounts, optional
+    known : PerMachineAccounts, optional
         Participation and budgets from a result or checkpoint, used instead of reading files.
     """
-    names = owners or tuple(map(str, range(len(samples))))
+    machine_names = owners or tuple(map(str, range(len(samples))))
     schedule, value = parse_schedule(experiment.participation)
     objective = experiment.objective or schedule.default_objective
     seed = experiment.participation_seed
     seed = (experiment.seed or 0) if seed is None else seed
-    federation = Federation(samples, names, seed, None if known is None else known.participation)
-    stated: dict[int, tuple[str, float]] = {}
+    federation = Federation(samples, machine_names, seed, None if known is None else known.participation)
+    budget_limits: dict[int, tuple[str, float]] = {}
     # The file of budgets or participation may be the private data file itself.
     with redacted_errors(not experiment.source.is_user_data or experiment.source_options.data_is_public):
         participation = schedule(value, federation)
         if experiment.budgets is not None:
             path = Path(experiment.budgets).expanduser()
-            stated = read_budgets(path, names) if known is None else known.budgets
-    delta = experiment.delta
-    budgets = {
-        i: Budget(value, math.inf, delta)
-        if kind == "rho"
-        else Budget(rho_for_epsilon(value, delta), value, delta)
-        for i, (kind, value) in stated.items()
-    }
+            budget_limits = read_budgets(path, machine_names) if known is None else known.budgets
+    budgets, delta = dict[int, Budget](), experiment.delta
+    for machine, (parameter, limit) in budget_limits.items():
+        rho, epsilon = (limit, math.inf) if parameter == "rho" else (rho_for_epsilon(limit, delta), limit)
+        budgets[machine] = Budget(rho, epsilon, delta)
     return UnequalMachines(participation, samples, objective == "samples", budgets, owners)
 
 
 def input_digests(experiment: Experiment) -> dict[str, str]:
-    """Return SHA-256 digests by name of an experiment's input files and of all imported modules."""
+    """Return the SHA-256 digests, by name, of an experiment's input files and of all imported modules."""
     return used_input_digests(experiment) | imported_module_digests()
 
 
 def used_input_digests(experiment: Experiment) -> dict[str, str]:
-    """Return SHA-256 digests by name of the files of budgets and participation, and of extensions."""
+    """Return the SHA-256 digests, by name, of the budget, participation and extension files in use."""
     schedule, value = parse_schedule(experiment.participation)
-    named = (experiment.budgets, *schedule.input_files(value))
+    file_names = (experiment.budgets, *schedule.input_files(value))
     extensions = extension_files(
         ("sources", experiment.source.name),
         *([("partitions", experiment.partition.partition(":")[0])] if experiment.partition else []),
@@ -147,12 +143,12 @@ def used_input_digests(experiment: Experiment) -> dict[str, str]:
         ("servers", experiment.server),
         ("participation", schedule.name),
     )
-    files = {f"the file {name}": Path(name).expanduser() for name in named if name}
+    files = {f"the file {name}": Path(name).expanduser() for name in file_names if name}
     files |= {f"the module {name}": path for name, path in extensions.items()}
     imported = imported_module_digests()
     return {name: imported.get(name) or file_digest(path) for name, path in files.items()}
 
 
 def imported_module_digests() -> dict[str, str]:
-    """Return SHA-256 digests by name of the modules imported by ``--import``."""
+    """Return the SHA-256 digests, by name, of the Python modules imported by ``--import``."""
     return {f"the module {name}": file.digest for name, file in imported_files().items()}
