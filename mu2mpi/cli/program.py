@@ -60,8 +60,7 @@ class Parser(argparse.ArgumentParser):
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
         """Raise SharedInputError for unknown arguments, with suggestions, or else all options."""
-        flags = [flag for action in self._actions for flag in action.option_strings]
-        known = [flag for flag in flags if flag.startswith("--")]
+        known = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
         options = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
         hints = {option: did_you_mean(option, known) for option in options}
         if options and all(hints.values()):

@@ -16,5 +16,5 @@ COMMAND_ORDER = (
 
 def command_names() -> list[str]:
     """Return the names of all commands in the order of the help."""
-    order, known = COMMAND_ORDER.split(), known_names("commands")
-    return order + sorted({*known} - {*order})
+    built_in = COMMAND_ORDER.split()
+    return built_in + sorted({*known_names("commands")} - {*built_in})

@@ -32,28 +32,14 @@ AUDIT_OVERRIDES: dict[str, dict[str, Any]] = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_field
-    from mu2mpi.config.experiment_options import (
-        PER_MACHINE_OPTIONS,
-        method_option_names,
-        option_fields,
-        own_options,
-    )
+    from mu2mpi.config import experiment_options as options
 
-    fields, method_options, server_options = option_fields(), method_option_names(), own_options("server")
-    names = (
-        "loss",
-        "method",
-        *method_options,
-        "mechanism",
-        "server",
-        *server_options,
-        *PER_MACHINE_OPTIONS,
-        *AUDIT_OVERRIDES,
-    )
-    for name in dict.fromkeys(names):
+    fields, server_options = options.option_fields(), options.own_options("server")
+    shared_names = ("loss", "method", *options.method_option_names(), "mechanism", "server", *server_options)
+    for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_OVERRIDES)):
         add_field(parser, name, fields[name], **AUDIT_OVERRIDES.get(name, {}))
-    runs = "number of runs per canary value [default: 2000]"
-    parser.add_argument("--trials", type=int, default=2000, metavar="N", help=runs)
+    trials_help = "number of runs per canary value [default: 2000]"
+    parser.add_argument("--trials", type=int, default=2000, metavar="N", help=trials_help)
     parser.set_defaults(machines=3, rounds=10, delta=1e-5)
 
 
@@ -64,16 +50,18 @@ def execute(arguments: Namespace) -> int:
     from mu2mpi.core.registry import known_names
     from mu2mpi.execution.warmup import start_compiler_without_scipy
 
-    communicator, given = world(), explicit_settings(arguments)
+    communicator, settings = world(), explicit_settings(arguments)
     start_compiler_without_scipy()
     problems = []
-    for finding in audit_servers(given, arguments.trials, communicator):
+    for finding in audit_servers(settings, arguments.trials, communicator):
         problems += finding.problems
         if communicator.rank == 0:
             print(f"{finding.describe()}\n", flush=True)
-    if "server" not in given and communicator.rank == 0:
-        others = ", ".join(name for name in known_names("servers") if name not in PAPER_SERVERS)
-        print(f"Without --server, only the paper's trust modes are audited. Others are {others}.", flush=True)
+    if "server" not in settings and communicator.rank == 0:
+        omitted = ", ".join(name for name in known_names("servers") if name not in PAPER_SERVERS)
+        print(
+            f"Without --server, only the paper's trust modes are audited. Others are {omitted}.", flush=True
+        )
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0

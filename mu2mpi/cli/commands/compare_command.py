@@ -19,8 +19,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> None:
     from mu2mpi.analysis.differences import compare
 
-    first, second = (
-        read_runs(Namespace(paths=[path], strict=arguments.strict, where=[]))[0]
-        for path in (arguments.a, arguments.b)
-    )
+    inputs = (Namespace(paths=[p], strict=arguments.strict, where=[]) for p in (arguments.a, arguments.b))
+    first, second = (read_runs(namespace)[0] for namespace in inputs)
     print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second, arguments.values)}")

@@ -15,12 +15,11 @@ from mu2mpi.core.toml import EXAMPLES_FOLDER, example_purpose, example_texts
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    help_text = "file to write, such as tables.toml, or tables for all files of that name"
-    parser.add_argument("names", nargs="*", metavar="NAME", help=help_text)
+    names_help = "file to write, such as tables.toml, or tables for all files of that name"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names_help)
     add_flag(parser, "--all", "all examples")
-    add_output(
-        parser, f"folder of the files [default: {EXAMPLES_FOLDER}/]", "FOLDER", default=Path(EXAMPLES_FOLDER)
-    )
+    output_help = f"folder of the files [default: {EXAMPLES_FOLDER}/]"
+    add_output(parser, output_help, "FOLDER", default=Path(EXAMPLES_FOLDER))
     add_flag(parser, "--overwrite", "replacement of existing files")
 
 
@@ -32,12 +31,11 @@ def execute(arguments: Namespace) -> None:
     examples = example_texts()
     stems = dict.fromkeys(Path(name).stem for name in examples)
     chosen = list(examples) if arguments.all else []
-    for bare in (Path(name).name for name in arguments.names):
-        matches = [name for name in examples if bare in (name, Path(name).stem)]
+    for file_name in (Path(name).name for name in arguments.names):
+        matches = [name for name in examples if file_name in (name, Path(name).stem)]
         if not matches:
-            raise InputError(
-                f"no example is called {bare!r}{suggest_or_list(Path(bare).stem, stems, 'examples')}"
-            )
+            hint = suggest_or_list(Path(file_name).stem, stems, "examples")
+            raise InputError(f"no example is called {file_name!r}{hint}")
         chosen += matches
     if not chosen:
         width = max(map(len, examples))
@@ -45,16 +43,13 @@ def execute(arguments: Namespace) -> None:
         return
     texts = {arguments.output / name: examples[name].encode() for name in chosen}
     no_folder = os.path.lexists(arguments.output) and not arguments.output.is_dir()
-    in_the_way = [arguments.output] if no_folder else [path for path in texts if path.is_dir()]
-    if in_the_way:
-        raise InputError(
-            f"{in_the_way[0]} exists and is not a file or folder as needed. Choose another --output"
-        )
+    if obstacles := [arguments.output] if no_folder else [path for path in texts if path.is_dir()]:
+        message = "exists and is not a file or folder as needed. Choose another --output"
+        raise InputError(f"{obstacles[0]} {message}")
     differing = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text]
     if differing and not arguments.overwrite:
-        raise InputError(
-            f"cannot write files that exist: {', '.join(differing)}. Use --overwrite to replace them"
-        )
+        existing = ", ".join(differing)
+        raise InputError(f"cannot write files that exist: {existing}. Use --overwrite to replace them")
     for path, text in texts.items():
         write_atomically(path, [text])
         print(path)

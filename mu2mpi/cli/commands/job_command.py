@@ -21,15 +21,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("config", type=Path, metavar="TOML", help="file of an experiment or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
-    which = parser.add_mutually_exclusive_group()
-    add_flag(which, "--submit", "submission of the script by sbatch, instead of printing it")
-    add_flag(which, "--status", "numbers of finished, running, missing and failed runs")
+    actions = parser.add_mutually_exclusive_group()
+    add_flag(actions, "--submit", "submission of the script by sbatch, instead of printing it")
+    add_flag(actions, "--status", "numbers of finished, running, missing and failed runs")
     group = parser.add_argument_group("the job (also the keys of a site file)")
     for field in JobOptions.model_fields.values():
-        kind, default = field.annotation, field.default
-        how = {"action": "store_true"} if kind is bool else {"metavar": field.title or None}
-        how |= {"action": "append"} if default == () else {}
-        group.add_argument(f"--{field.alias}", default=SUPPRESS, help=field.description, **how)
+        is_flag = field.annotation is bool
+        keywords = {"action": "store_true"} if is_flag else {"metavar": field.title or None}
+        keywords |= {"action": "append"} if field.default == () else {}
+        group.add_argument(f"--{field.alias}", default=SUPPRESS, help=field.description, **keywords)
 
 
 def execute(arguments: Namespace) -> None:
@@ -39,16 +39,15 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.core.toml import read_toml
 
     config = arguments.config
-    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in option_names()}
-    request = JobOptions.with_site_defaults(
-        {name: value for name, value in given.items() if value is not None}
-    )
+    values = {name: getattr(arguments, name.replace("-", "_"), None) for name in option_names()}
+    explicit = {name: value for name, value in values.items() if value is not None}
+    options = JobOptions.with_site_defaults(explicit)
     sweep = Sweep(read_toml(config), str(config))
     suffix = "" if sweep.swept else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
-    if request.scheduler != "slurm" and (arguments.submit or arguments.status):
+    if options.scheduler != "slurm" and (arguments.submit or arguments.status):
         arguments.parser.error("--submit and --status need SLURM. Print the script and submit it with qsub")
-    job = SweepJob(config, sweep, output, request)
+    job = SweepJob(config, sweep, output, options)
     if arguments.status:
         print(job.status())
     elif arguments.submit:

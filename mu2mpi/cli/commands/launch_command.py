@@ -8,15 +8,12 @@ from argparse import REMAINDER, ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    ranks, requeues = (
-        "number of ranks [default: MU2MPI_RANKS, the job's, or 1]",
-        "maximal number of requeues [default: 20]",
-    )
-    parser.add_argument("--ranks", type=int, metavar="N", help=ranks)
-    parser.add_argument("--requeues", type=int, default=20, metavar="N", help=requeues)
-    parser.add_argument(
-        "words", nargs=REMAINDER, metavar="COMMAND ...", help="command to start, such as: run --seed 1"
-    )
+    ranks_help = "number of ranks [default: MU2MPI_RANKS, the job's, or 1]"
+    parser.add_argument("--ranks", type=int, metavar="N", help=ranks_help)
+    requeues_help = "maximal number of requeues [default: 20]"
+    parser.add_argument("--requeues", type=int, default=20, metavar="N", help=requeues_help)
+    command_help = "command to start, such as: run --seed 1"
+    parser.add_argument("words", nargs=REMAINDER, metavar="COMMAND ...", help=command_help)
 
 
 def execute(arguments: Namespace) -> int:
@@ -26,16 +23,15 @@ def execute(arguments: Namespace) -> int:
     from mu2mpi.execution.signals import STOP_SIGNALS, signal_handlers
 
     if not arguments.words:
-        arguments.parser.error(
-            "The command to start is missing. Name it, such as: mu2mpi launch run --seed 1"
-        )
+        message = "The command to start is missing. Name it, such as: mu2mpi launch run --seed 1"
+        arguments.parser.error(message)
     if arguments.ranks is not None and arguments.ranks < 1:
         arguments.parser.error(f"--ranks must be at least 1, got {arguments.ranks}")
     signals = SignalForwarder()
     with signal_handlers(dict.fromkeys(STOP_SIGNALS, signals)):
         ranks = arguments.ranks or default_rank_count()
         # Parse here, so that bad input is reported before any rank is started.
-        what = parse(arguments.words)
-        paths = what.command.outputs(what, ranks) if hasattr(what.command, "outputs") else []
-        outputs = OutputFiles(paths, getattr(what, "overwrite", False))
+        parsed = parse(arguments.words)
+        paths = parsed.command.outputs(parsed, ranks) if hasattr(parsed.command, "outputs") else []
+        outputs = OutputFiles(paths, getattr(parsed, "overwrite", False))
         return launch([*import_flags(), *arguments.words], outputs, ranks, arguments.requeues, signals)

@@ -19,15 +19,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, metavar="[FIGURE] PATH")
     add_shared(parser, "--where", "--strict")
     add_output(parser, "image file: .png, .svg or .pdf [default: FIGURE.png]")
-    axis = "horizontal axis of history or tradeoff, such as samples [default: round; rho or epsilon]"
-    parser.add_argument("--against", metavar="NAME", help=axis)
-    width = "width in inches, or of a column (3.3) or page (7) [default: page]"
-    parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width)
+    against_help = "horizontal axis of history or tradeoff, such as samples [default: round; rho or epsilon]"
+    parser.add_argument("--against", metavar="NAME", help=against_help)
+    width_help = "width in inches, or of a column (3.3) or page (7) [default: page]"
+    parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width_help)
     parser.add_argument("--title", metavar="TEXT", help="title above the figure")
     add_shared(parser, "--labels")
     add_flag(parser, "--linear", "linear axes instead of logarithmic ones")
-    style = "matplotlib style sheet, applied last"
-    parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style)
+    style_help = "matplotlib style sheet, applied last"
+    parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style_help)
     add_shared(parser, "--overwrite")
 
 
@@ -45,8 +45,8 @@ def execute(arguments: Namespace) -> None:
             arguments.parser.error(f"Results are missing. Name them, such as: mu2mpi plot {kind} runs/")
         arguments.paths = others
     elif not os.path.exists(first):
-        meant = suggest_or_list(str(first), known_names("figures"), "figures")
-        arguments.parser.error(f"{first} is neither a figure nor a file or folder{meant}")
+        hint = suggest_or_list(str(first), known_names("figures"), "figures")
+        arguments.parser.error(f"{first} is neither a figure nor a file or folder{hint}")
     elif arguments.against is not None:
         kind = "history" if arguments.against in get_figure("history").axes else "tradeoff"
     if kind is not None:
@@ -54,15 +54,13 @@ def execute(arguments: Namespace) -> None:
     if arguments.output is not None:
         figure_format(arguments.output)
         check_output(arguments.output, arguments.overwrite)
-    page = figure_options(
-        arguments.width, arguments.title, arguments.linear, arguments.labels, arguments.style
-    )
+    appearance = arguments.title, arguments.linear, arguments.labels, arguments.style
+    options = figure_options(arguments.width, *appearance)
     runs, _ = read_runs(arguments)
     kind = kind or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{kind}.png")
     check_output(output, arguments.overwrite)
     warn(*version_note(runs), *unmatched_labels(arguments.labels, runs))
-    write_atomically(
-        output, [render_figure(draw_figure(kind, runs, arguments.against, page), figure_format(output), page)]
-    )
+    figure = draw_figure(kind, runs, arguments.against, options)
+    write_atomically(output, [render_figure(figure, figure_format(output), options)])
     print(output)

@@ -18,8 +18,8 @@ FLAGS = {
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser)
     add_output(parser, "file for one result, or folder for several", "PATH", required=True)
-    for name, what in FLAGS.items():
-        add_flag(parser, f"--{name.replace('_', '-')}", what)
+    for name, text in FLAGS.items():
+        add_flag(parser, f"--{name.replace('_', '-')}", text)
 
 
 def execute(arguments: Namespace) -> None:

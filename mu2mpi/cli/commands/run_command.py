@@ -18,9 +18,8 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_running_options
 
-    parser.add_argument(
-        "--config", type=Path, metavar="TOML", help="file with settings, which options override"
-    )
+    config_help = "file with settings, which options override"
+    parser.add_argument("--config", type=Path, metavar="TOML", help=config_help)
     add_output(parser, "result file [default: runs/ and the settings]")
     add_running_options(parser)
 
@@ -32,23 +31,18 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
 
 
 def execute(arguments: Namespace) -> None:
-    from mu2mpi.cli.experiment_arguments import (
-        build_experiment,
-        output_path,
-        prepare_run,
-        warn_about_test_sets,
-    )
+    from mu2mpi.cli import experiment_arguments
     from mu2mpi.core.parallel import world
 
     communicator = world()
     with communicator.shared_errors():
-        experiment = build_experiment(arguments)
+        experiment = experiment_arguments.build_experiment(arguments)
     from mu2mpi.analysis.description import KEY_DISCARDED, privacy_summary
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import advice_on_ranks
 
-    output = output_path(arguments, experiment, communicator.size)
-    keywords = prepare_run(arguments, communicator, [output])
+    output = experiment_arguments.output_path(arguments, experiment, communicator.size)
+    keywords = experiment_arguments.prepare_run(arguments, communicator, [output])
     result = run(experiment, output=output, progress=True, **keywords)
     if communicator.rank == 0:
         loss, score = result.history.test_loss[-1], result.final_score
@@ -56,6 +50,6 @@ def execute(arguments: Namespace) -> None:
         print(privacy_summary(result.privacy, result.accounts))
         if result.privacy.is_key_discarded:
             print(KEY_DISCARDED)
-        warn_about_test_sets([result.experiment])
+        experiment_arguments.warn_about_test_sets([result.experiment])
         if (advice := advice_on_ranks(result)) is not None:
             print(advice)

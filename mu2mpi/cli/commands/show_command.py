@@ -9,10 +9,10 @@ from mu2mpi.cli.common_arguments import add_flag
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="FILE", help="result file or checkpoint")
-    uncovered = "diagnostics too: computed from private data, not covered by the guarantee"
-    add_flag(parser, "--diagnostics", uncovered)
-    model = "model coefficients instead, in the units of the columns, with noise intervals"
-    add_flag(parser, "--coefficients", model)
+    diagnostics_help = "diagnostics too: computed from private data, not covered by the guarantee"
+    add_flag(parser, "--diagnostics", diagnostics_help)
+    coefficients_help = "model coefficients instead, in the units of the columns, with noise intervals"
+    add_flag(parser, "--coefficients", coefficients_help)
 
 
 def execute(arguments: Namespace) -> None:
@@ -22,11 +22,8 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.results.records import CHECKPOINT_SUFFIX, checkpoint_path
 
     path = arguments.path
-    if (
-        path.suffix != CHECKPOINT_SUFFIX
-        and not os.path.exists(path)
-        and os.path.exists(checkpoint_path(path))
-    ):
+    is_missing = path.suffix != CHECKPOINT_SUFFIX and not os.path.exists(path)
+    if is_missing and os.path.exists(checkpoint_path(path)):
         path = checkpoint_path(path)
     if path.suffix == CHECKPOINT_SUFFIX:
         print(describe_checkpoint(read_checkpoint(path), path))

@@ -20,15 +20,15 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_running_options
 
-    help_text = "file with settings, of which any may be a list"
-    parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=help_text)
-    compared = "methods to compare by their presets: all, or names with commas"
-    parser.add_argument("--methods", metavar="NAMES", help=compared)
+    config_help = "file with settings, of which any may be a list"
+    parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=config_help)
+    methods_help = "methods to compare by their presets: all, or names with commas"
+    parser.add_argument("--methods", metavar="NAMES", help=methods_help)
     add_output(parser, "folder of the results [default: runs/]", "FOLDER", default=Path("runs"))
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--index", type=int, metavar="I", help="index of the only combination to run, from 0")
-    some = "K-th of N parts of the combinations, from 0 (array jobs)"
-    which.add_argument("--part", type=_parse_part, default=(0, 1), metavar="K/N", help=some)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--index", type=int, metavar="I", help="index of the only combination to run, from 0")
+    part_help = "K-th of N parts of the combinations, from 0 (array jobs)"
+    group.add_argument("--part", type=_parse_part, default=(0, 1), metavar="K/N", help=part_help)
     add_flag(parser, "--list", "list of the combinations and their indices; nothing is run")
     add_running_options(parser, overwrite="repetition of finished runs")
 

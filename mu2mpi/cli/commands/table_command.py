@@ -13,17 +13,16 @@ from mu2mpi.core.text import warn
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser)
     add_shared(parser, "--where", "--strict")
-    rows = "settings of the rows [default: method if several, server, epsilon or rho]"
-    parser.add_argument("--rows", type=split_names, default=(), metavar="NAMES", help=rows)
-    columns = "settings of the columns [default: machines, or another setting that differs]"
-    parser.add_argument("--columns", type=split_names, default=(), metavar="NAMES", help=columns)
+    rows_help = "settings of the rows [default: method if several, server, epsilon or rho]"
+    parser.add_argument("--rows", type=split_names, default=(), metavar="NAMES", help=rows_help)
+    columns_help = "settings of the columns [default: machines, or another setting that differs]"
+    parser.add_argument("--columns", type=split_names, default=(), metavar="NAMES", help=columns_help)
     add_shared(parser, "--values")
-    style = "output format [default: text]"
-    parser.add_argument("--format", choices=("text", "csv", "markdown", "latex"), default="text", help=style)
+    formats, format_help = ("text", "csv", "markdown", "latex"), "output format [default: text]"
+    parser.add_argument("--format", choices=formats, default="text", help=format_help)
     add_flag(parser, "--best", "marks on the best mean at the same privacy, machines and data")
-    parser.add_argument(
-        "--caption", default="", metavar="TEXT", help="caption of the table, in LaTeX code for LaTeX"
-    )
+    caption_help = "caption of the table, in LaTeX code for LaTeX"
+    parser.add_argument("--caption", default="", metavar="TEXT", help=caption_help)
     parser.add_argument("--label", default="", metavar="NAME", help="label for \\ref, in LaTeX")
     add_flag(parser, "--siunitx", "alignment of numbers by the siunitx package, in LaTeX")
     add_shared(parser, "--labels")
