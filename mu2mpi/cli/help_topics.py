@@ -23,7 +23,7 @@ GROUPS = {
     "run": "config methods index part list seed evaluations checkpoint_every import",
     "output": "output overwrite log log_json",
 }
-OTHER_OPTIONS = "run"  # group of options that GROUPS does not list
+DEFAULT_GROUP = "run"  # group of the options that GROUPS does not list
 PAGES = {
     "sources": "docs/guides/data.md",
     "partitions": "docs/guides/federations.md",
@@ -67,19 +67,19 @@ class RegisteredValue(NamedTuple):
     def own_fields(self) -> dict[str, Any]:
         """Pydantic fields, by name, of the own options of this value, without options in GROUPS."""
         options = lookup(self.kind, self.name).options.model_fields if self.option in SELECTORS else {}
-        return {name: field for name, field in options.items() if name not in _grouped_names()}
+        return {name: field for name, field in options.items() if name not in _grouped_option_names()}
 
 
 def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
     """Return the help text of a command: common options, or all options, or the options of a topic."""
     if topic is None:
-        return _first_screen(parser, command)
-    return _all_options(parser) if topic == "all" else _explain_topic(parser, topic)
+        return _short_help(parser, command)
+    return _full_help(parser) if topic == "all" else _topic_help(parser, topic)
 
 
 def grouped_options() -> dict[str, list[str]]:
     """Return the names of an experiment's options by group; own options of components come last."""
-    fields, listed_names, groups = option_fields(), _grouped_names(), dict[str, list[str]]()
+    fields, listed_names, groups = option_fields(), _grouped_option_names(), dict[str, list[str]]()
     for title, members in GROUPS.items():
         names = [name for name in members.split() if name in fields]
         own_names = [own for name in names for own in own_options(name) if own not in listed_names]
@@ -100,14 +100,14 @@ def _value_label(kind: str, name: str) -> str:
     return form.removeprefix("a ").upper() if " " in form else form
 
 
-def _grouped_names() -> set[str]:
+def _grouped_option_names() -> set[str]:
     return {name for members in GROUPS.values() for name in members.split()}
 
 
-def _first_screen(parser: ArgumentParser, command: Any) -> str:
+def _short_help(parser: ArgumentParser, command: Any) -> str:
     """Return a command's help without a topic: usage, common options, examples and further topics."""
     actions = {action.dest: action for action in parser._actions}
-    formatter = _formatter(parser)
+    formatter = _usage_formatter(parser)
     formatter.add_text(command.__doc__)
     _add_section(formatter, "common options", [actions[name] for name in command.COMMON_OPTIONS.split()])
     more = f"""\
@@ -119,18 +119,18 @@ more help:
     return f"{formatter.format_help()}\nexamples:\n{command.EXAMPLES}\n\n{more}"
 
 
-def _all_options(parser: ArgumentParser) -> str:
-    formatter = _formatter(parser)
+def _full_help(parser: ArgumentParser) -> str:
+    formatter = _usage_formatter(parser)
     for title, actions in _grouped_actions(parser).items():
         _add_group(formatter, title, actions, with_values=title in GROUPS)
     more = f"{parser.prog} --help NAME, or docs/reference/options.md"
     return f"{formatter.format_help()}\nDetails: {more}\n"
 
 
-def _explain_topic(parser: ArgumentParser, topic: str) -> str:
+def _topic_help(parser: ArgumentParser, topic: str) -> str:
     """Return the help of the option, values or group of options named `topic`; InputError if unknown."""
     key = topic.lower().lstrip("-").replace("_", "-")
-    groups, formatter = _grouped_actions(parser), _formatter(parser)
+    groups, formatter = _grouped_actions(parser), _usage_formatter(parser)
     grouped = [action for actions in groups.values() for action in actions]
     options = {action.dest: action for action in (*_field_actions(option_fields()), *grouped)}
     values = [value for option in option_fields() for value in option_values(option)]
@@ -154,7 +154,7 @@ def _explain_topic(parser: ArgumentParser, topic: str) -> str:
     return formatter.format_help()
 
 
-def _formatter(parser: ArgumentParser) -> HelpFormatter:
+def _usage_formatter(parser: ArgumentParser) -> HelpFormatter:
     """Return a help formatter that starts with a one-line usage of a parser."""
     formatter, arguments = parser._get_formatter(), parser._get_positional_actions()
     metavars = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in arguments]
@@ -172,7 +172,7 @@ def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
     groups: dict[str, list[Action]] = {title: [] for title in GROUPS}
     for name in sorted(actions, key=order.index):
         if name not in own_names and name != "help":
-            groups[titles.get(name, OTHER_OPTIONS)].append(actions[name])
+            groups[titles.get(name, DEFAULT_GROUP)].append(actions[name])
     return groups | {str(group.title): group._group_actions for group in special}
 
 

@@ -109,12 +109,12 @@ class Experiment(ExperimentOptions):
         return hash((*self.__dict__.values(), *self._own_options.values()))
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "") -> Self:
-        """Build an experiment from settings; error messages begin with `where`, such as a file name."""
+    def from_settings(cls, settings: Mapping[str, Any], origin: str = "") -> Self:
+        """Build an experiment from settings; error messages begin with `origin`, such as a file name."""
         try:
             return cls(**settings)
         except InputError as error:
-            prefix = f"{where}: " if where else ""
+            prefix = f"{origin}: " if origin else ""
             raise InputError("\n".join(prefix + line for line in str(error).splitlines())) from None
 
     def replace(self, **changes: Any) -> Self:
@@ -131,13 +131,13 @@ class Experiment(ExperimentOptions):
     def replace_unchecked(self, **values: Any) -> Self:
         """Return a copy of the experiment with changed settings, unvalidated; None resets to the default."""
 
-        def changed(options: BaseModel) -> dict[str, Any]:
+        def updates(options: BaseModel) -> dict[str, Any]:
             fields = type(options).model_fields
             known = {name: value for name, value in values.items() if name in fields}
             return {name: fields[name].default if v is None else v for name, v in known.items()}
 
-        copy, own = super().model_copy(update=changed(self)), self._own_options.items()
-        copy._own_options = {key: options.model_copy(update=changed(options)) for key, options in own}
+        copy, own = super().model_copy(update=updates(self)), self._own_options.items()
+        copy._own_options = {key: options.model_copy(update=updates(options)) for key, options in own}
         return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -153,8 +153,8 @@ class Experiment(ExperimentOptions):
     @property
     def defaults(self) -> dict[str, Any]:
         """Default of each option of this experiment, by name."""
-        classes = (type(self), *map(type, self._own_options.values()))
-        return {name: field.default for cls in classes for name, field in cls.model_fields.items()}
+        models = (self, *self._own_options.values())
+        return {name: field.default for m in models for name, field in type(m).model_fields.items()}
 
     options, mechanism_options = _own_options_property("method"), _own_options_property("mechanism")
     source_options, server_options = _own_options_property("data"), _own_options_property("server")

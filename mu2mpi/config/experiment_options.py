@@ -235,7 +235,7 @@ def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
 
 
 def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
-    """Merge the fields, by owner, of an option with several owners, such as methods; None is the default."""
+    """Merge an option's fields, one per owner such as a method, into one field whose default is None."""
     owners_by_text: dict[str, list[str]] = {}
     for owner, field in fields.items():
         default = "" if field.default is None else f" [default: {field.default}]"

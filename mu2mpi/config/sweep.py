@@ -29,7 +29,7 @@ class Sweep:
         Settings by name, each a value or a list. Each mapping in the list ``part`` is a separate sweep that
         inherits the other settings. ``methods`` lists methods to compare, or is "all": each method uses its
         preset and, by default, a trusted server.
-    where : str
+    origin : str
         Origin of the settings, such as a file name, with which error messages begin.
     overrides : mapping, optional
         Settings that replace those of every part.
@@ -41,9 +41,9 @@ class Sweep:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], where: str = "", overrides: Mapping[str, Any] | None = None
+        self, settings: Mapping[str, Any], origin: str = "", overrides: Mapping[str, Any] | None = None
     ) -> None:
-        overrides, prefix = dict(overrides or {}), f"{where}: " if where else ""
+        overrides, prefix = dict(overrides or {}), f"{origin}: " if origin else ""
         common = {name: value for name, value in settings.items() if name != "part"}
         methods = overrides.pop("methods", common.pop("methods", None))
         self.compares_methods, self._exclusion_reasons = methods is not None, dict[str, str]()
@@ -60,7 +60,8 @@ class Sweep:
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
         if self.compares_methods:
             self.swept.insert(0, "method")
-        products = [self._build_experiments({**common, **part, **overrides}, where, prefix) for part in parts]
+        merged_parts = ({**common, **part, **overrides} for part in parts)
+        products = [self._build_experiments(merged, origin, prefix) for merged in merged_parts]
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
         self.require_runs(len(self.experiments))
         self._check_distinct_names(prefix)
@@ -99,14 +100,14 @@ class Sweep:
             reasons = set(self._exclusion_reasons.values())
             raise InputError(reasons.pop() if len(reasons) == 1 else "\n".join(self.exclusions))
 
-    def _build_experiments(self, settings: Mapping[str, Any], where: str, prefix: str) -> list[Experiment]:
+    def _build_experiments(self, settings: Mapping[str, Any], origin: str, prefix: str) -> list[Experiment]:
         """Build one experiment for each combination of values of the settings that are lists."""
         experiments = []
         for combination in _combinations(settings, prefix):
             if self.compares_methods and "preset" in lookup("methods", combination["method"]).presets:
                 combination = {"preset": default_name("presets"), **combination}
             try:
-                experiments.append(Experiment.from_settings(combination, where))
+                experiments.append(Experiment.from_settings(combination, origin))
             except InputError as error:
                 self.exclude(combination, error)
         if len(set(experiments)) < len(experiments):
@@ -164,7 +165,7 @@ def _combinations(settings: Mapping[str, Any], prefix: str) -> Iterator[dict[str
 def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     """Return a result's file name from swept, or else main, settings, such as ``trusted_rho-4_seed-1.h5``."""
     budget = "rho" if experiment.epsilon is None else "epsilon"
-    names = (budget if name == "rho" else name for name in swept or _naming_settings(experiment))
+    names = (budget if name == "rho" else name for name in swept or _file_name_settings(experiment))
     settings = [(name, value) for name in names if (value := getattr(experiment, name)) is not None]
     if swept:
         texts = [_slug(v) if isinstance(v, str) else _format_number(name, v) for name, v in settings]
@@ -180,7 +181,7 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
     return f"{name}.h5"
 
 
-def _naming_settings(experiment: Experiment) -> Iterator[str]:
+def _file_name_settings(experiment: Experiment) -> Iterator[str]:
     """Yield names of settings for a file name outside of a sweep: main and non-default settings."""
     defaults = experiment.defaults
     first = ["data", "loss", "method", "mechanism", *type(experiment.options).model_fields]

@@ -90,7 +90,7 @@ def build_unequal_machines(
     experiment: Experiment,
     samples: NDArray[np.int64],
     owners: tuple[str, ...] | None,
-    known: PerMachineAccounts | None = None,
+    stored: PerMachineAccounts | None = None,
 ) -> UnequalMachines:
     """Build the participation, weights and budgets of the unequal machines of an experiment.
 
@@ -102,7 +102,7 @@ def build_unequal_machines(
         Number of samples of each machine.
     owners : tuple of str, optional
         Name of each machine; by default its number, from 0.
-    known : PerMachineAccounts, optional
+    stored : PerMachineAccounts, optional
         Participation and budgets from a result or checkpoint, used instead of reading files.
     """
     machine_names = owners or tuple(map(str, range(len(samples))))
@@ -110,14 +110,14 @@ def build_unequal_machines(
     objective = experiment.objective or schedule.default_objective
     seed = experiment.participation_seed
     seed = (experiment.seed or 0) if seed is None else seed
-    federation = Federation(samples, machine_names, seed, None if known is None else known.participation)
+    federation = Federation(samples, machine_names, seed, None if stored is None else stored.participation)
     budget_limits: dict[int, tuple[str, float]] = {}
     # The file of budgets or participation may be the private data file itself.
     with redacted_errors(not experiment.source.is_user_data or experiment.source_options.data_is_public):
         participation = schedule(value, federation)
         if experiment.budgets is not None:
             path = Path(experiment.budgets).expanduser()
-            budget_limits = read_budgets(path, machine_names) if known is None else known.budgets
+            budget_limits = read_budgets(path, machine_names) if stored is None else stored.budgets
     budgets, delta = dict[int, Budget](), experiment.delta
     for machine, (parameter, limit) in budget_limits.items():
         rho, epsilon = (limit, math.inf) if parameter == "rho" else (rho_for_epsilon(limit, delta), limit)

@@ -58,10 +58,8 @@ def execute(arguments: Namespace) -> int:
         if communicator.rank == 0:
             print(f"{finding.describe()}\n", flush=True)
     if "server" not in settings and communicator.rank == 0:
-        omitted = ", ".join(name for name in known_names("servers") if name not in PAPER_SERVERS)
-        print(
-            f"Without --server, only the paper's trust modes are audited. Others are {omitted}.", flush=True
-        )
+        unused = ", ".join(name for name in known_names("servers") if name not in PAPER_SERVERS)
+        print(f"Without --server, only the paper's trust modes are audited. Others are {unused}.", flush=True)
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0
