@@ -155,9 +155,8 @@ def _combinations(settings: Mapping[str, Any], prefix: str) -> Iterator[dict[str
                 "and [[part]] tables for combinations"
             )
     if (count := math.prod(map(len, lists.values()))) > MAX_RUNS:
-        raise InputError(
-            f"{prefix}a sweep must have at most {MAX_RUNS:,} combinations, got {count:,}. Shorten its lists"
-        )
+        limit = f"at most {MAX_RUNS:,} combinations"
+        raise InputError(f"{prefix}a sweep must have {limit}, got {count:,}. Shorten its lists")
     for combination in itertools.product(*lists.values()):
         yield dict(zip(lists, combination, strict=True))
 

@@ -39,30 +39,28 @@ def execute(arguments: Namespace) -> None:
     from mu2mpi.results.writer import check_output
 
     first, *others = arguments.paths
-    figure_name = str(first) if str(first) in known_names("figures") else None
-    if figure_name is not None:
+    figure = str(first) if str(first) in known_names("figures") else None
+    if figure is not None:
         if not others:
-            arguments.parser.error(
-                f"Results are missing. Name them, such as: mu2mpi plot {figure_name} runs/"
-            )
+            arguments.parser.error(f"Results are missing. Name them, such as: mu2mpi plot {figure} runs/")
         arguments.paths = others
     elif not os.path.exists(first):
         hint = suggest_or_list(str(first), known_names("figures"), "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{hint}")
     elif arguments.against is not None:
-        figure_name = "history" if arguments.against in get_figure("history").axes else "tradeoff"
-    if figure_name is not None:
-        get_figure(figure_name, arguments.against)
+        figure = "history" if arguments.against in get_figure("history").axes else "tradeoff"
+    if figure is not None:
+        get_figure(figure, arguments.against)
     if arguments.output is not None:
         figure_format(arguments.output)
         check_output(arguments.output, arguments.overwrite)
     appearance = arguments.title, arguments.linear, arguments.labels, arguments.style
     options = figure_options(arguments.width, *appearance)
     runs, _ = read_runs(arguments)
-    figure_name = figure_name or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
-    output = arguments.output or Path(f"{figure_name}.png")
+    figure = figure or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
+    output = arguments.output or Path(f"{figure}.png")
     check_output(output, arguments.overwrite)
     warn(*version_note(runs), *unmatched_labels(arguments.labels, runs))
-    figure = draw_figure(figure_name, runs, arguments.against, options)
-    write_atomically(output, [render_figure(figure, figure_format(output), options)])
+    drawing = draw_figure(figure, runs, arguments.against, options)
+    write_atomically(output, [render_figure(drawing, figure_format(output), options)])
     print(output)
