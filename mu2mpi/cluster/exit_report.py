@@ -1,4 +1,4 @@
-"""Exit report: exit code that rank 0 writes to a file, as MPI launchers may return 0 after losing a node."""
+"""Exit report: file with the exit code of rank 0, as MPI launchers may return 0 after losing a node."""
 
 import os
 import sys
@@ -12,16 +12,16 @@ PATH_VARIABLE = "MU2MPI_WORD"  # Environment variable of the path of the exit re
 
 @contextmanager
 def report_file(folder: Path, job_id: str, start: int) -> Iterator[Path]:
-    """Context manager: empty exit report for this start of a job; removes those of earlier starts."""
+    """Context manager: path of an empty exit report for start number `start` of a job; deletes older ones."""
     # Ranks only write to an existing file, so ranks that survive from an earlier start report nothing.
     prefix, suffix = f".mu2mpi-launch-{job_id}-", f"-{start}.word"
     candidates = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
     writable = next((candidate for candidate in candidates if os.access(candidate, os.W_OK)), folder)
     handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=writable)
     os.close(handle)
-    for other in Path(name).parent.glob(f"{prefix}*.word"):
-        if start > 0 and not other.name.endswith(suffix):
-            other.unlink(missing_ok=True)
+    for old_report in Path(name).parent.glob(f"{prefix}*.word"):
+        if start > 0 and not old_report.name.endswith(suffix):
+            old_report.unlink(missing_ok=True)
     try:
         yield Path(name)
     finally:
@@ -30,21 +30,20 @@ def report_file(folder: Path, job_id: str, start: int) -> Iterator[Path]:
 
 
 def read_exit_code(path: Path) -> int | None:
-    """Exit code in an exit report, or None if rank 0 has not written one."""
+    """Exit code in the exit report at `path`, or None if rank 0 has written none."""
     with suppress(OSError, ValueError):
         return int(path.read_text("ascii"))
     return None
 
 
 def write_exit_code(code: int) -> bool:
-    """Write the exit report if `mu2mpi launch` started this run; return whether it was written."""
+    """Write an exit code to the exit report if `mu2mpi launch` started this run; return whether it did."""
     if not (path := os.environ.get(PATH_VARIABLE)):
         return False
     try:
-        # Other hosts of a network file system see the content once the file is closed.
-        with open(path, "r+b", buffering=0) as file:
-            file.write(b"%d\n" % code)
-            os.fsync(file.fileno())
+        with open(path, "r+b", buffering=0) as report:
+            report.write(b"%d\n" % code)
+            os.fsync(report.fileno())
     except OSError as error:
         problem = f"mu2mpi: cannot write the exit report {path}: {error.strerror}"
         print(f"{problem}. Use an --output in a folder that all nodes share.", file=sys.stderr, flush=True)

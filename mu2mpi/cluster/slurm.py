@@ -1,4 +1,4 @@
-"""SLURM commands: state and requeue of the current job, submission, limits and the queue."""
+"""Calls of SLURM commands: state and requeue of the current job, job submission, array limit and queue."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def print_status(message: str) -> None:
 
 
 def job_id() -> str | None:
-    """Id of the SLURM job, or of the array task, in which this process runs; None outside of SLURM."""
+    """Id of the SLURM job or array task in which this process runs; None outside of SLURM."""
     # SLURM_JOB_ID of the last task is the id of the whole array, which a requeue by this id would include.
     if "SLURM_ARRAY_TASK_ID" in os.environ:
         return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
@@ -25,23 +25,22 @@ def job_id() -> str | None:
 
 
 def restart_count() -> int:
-    """Return the number of requeues of this job before its current start."""
+    """Return how many times SLURM has requeued this job (SLURM_RESTART_COUNT)."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def termination_cause() -> str:
-    """Who terminates this job: "scheduler", "user", or "requeue" if it has been requeued already."""
-    fields = _run("scontrol", "show", "job", "-o", job_id() or "").stdout.split()
+    """Cause of the termination of this job: "scheduler", "user", or "requeue" if it is already requeued."""
+    fields = _run_slurm_command("scontrol", "show", "job", "-o", job_id() or "").stdout.split()
     state = dict(field.split("=", 1) for field in fields if "=" in field)
     if int(state.get("Restarts", 0)) > restart_count():
         return "requeue"
-    # JobState does not tell: it is COMPLETING during termination, whatever the cause.
     is_preempted = state.get("PreemptTime", "None") not in ("None", "N/A", "Unknown")
     return "scheduler" if is_preempted or state.get("Reason") == "TimeLimit" else "user"
 
 
 def requeue(limit: int) -> bool:
-    """Requeue this job unless it has been requeued `limit` times; return whether it is in the queue."""
+    """Requeue this SLURM job unless it has been requeued `limit` times; return whether it is requeued."""
     job, requeues = job_id(), restart_count()
     if job is None:
         return False
@@ -50,7 +49,7 @@ def requeue(limit: int) -> bool:
         return False
     print_status(f"requeueing job {job} ({requeues + 1} of at most {limit} times)")
     for _ in range(3):
-        done = _run("scontrol", "requeue", job)
+        done = _run_slurm_command("scontrol", "requeue", job)
         if done.returncode == 0 or termination_cause() == "requeue":
             return True
         time.sleep(1)
@@ -59,15 +58,20 @@ def requeue(limit: int) -> bool:
 
 
 def all_nodes_respond() -> bool:
-    """Whether a process can be started on each node of this job."""
+    """Whether SLURM can start a process on each node of this job."""
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
     if job_id() is None or nodes == "1":
         return True
-    return _run("srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true").returncode == 0
+    return (
+        _run_slurm_command(
+            "srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true"
+        ).returncode
+        == 0
+    )
 
 
 def submit(script: str) -> str:
-    """Submit a script with sbatch and return the job id; InputError if the submission fails."""
+    """Submit a job script with sbatch and return the job id; InputError if the submission fails."""
     try:
         done = subprocess.run(["sbatch"], input=script, text=True, check=True, stdout=subprocess.PIPE)
     except FileNotFoundError:
@@ -81,22 +85,22 @@ def submit(script: str) -> str:
 
 
 def max_array_tasks() -> int:
-    """Return the maximal number of tasks of an array here; the default of SLURM if it does not answer."""
-    match = re.search(r"MaxArraySize\s*=\s*(\d+)", _run("scontrol", "show", "config").stdout)
+    """Return the maximal number of tasks of a SLURM job array on this cluster, or else SLURM's default."""
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", _run_slurm_command("scontrol", "show", "config").stdout)
     return int(match[1]) if match else DEFAULT_MAX_TASKS
 
 
 def task_states() -> dict[tuple[str, int], str]:
-    """States of the user's queued tasks, by job id and array index (0 outside of arrays)."""
-    done = _run("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")
+    """SLURM states of the user's queued array tasks, by job id and array index (0 for jobs without array)."""
+    done = _run_slurm_command("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")
     if done.returncode != 0:
         raise InputError(f"squeue does not answer here: {done.stderr.strip()}")
     rows = (line.split() for line in done.stdout.splitlines())
     return {(job, int(index) if index.isdecimal() else 0): state for job, index, state in rows}
 
 
-def _run(*command: str) -> "subprocess.CompletedProcess[str]":
-    """Run a SLURM command; returns code 1 if it is not installed or takes more than 30 seconds."""
+def _run_slurm_command(*command: str) -> "subprocess.CompletedProcess[str]":
+    """Run a SLURM command; exit code 1 if it is not installed or takes more than 30 seconds."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,4 +1,4 @@
-"""Jobs of experiments and sweeps: script, submission with estimated cost, and status of the runs."""
+"""Cluster jobs of experiments and sweeps: job script, submission, estimated cost, and status of runs."""
 
 import math
 import re
@@ -34,14 +34,14 @@ RUN_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 
 class RunCost(NamedTuple):
-    """Estimated cost of a run."""
+    """Estimated cost of one run of an experiment."""
 
     seconds: float  # Of computation on one core
     machines: int  # Largest number of ranks that can share the computation
 
 
 def task_seconds(costs: Sequence[RunCost], tasks: int, ranks: int) -> list[float]:
-    """Estimated seconds of each task, by its total cost and its longest run; task k has runs k::tasks."""
+    """Estimated seconds of each array task on `ranks` ranks; task k executes the runs ``costs[k::tasks]``."""
     seconds = []
     for runs in (costs[k::tasks] for k in range(tasks)):
         longest = [run.seconds / min(ranks, run.machines) for run in runs]
@@ -50,7 +50,7 @@ def task_seconds(costs: Sequence[RunCost], tasks: int, ranks: int) -> list[float
 
 
 def choose_task_count(costs: Sequence[RunCost], ranks: int, limit: float, max_tasks: int) -> int:
-    """Choose a number of tasks such that each takes about a tenth of the time limit, in seconds."""
+    """Choose the number of array tasks, each about a tenth of the time limit (`limit`, in seconds) long."""
     max_tasks = max(1, min(max_tasks, len(costs)))
     # The margin covers rough estimates and slow cores. No task should take more than a tenth of a day.
     target = 0.1 * min(limit, 86_400.0)
@@ -71,14 +71,14 @@ class SweepJob:
 
     @cached_property
     def paths(self) -> list[Path]:
-        """Result file of each run."""
+        """Path of the result file of each run."""
         if not self.sweep.swept:
             return [self.output]
         return [self.output / self.sweep.file_name(experiment) for experiment in self.sweep.experiments]
 
     @cached_property
     def runs(self) -> dict[Path, Plan]:
-        """Plan of each run, by result file; InputError if the data are missing or do not suit a run."""
+        """Plan of each run, by result file; InputError if data are missing or incompatible with an experiment."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
         plans = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
         paths = dict(zip(experiments, self.paths, strict=True))
@@ -86,7 +86,7 @@ class SweepJob:
 
     @cached_property
     def cost_problem(self) -> str | None:
-        """Reason why the cost of the runs cannot be estimated here (the data cannot be opened), or None."""
+        """Error message if the data cannot be opened, so that the cost of the runs is unknown; else None."""
         try:
             open_sources(self.sweep.experiments, self._data_dir, Communicator())
         except InputError as error:
@@ -99,7 +99,7 @@ class SweepJob:
 
     @cached_property
     def run_costs(self) -> list[RunCost]:
-        """Estimated cost of each run, by the size of its problem."""
+        """Estimated cost of each run, in the order of `runs`."""
         costs = []
         for plan in self.runs.values():
             nanoseconds = run_cost(plan.constants) + plan_evaluations(plan).cost(plan.constants)
@@ -108,7 +108,7 @@ class SweepJob:
 
     @cached_property
     def tasks(self) -> int:
-        """Number of tasks of the job; each has about the same number of runs."""
+        """Number of array tasks of the job, which divide the runs evenly."""
         max_tasks = max_array_tasks() if len(self.paths) > 1 else 1
         if self.cost_problem is not None:
             return min(max_tasks, len(self.paths))
@@ -126,7 +126,7 @@ class SweepJob:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
             if longest > limit_seconds(self.options.time):
                 warn(
-                    f"a task may take {_minutes(longest)}, more than --time {self.options.time}, and resume "
+                    f"a task may take {_format_minutes(longest)}, more than --time {self.options.time}, and resume "
                     "after a requeue. Use a larger --time or --ntasks to avoid that."
                 )
         command = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
@@ -135,7 +135,6 @@ class SweepJob:
 
     def submit(self) -> None:
         """Submit the script with sbatch, record the submission, and print the job id and estimated cost."""
-        # Resolving the runs comes first, since it raises InputError if the data are missing.
         remaining = set(unfinished_runs(self.runs, overwrite=False))
         script = self.script()
         if not remaining:
@@ -153,7 +152,7 @@ class SweepJob:
             print_message(f"job {table_job} then writes the table to table-{job}.txt")
 
     def _print_submission(self, job: str, remaining: set[Path]) -> None:
-        """Print the size and estimated cost of a submitted job, and where its results and logs are."""
+        """Print the size and estimated cost of a submitted job, and the paths of its results and logs."""
         ranks, runs_per_task = self.options.ranks, math.ceil(len(self.runs) / self.tasks)
         all_costs = zip(self.runs, self.run_costs, strict=True)
         costs = [run if path in remaining else RunCost(0.0, run.machines) for path, run in all_costs]
@@ -167,7 +166,7 @@ class SweepJob:
         print_message(
             f"job {job}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
             f"remaining runs: {len(remaining):,} of {len(self.runs):,}\n"
-            f"rough estimate: {hours:.2g} core-hours, at most {_minutes(max(seconds))} per task\n"
+            f"rough estimate: {hours:.2g} core-hours, at most {_format_minutes(max(seconds))} per task\n"
             f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job}"
         )
 
@@ -181,7 +180,7 @@ class SweepJob:
         return read_toml(self._submissions_path)["job"] if self._submissions_path.exists() else []
 
     def status(self) -> str:
-        """Count the runs that are done, running, left (not started) and failed (neither done nor queued)."""
+        """Summarise how many runs are done, running, left (not started) or failed (neither done nor queued)."""
         # After a change of the sweep, tasks of earlier submissions do not correspond to its runs.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
         is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]
@@ -196,22 +195,21 @@ class SweepJob:
                 state = "running"
             by_state[state].append(path.name)
         counts = ", ".join(f"{len(runs):,} {state}" for state, runs in by_state.items())
-        text = f"{self.output}: {counts}"
-        if by_state["failed"]:
-            text += (
-                f"\nfailed: {join_names(by_state['failed'])}. See their logs, and submit again to run them."
-            )
-        return text
+        failed = join_names(by_state["failed"])
+        advice = f"\nfailed: {failed}. See their logs, and submit again to run them." if failed else ""
+        return f"{self.output}: {counts}{advice}"
 
 
 def _is_done(experiment: Experiment, path: Path) -> bool:
-    """Whether a file is a result whose experiment has all settings of an unresolved experiment."""
+    """Whether the file `path` is a result of an experiment with all settings of `experiment`."""
     try:
-        stored = read_experiment(path) if path.exists() else None
+        stored_experiment = read_experiment(path) if path.exists() else None
     except InputError:
         return False
-    return stored is not None and all(getattr(stored, n) == v for n, v in experiment.settings().items())
+    return stored_experiment is not None and all(
+        getattr(stored_experiment, name) == value for name, value in experiment.settings().items()
+    )
 
 
-def _minutes(seconds: float) -> str:
+def _format_minutes(seconds: float) -> str:
     return f"{max(1, round(seconds / 60)):,} min"

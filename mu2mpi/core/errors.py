@@ -1,4 +1,4 @@
-"""Exceptions with exit codes of their own, and imports of optional dependencies."""
+"""Exceptions for user input and interrupted runs, their exit codes, and imports of optional packages."""
 
 import importlib
 from typing import Any
@@ -11,26 +11,26 @@ class InputError(ValueError):
 
 
 class SharedInputError(InputError):
-    """`InputError` raised on every rank, after it occurred on at least one (`Communicator.shared_errors`)."""
+    """`InputError` of one rank, raised again on every rank by `Communicator.shared_errors`."""
 
 
 class SharedOSError(OSError):
-    """`OSError` raised on every rank, after it occurred on at least one (`Communicator.shared_errors`)."""
+    """`OSError` of one rank, raised again on every rank by `Communicator.shared_errors`."""
 
 
 class Interrupted(SystemExit):
-    """A run stopped on request after writing a checkpoint of `rounds_done` rounds; exits with code 75."""
+    """Exit with code 75 of a run that stopped on request and wrote a checkpoint of `rounds_done` rounds."""
 
     def __init__(self, rounds_done: int) -> None:
         super().__init__(EXIT_INTERRUPTED)
         self.rounds_done = rounds_done
 
 
-def import_extra(name: str) -> Any:
-    """Import a module of the optional dependencies ``mu2mpi[analysis]``; InputError if not installed."""
+def import_extra(module_name: str) -> Any:
+    """Import a module of the optional packages in ``mu2mpi[analysis]``; InputError if it is not installed."""
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module_name)
     except ImportError as error:
-        if isinstance(error, ModuleNotFoundError) and error.name != name.partition(".")[0]:
+        if isinstance(error, ModuleNotFoundError) and error.name != module_name.partition(".")[0]:
             raise
-        raise InputError(f'{name} is not installed. Use: pip install "mu2mpi[analysis]"') from error
+        raise InputError(f'{module_name} is not installed. Use: pip install "mu2mpi[analysis]"') from error

@@ -12,7 +12,7 @@ from mu2mpi.core.errors import InputError
 
 FileIdentity = tuple[int, int, int, int]  # Device, inode, size in bytes, modification time in nanoseconds
 
-_temporaries: set[Path] = set()
+_temporaries: set[Path] = set()  # Temporary files of unfinished writes in this process
 
 
 def cache_folder() -> Path:
@@ -23,13 +23,12 @@ def cache_folder() -> Path:
 
 
 def check_readable(path: Path | str) -> None:
-    """Raise InputError unless the path is a readable regular file or a folder; links are followed."""
-    # Opening a pipe blocks until it has a writer, and only one rank could read a pipe or a device.
+    """Raise InputError unless a path, with links followed, is a readable regular file or a folder."""
+    # Opening a pipe blocks until it has a writer. A path with a null byte raises ValueError.
     try:
         if is_regular := stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
             open(path, "rb").close()
     except (OSError, ValueError) as error:
-        # A path with a null byte raises ValueError.
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     if not is_regular:
         raise InputError(f"cannot read {path}: it is a pipe, a socket or a device. Copy it to a file.")
@@ -40,21 +39,20 @@ def write_atomically(
 ) -> None:
     """Write a file atomically: neither a reader nor a crash ever observes partial content.
 
-    The chunks go to a temporary file that is flushed to disk and renamed. Missing folders are created, and
-    `mode` is subject to the umask. Raises FileExistsError if `replace` is false and the file exists or is
-    created meanwhile, and OSError with `path` as its filename if the file cannot be written.
+    The chunks go to a temporary file that is flushed and renamed. Missing folders are created; the umask
+    restricts `mode`. FileExistsError if the file exists and `replace` is false; OSError names `path`.
     """
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_path(target) as temporary:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with open(handle, "wb") as file:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with open(descriptor, "wb") as file:
                 for chunk in chunks:
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            _rename(temporary, target, replace)
+            _rename_file(temporary, target, replace)
     except FileExistsError:
         raise
     except OSError as error:
@@ -70,7 +68,7 @@ def write_atomically(
 
 
 def file_identity(path: Path) -> FileIdentity | None:
-    """Fingerprint of a file that changes when it is replaced or modified; None if it does not exist."""
+    """Device, inode, size and modification time of a file, to detect changes; None if it cannot be opened."""
     with suppress(OSError):
         # Network file systems revalidate cached attributes when a file is opened, but not on stat.
         with open(path, "rb") as file:
@@ -80,7 +78,7 @@ def file_identity(path: Path) -> FileIdentity | None:
 
 
 def link_or_copy(path: Path, link: Path) -> None:
-    """Create or replace a hard link to a file in the same folder; a copy if hard links are not supported."""
+    """Make `link` a hard link to a file, or a copy if hard links are unsupported; replaces an old `link`."""
     with temporary_path(link) as temporary:
         try:
             os.link(path, temporary)
@@ -92,7 +90,7 @@ def link_or_copy(path: Path, link: Path) -> None:
 
 @contextmanager
 def temporary_path(path: Path) -> Iterator[Path]:
-    """Context manager: unique hidden path in the folder of a file; a file there is removed at the end."""
+    """Context manager: unique path for a temporary file beside `path`; the file is removed at the end."""
     # Ranks in different containers may have the same process id, so it alone is not unique.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     _temporaries.add(temporary)
@@ -111,16 +109,16 @@ def remove_temporaries() -> None:
 
 
 def remove_stale_temporaries(path: Path) -> None:
-    """Remove temporary files that any process left for a target, or for names that extend its name."""
+    """Remove temporary files that any process left behind for `path` or for names that extend its name."""
     # A writer that is still running gets FileNotFoundError when it renames its file.
     for target in {path, Path(os.path.realpath(path))}:
         pattern = re.compile(rf"\.{re.escape(target.name)}(\..+)?\.\d+-[0-9a-f]{{8}}\.tmp")
-        for name in os.listdir(target.parent):
-            if pattern.fullmatch(name):
-                target.with_name(name).unlink(missing_ok=True)
+        for file_name in os.listdir(target.parent):
+            if pattern.fullmatch(file_name):
+                target.with_name(file_name).unlink(missing_ok=True)
 
 
-def _rename(temporary: Path, path: Path, replace: bool) -> None:
+def _rename_file(temporary: Path, path: Path, replace: bool) -> None:
     if not replace:
         try:
             # Unlike a rename, creating a link fails atomically if the name exists.

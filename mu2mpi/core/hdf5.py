@@ -1,4 +1,4 @@
-"""HDF5 files: images with checksums, opening with file locks, and attributes and arrays."""
+"""HDF5 files: in-memory images with checksums, file locks, and access to attributes and arrays."""
 
 import errno
 import os
@@ -17,10 +17,7 @@ LOCKING_VARIABLE = "HDF5_USE_FILE_LOCKING"
 
 
 def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File:
-    """Open an HDF5 file for reading, by default with a file lock where the file system supports locks.
-
-    Raises OSError if HDF5 cannot open it, and InputError if a lock is held or not supported.
-    """
+    """Open an HDF5 file for reading, by default with a file lock; InputError if the lock cannot be taken."""
     try:
         return h5py.File(path, "r", locking=locking)
     except BlockingIOError:
@@ -32,7 +29,6 @@ def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File
         # HDF5 requires the same locking for a file that it has open already, as an external link's target.
         if locking is not False:
             return open_for_reading(path, locking=False)
-        # Errors of network file systems without support for locks
         if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
             raise InputError(
                 f"{path} is on a file system without locks, which {LOCKING_VARIABLE}="
@@ -42,13 +38,15 @@ def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File
 
 
 def file_image(fill: Callable[[h5py.File], object]) -> bytes:
-    """Bytes of an HDF5 file that `fill` writes in memory, with checksums of all metadata and attributes."""
+    """Bytes of an HDF5 file whose content `fill(file)` writes; metadata and attributes have checksums."""
     # The file is created in memory, since HDF5 may abort the process if the disk becomes full.
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
-    # File format 1.10 has checksums of metadata.
-    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
-    for set_order in (creation.set_attr_creation_order, creation.set_link_creation_order):
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)  # Format 1.10 has checksums of metadata.
+    for set_order in (
+        creation.set_attr_creation_order,
+        creation.set_link_creation_order,
+    ):
         set_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
     # Attributes stored outside of the object header would have no checksum.
     creation.set_attr_phase_change(1 << 15, 0)
@@ -59,12 +57,12 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
 
 
 def without_booleans(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes with booleans converted to integers, since netCDF has no boolean type."""
+    """HDF5 attributes by name, with booleans converted to integers, since netCDF has no boolean type."""
     return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}
 
 
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
-    """Write attributes, with strings of fixed length: those of variable length would have no checksum."""
+    """Write HDF5 attributes; strings have fixed length, since variable-length ones have no checksum."""
     for name, value in without_booleans(attributes).items():
         if isinstance(value, str):
             # Some MPI libraries end their version string with a null byte.
@@ -75,15 +73,14 @@ def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str,
 
 
 def read_attributes(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
-    """Attributes by name, restricted to `names` if given, with strings of either kind as str."""
-    items = ((name, target.attrs[name]) for name in names or target.attrs if name in target.attrs)
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in items}
+    """HDF5 attributes by name, restricted to `names` if any are given, with byte strings decoded to str."""
+    attributes = ((name, target.attrs[name]) for name in names or target.attrs if name in target.attrs)
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes}
 
 
 def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:
-    """Write an array with a Fletcher-32 checksum; `filters` are options of h5py, such as compression."""
-    # HDF5 cannot apply filters to an empty array.
-    filters = {"fletcher32": True, **filters} if values.size else {}
+    """Write an array as a dataset with a Fletcher-32 checksum; `filters` are h5py options (compression)."""
+    filters = {"fletcher32": True, **filters} if values.size else {}  # Empty arrays support no filters.
     return group.create_dataset(name, data=values, **filters)
 
 
@@ -91,19 +88,19 @@ def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: A
 
 
 def open_group(file: h5py.File, name: str) -> Any:
-    """Low-level identifier of a group; supports ``b"name" in group``."""
+    """Low-level h5py identifier of an HDF5 group; supports ``b"name" in group``."""
     return h5py.h5g.open(file.id, name.encode())
 
 
 def read_number(group: Any, name: str) -> float:
-    """Numeric attribute of a low-level group, as a float."""
+    """Numeric attribute of a group from `open_group`, as a float."""
     value = np.empty(())
     h5py.h5a.open(group, name.encode()).read(value)
     return float(value)
 
 
 def read_text(group: Any, name: str) -> str:
-    """Text attribute of a low-level group; TypeError if it is not text."""
+    """Text attribute of a group from `open_group`; TypeError if the attribute is not text."""
     attribute = h5py.h5a.open(group, name.encode())
     value = np.empty((), attribute.dtype)
     if value.dtype.kind not in "SO":
@@ -113,7 +110,7 @@ def read_text(group: Any, name: str) -> str:
 
 
 def read_array(group: Any, name: str, dtype: type[np.generic] | None = None) -> NDArray[Any]:
-    """Numeric array of a low-level group, converted to `dtype` if one is given."""
+    """Numeric array in a group from `open_group`, converted to `dtype` if one is given."""
     dataset = h5py.h5d.open(group, name.encode())
     values = np.empty(dataset.shape, dtype or dataset.dtype)
     if values.size:

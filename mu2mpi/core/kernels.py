@@ -1,7 +1,7 @@
 """Compilation of numba kernels: decorators, specialised copies, and functions that kernels share.
 
-Kernels follow NumPy's division semantics and may contract a product and a sum into a fused multiply-add. Only
-functions decorated with `reduction` may reorder sums. The compiler fixes the order for the type of processor.
+Division follows NumPy; products and sums may be fused (FMA). Only `reduction` functions may reorder sums, in
+an order that depends on the processor type alone.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-_CACHE_LINE = 64  # Bytes. A 512-bit vector across two lines takes twice as long to load.
+_CACHE_LINE_BYTES = 64  # A 512-bit vector across two lines takes twice as long to load.
 
 
-def _use_widest_vectors() -> None:
-    """Make LLVM use 512-bit vectors where it prefers 256 bits, unless the user set numba's CPU variables."""
+def _enable_wide_vectors() -> None:
+    """Make LLVM use 512-bit vectors on processors with AVX-512, unless NUMBA_CPU_FEATURES or _NAME is set."""
     is_chosen = "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ
     if is_chosen or platform.machine() not in ("x86_64", "AMD64"):
         return
     features = llvmlite.binding.get_host_cpu_features()
     if features.get("avx512f") and features.get("avx512dq"):
-        wide = features.flatten() + ",-prefer-256-bit"
-        numba.config.CPU_FEATURES = wide  # type: ignore[attr-defined]
+        cpu_features = features.flatten() + ",-prefer-256-bit"
+        numba.config.CPU_FEATURES = cpu_features  # type: ignore[attr-defined]
 
 
 def _discard_stale_kernels() -> None:
-    """Remove cached kernels older than any source file; numba only checks the file of the kernel itself."""
+    """Remove cached numba kernels older than any source file; numba checks only the kernel's own file."""
     package = Path(__file__).parent.parent
     newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
     # numba writes an index before its code; if it is killed in between, the index must not name stale code.
@@ -45,24 +45,23 @@ def _discard_stale_kernels() -> None:
                 cached.unlink()
 
 
-_use_widest_vectors()
+_enable_wide_vectors()
 _discard_stale_kernels()
 
 NUMBA_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a function with numba, cached on disk if a cache folder is writable; a decorator."""
+    """Compile a function with numba (decorator), with the result cached on disk if that is possible."""
     try:
         return numba.njit(cache=True, **NUMBA_OPTIONS)(function)
     except RuntimeError:
-        # numba found no writable cache folder: each process compiles for itself.
-        return numba.njit(**NUMBA_OPTIONS)(function)
+        return numba.njit(**NUMBA_OPTIONS)(function)  # numba found no writable cache folder.
 
 
 @cache
 def specialise_kernel(template: Callable[..., Any], tag: str, **names: Any) -> Any:
-    """Compile a copy of a function with other values of global names; the tag identifies it in the cache."""
+    """Compile a copy of a function with its globals `names` replaced; `tag` identifies the cached copy."""
     name = f"{template.__name__}[{tag}]"
     copy = FunctionType(template.__code__, {**template.__globals__, **names}, name)
     copy.__qualname__, copy.__module__ = name, template.__module__
@@ -70,7 +69,7 @@ def specialise_kernel(template: Callable[..., Any], tag: str, **names: Any) -> A
 
 
 def compilation_error(function: Any, *types: Any) -> str | None:
-    """One-line reason why numba cannot compile a function for these argument types; None if it can."""
+    """One-line reason why numba cannot compile a function for given argument types; None if it can."""
     if not hasattr(function, "py_func"):
         return "it is an ordinary function. Decorate it with numba.njit, so that kernels can call it"
     try:
@@ -79,8 +78,8 @@ def compilation_error(function: Any, *types: Any) -> str | None:
         # numba prints a heading of the failed pass, headings that end in a colon, the reason, then the place.
         lines = (line.strip() for line in str(error).splitlines())
         message = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
-        end = next((n for n, line in enumerate(message) if not line.endswith(":")), 0)
-        return " ".join(message[: end + 1]) or type(error).__name__
+        reason = next((n for n, line in enumerate(message) if not line.endswith(":")), 0)
+        return " ".join(message[: reason + 1]) or type(error).__name__
     return None
 
 
@@ -115,14 +114,14 @@ def round_to_integer(value):  # type: ignore[no-untyped-def]
 
 @inline
 def aligned_empty(size):  # type: ignore[no-untyped-def]
-    """Uninitialised float64 array of shape (size,), aligned to a cache line, for use in kernels."""
-    buffer = np.empty(size + _CACHE_LINE // 8 - 1)
-    skip = -buffer.ctypes.data % _CACHE_LINE // 8
+    """Uninitialised float64 array of shape (size,), aligned to a cache line; callable in kernels."""
+    buffer = np.empty(size + _CACHE_LINE_BYTES // 8 - 1)
+    skip = -buffer.ctypes.data % _CACHE_LINE_BYTES // 8
     return buffer[skip : skip + size]
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """C-contiguous array of zeros aligned to a cache line; the item size of `dtype` must be 8 bytes."""
-    buffer = np.zeros(math.prod(shape) + _CACHE_LINE // 8 - 1, dtype)
-    skip = -buffer.ctypes.data % _CACHE_LINE // 8
+    """C-contiguous array of zeros, aligned to a cache line; items of `dtype` must have 8 bytes."""
+    buffer = np.zeros(math.prod(shape) + _CACHE_LINE_BYTES // 8 - 1, dtype)
+    skip = -buffer.ctypes.data % _CACHE_LINE_BYTES // 8
     return buffer[skip : skip + math.prod(shape)].reshape(shape)

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 else:
 
     class LazyPackage:
-        """Proxy of a package that imports it on the first access to an attribute."""
+        """Proxy of a Python package that imports the package on the first access to an attribute."""
 
-        def __init__(self, name: str) -> None:
-            self._name = name
+        def __init__(self, package_name: str) -> None:
+            self._package_name = package_name
 
-        def __getattr__(self, name: str) -> Any:
-            value = getattr(importlib.import_module(self._name), name)
-            setattr(self, name, value)
+        def __getattr__(self, attribute: str) -> Any:
+            value = getattr(importlib.import_module(self._package_name), attribute)
+            setattr(self, attribute, value)
             return value
 
     h5py, np = LazyPackage("h5py"), LazyPackage("numpy")

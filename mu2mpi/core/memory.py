@@ -1,4 +1,4 @@
-"""Available memory, by which files that are too large are rejected before the process is killed."""
+"""Available memory of this process, to reject files that do not fit before the process is killed."""
 
 import math
 import os
@@ -16,7 +16,7 @@ CGROUP_FILES = (("memory.max", "memory.current", ""), _VERSION_1)
 
 
 def check_fits_in_memory(path: Path, size: float) -> None:
-    """Raise InputError if the content of a file, `size` bytes, exceeds the available memory."""
+    """Raise InputError if a file whose content takes `size` bytes in memory exceeds the available memory."""
     available = available_memory()
     if size > available:
         raise InputError(
@@ -26,28 +26,28 @@ def check_fits_in_memory(path: Path, size: float) -> None:
 
 
 def available_memory() -> float:
-    """Bytes available to this process, by /proc/meminfo and the limits of its control groups; else inf."""
-    available = [math.inf, *(1024 * kib for kib in _counters(Path("/proc/meminfo"), "MemAvailable"))]
+    """Bytes of memory available to this process, by /proc/meminfo and its control groups; inf if unknown."""
+    available = [math.inf, *(1024 * kib for kib in _read_counters(Path("/proc/meminfo"), "MemAvailable"))]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             group = Path(os.path.normpath(f"{CGROUP_ROOT}/{controllers}/{path}"))
             for folder in (group, *group.parents) if controllers in ("", "memory") else ():
-                available += _available_in(folder) if folder.is_relative_to(CGROUP_ROOT) else []
+                available += _available_in_cgroup(folder) if folder.is_relative_to(CGROUP_ROOT) else []
     return max(0, min(available))
 
 
-def _available_in(folder: Path) -> list[float]:
-    """Bytes available within the limit of a control group, such as that of a SLURM job; empty if none."""
+def _available_in_cgroup(folder: Path) -> list[float]:
+    """Bytes below the memory limit of a control group, such as that of a SLURM job; empty without a limit."""
     return [
         # The page cache counts as usage, but the kernel reclaims it under memory pressure.
-        maximum - used + sum(_counters(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
+        maximum - used + sum(_read_counters(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
         for limit, usage, prefix in CGROUP_FILES
-        for maximum, used in zip(_counters(folder / limit), _counters(folder / usage), strict=False)
+        for maximum, used in zip(_read_counters(folder / limit), _read_counters(folder / usage), strict=False)
     ]
 
 
-def _counters(file: Path, name: str = "") -> Iterator[int]:
-    """Integers after a name at the start of a line of a file in /proc or /sys; none without the file."""
+def _read_counters(file: Path, name: str = "") -> Iterator[int]:
+    """Integers that follow `name` at line starts in a file in /proc or /sys; none if it cannot be read."""
     with suppress(OSError):
         yield from map(int, re.findall(rf"^{name}:?\s*(\d+)", file.read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Base class of option groups, and validation that several options share."""
+"""Base class of groups of command-line options, and validators of names that several options share."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MAX_NUMBER = 1e100
 
 
 class Options(BaseModel):
-    """Options of a method, mechanism, source, ...: pydantic fields, each with a default and a description."""
+    """Options of a component, such as a method or source: pydantic fields with defaults and descriptions."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
@@ -28,16 +28,16 @@ class Options(BaseModel):
 
 
 def check_registered_name(kind: str, name: str | None) -> str | None:
-    """Return the name if it is registered under the kind, or None; ValueError for unknown names."""
-    known = known_names(kind)
-    if name is not None and name not in known:
-        hint = did_you_mean(name, known) or "; other names are not installed here"
-        raise ValueError(f"should be {', '.join(known)}{hint}")
+    """Return a component name if it is registered under its kind, or is None; ValueError otherwise."""
+    registered_names = known_names(kind)
+    if name is not None and name not in registered_names:
+        hint = did_you_mean(name, registered_names) or "; other names are not installed here"
+        raise ValueError(f"should be {', '.join(registered_names)}{hint}")
     return name
 
 
 def check_file_name(name: str) -> str:
-    """Return a file name; ValueError if it is not UTF-8, since results store it as an attribute."""
+    """Return a file name; ValueError if the name is not UTF-8 and so cannot be an HDF5 attribute."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Communicators, serial and MPI, and errors shared by ranks; the only module that imports mpi4py."""
+"""Serial and MPI communicators, and errors raised on all ranks; the only module that imports mpi4py."""
 
 import os
 import socket
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError, SharedInputError, SharedOSError
 
-# Environment variables in which launchers give each process the number of ranks that they started
+# Environment variables by which launchers give the number of started ranks
 SIZE_VARS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
 CACHE_TURNS = 3  # Number of values of `Communicator.cache_turn`
-POLL_SECONDS = 0.002  # Between two tests of whether a barrier is complete
-ABORT_SECONDS = 0.5  # For the launcher to forward output before the job is aborted
+BARRIER_POLL_SECONDS = 0.002  # Between two tests of whether a barrier is complete
+ABORT_DELAY_SECONDS = 0.5  # For the launcher to forward output, which it drops when a rank aborts
 T = TypeVar("T")
 
 
 def block(n: int, blocks: int, index: int) -> range:
-    """Return one of the contiguous blocks into which ``range(n)`` is distributed; longer ones come first."""
-    size, rest = divmod(n, blocks)
-    start = index * size + min(index, rest)
-    return range(start, start + size + (index < rest))
+    """Return block number `index` of ``range(n)`` cut into `blocks` contiguous, nearly equal blocks."""
+    size, longer_blocks = divmod(n, blocks)
+    start = index * size + min(index, longer_blocks)
+    return range(start, start + size + (index < longer_blocks))
 
 
 class Communicator:
-    """Communicator of a set of ranks, modelled on mpi4py; this implementation is that of one process."""
+    """Communicator of a group of ranks, with an interface like mpi4py's; this base class has one rank."""
 
     host = socket.gethostname()  # Name of the host of this rank
     rank = 0  # Index of this rank
@@ -42,42 +42,41 @@ class Communicator:
     node_size = 1  # Number of ranks on this rank's node
 
     def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sum of `send` over the ranks, on every rank; `receive` is a buffer for the sum."""
+        """Return the sum of the arrays `send` of all ranks, on every rank; `receive` is a buffer."""
         return send
 
     def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """Return the sum of `send` over the ranks on rank 0, in the buffer `receive`; None elsewhere."""
+        """Return the sum of the arrays `send` of all ranks on rank 0, else None; `receive` is a buffer."""
         return send
 
     def bcast(self, array: NDArray[np.float64]) -> None:
-        """Broadcast an array from rank 0, in place."""
+        """Broadcast an array from rank 0 to all ranks, in place."""
 
     def bcast_object(self, value: Any) -> Any:
-        """Return rank 0's picklable object on every rank."""
+        """Broadcast a picklable object from rank 0, and return it on every rank."""
         return value
 
     def gather(self, value: Any) -> list[Any] | None:
-        """Return the list of all ranks' picklable objects on rank 0, and None elsewhere."""
+        """Gather a picklable object of each rank: return their list on rank 0, and None on other ranks."""
         return [value]
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the list of all ranks' picklable objects on every rank."""
+        """Gather a picklable object of each rank: return their list on every rank."""
         return [value]
 
     def barrier(self) -> None:
-        """Wait until all ranks have called this method, without a busy loop."""
+        """Wait, without a busy loop, until all ranks have called `barrier`."""
 
     def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
-        """Run actions that each fill one entry of a shared cache; no entry is filled by two ranks at once."""
-        # numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807). The
-        # ranks on rank 0's node divide the actions among them. Then every rank runs all actions in its turn.
+        """Run functions that each fill an entry of a cache on disk, none of them on two ranks at once."""
+        # numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         with self.shared_errors():
             for action in actions[self.node_rank :: self.node_size] if self.node_rank is not None else ():
                 action()
         self.run_in_turns(lambda: [action() for action in actions])
 
     def run_in_turns(self, action: Callable[[], T]) -> T:
-        """Run an action on all ranks by `cache_turn`, until an error; return the result of this rank."""
+        """Run a function on all ranks, ordered by `cache_turn`, until an error; return this rank's result."""
         for turn in range(CACHE_TURNS):
             with self.shared_errors():
                 if self.cache_turn == turn:
@@ -86,7 +85,7 @@ class Communicator:
 
     @contextmanager
     def split(self, color: int | None) -> "Iterator[Communicator | None]":
-        """Context manager: communicator of the ranks of one color (MPI_Comm_split); None without color."""
+        """Context manager: communicator of the ranks of a color (MPI_Comm_split); None if color is None."""
         yield None if color is None else self
 
     def library_version(self) -> str:
@@ -101,8 +100,7 @@ class Communicator:
     def shared_errors(self) -> Iterator[None]:
         """Context manager: an `InputError` or `OSError` on any rank is raised on all ranks at the end.
 
-        Every rank must enter and leave the block, and nothing in it may communicate. Every rank raises
-        SharedInputError or SharedOSError, with the message of the lowest rank on which an error occurred.
+        Every rank must enter the block, and none may communicate in it. The lowest rank's message is used.
         """
         failure: tuple[type[Exception], str] | None = None
         try:
@@ -114,12 +112,12 @@ class Communicator:
         except MemoryError as error:
             failure = SharedOSError, f"not enough memory: {error}. Use fewer samples or features."
         self.barrier()
-        for kind, message in filter(None, self.allgather(failure)):
-            raise kind(message)
+        for error_type, message in filter(None, self.allgather(failure)):
+            raise error_type(message)
 
 
 class MpiCommunicator(Communicator):
-    """Communicator that wraps one of mpi4py; collectives are called through this class only."""
+    """Wrapper of an mpi4py communicator; all MPI collectives are called through this class."""
 
     def __init__(self, comm: Any) -> None:
         from mpi4py import MPI
@@ -140,8 +138,8 @@ class MpiCommunicator(Communicator):
             return send
         if self.size == 2:
             # Little more than half the time of Allreduce on one node (docs/background/performance.md)
-            other = 1 - self.rank
-            self._comm.Sendrecv(send, other, recvbuf=receive, source=other)
+            other_rank = 1 - self.rank
+            self._comm.Sendrecv(send, other_rank, recvbuf=receive, source=other_rank)
             receive += send
         else:
             # Sums are modulo 2^64. MPI and C define overflow for unsigned integers only.
@@ -158,7 +156,7 @@ class MpiCommunicator(Communicator):
     def barrier(self) -> None:
         request = self._comm.Ibarrier()
         while not request.Test():
-            time.sleep(POLL_SECONDS)
+            time.sleep(BARRIER_POLL_SECONDS)
 
     @contextmanager
     def split(self, color: int | None) -> Iterator[Communicator | None]:
@@ -167,8 +165,7 @@ class MpiCommunicator(Communicator):
             yield None
             return
         yield MpiCommunicator(comm)
-        # MPI limits the number of communicators. Free is collective, so an error skips it.
-        comm.Free()
+        comm.Free()  # MPI limits the number of communicators. Free is collective, so an error skips it.
 
     def library_version(self) -> str:
         return str(self._mpi.Get_library_version()).split("\n")[0].rstrip("\x00").strip()
@@ -176,8 +173,7 @@ class MpiCommunicator(Communicator):
     def abort(self, code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Launchers drop output that they have not forwarded yet when a rank aborts.
-        time.sleep(ABORT_SECONDS)
+        time.sleep(ABORT_DELAY_SECONDS)
         self._comm.Abort(code)
         os._exit(code)
 
@@ -186,8 +182,7 @@ class MpiCommunicator(Communicator):
 def world() -> Communicator:
     """Return the communicator of all ranks; the first call initialises MPI.
 
-    With several ranks, an uncaught exception on any rank aborts the whole job from then on. Raises InputError
-    if a launcher started several processes, but each of them has a communicator of size 1.
+    From then on, an uncaught exception on any rank aborts all. InputError if started ranks are not connected.
     """
     try:
         from mpi4py import MPI
@@ -203,21 +198,21 @@ def world() -> Communicator:
 
 
 def world_if_parallel() -> Communicator:
-    """Return `world()` if MPI is initialised or a launcher started several ranks; else a serial one."""
-    if world.cache_info().currsize > 0 or _describe_launch():
+    """Return `world()` if MPI is initialised or several ranks were started; else a one-rank communicator."""
+    if world.cache_info().currsize > 0 or _describe_launched_ranks():
         with suppress(InputError):
             return world()
     return Communicator()
 
 
-def _describe_launch() -> str:
-    """Text "N processes (VARIABLE)" if the environment shows that a launcher started N > 1; else ""."""
+def _describe_launched_ranks() -> str:
+    """Text "N processes (VARIABLE)" if the environment says that N > 1 ranks were started; else ""."""
     counts = ((name, os.environ.get(name, "")) for name in SIZE_VARS)
     return next((f"{n} processes ({name})" for name, n in counts if n.isdigit() and int(n) > 1), "")
 
 
 def _refuse_unconnected_processes(reason: str) -> None:
-    if launched := _describe_launch():
+    if launched := _describe_launched_ranks():
         raise InputError(
             f"the launcher started {launched}, but each of them is alone; {reason}. "
             'Start them with the mpirun of that MPI library (pip install "mu2mpi[mpich]" or '
@@ -227,7 +222,7 @@ def _refuse_unconnected_processes(reason: str) -> None:
 
 
 def _abort_on_exception(ranks: Communicator, kind: object, error: BaseException, trace: object) -> None:
-    """Exception hook that prints an uncaught exception with its rank, and aborts all ranks."""
+    """Exception hook: print an uncaught exception with the number of this rank, and abort all ranks."""
     lines = "".join(traceback.format_exception(error))
     sys.stderr.write(f"mu2mpi: rank {ranks.rank} of {ranks.size} failed:\n{lines}")
     ranks.abort(1)

@@ -1,8 +1,7 @@
 """Registry of components that are chosen by name: losses, methods, trust modes, figures, commands, ...
 
-The modules of a kind's package are built in. Other distributions add components by entry points such as
-``mu2mpi.methods``, and users by `register`, in a file that ``mu2mpi --import FILE`` imports. Modules are
-imported when one of their components is first looked up.
+Distributions add components by entry points such as ``mu2mpi.methods``, users by `register` in a file that
+``mu2mpi --import FILE`` imports. A module is imported when one of its components is first looked up.
 """
 
 import hashlib
@@ -37,7 +36,7 @@ _KINDS = {
     "figures": ("mu2mpi.analysis.figures", "figure"),
     "commands": ("mu2mpi.cli.commands", "command"),
 }
-# Kinds of which classes are registered, which runs instantiate; of other kinds, instances are registered
+# Kinds registered as classes, which runs instantiate; components of other kinds are registered as instances
 _CLASS_KINDS = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
 
@@ -45,14 +44,14 @@ Component = TypeVar("Component")
 
 
 class ImportedFile(NamedTuple):
-    """Python file that `import_files` has imported."""
+    """Python file of a user that `import_files` has imported."""
 
     path: Path
     digest: str  # SHA-256 of the content, hexadecimal
 
 
 class OptionValue:
-    """Base class of components chosen as the value of an option, such as ``--partition labels:N``."""
+    """Base class of components that are the value of an option, such as ``--partition labels:N``."""
 
     name: str
     form: ClassVar[str]  # Syntax of the value, such as "labels:N"; by default the name
@@ -102,7 +101,7 @@ def register(component: Component) -> Component:
 
 
 def _missing_attributes(component: object) -> list[str]:
-    """Abstract methods and annotated class variables of the base classes that a component does not define."""
+    """Names of abstract methods and annotated class variables that a component fails to define, sorted."""
     cls = component if isinstance(component, type) else type(component)
     declared = (entry for base in cls.__mro__ for entry in vars(base).get("__annotations__", {}).items())
     variables = {name for name, annotation in declared if "ClassVar" in str(annotation)}
@@ -116,7 +115,7 @@ def known_names(kind: str) -> list[str]:
 
 
 def summary_line(kind: str, name: str) -> str:
-    """First line of a component's docstring; for built-in ones that of the module, read without import."""
+    """First line of a component's docstring; for built-in components the module's, read without importing."""
     module = _built_in_modules(kind).get(name)
     text = lookup(kind, name).__doc__ if module is None else _source_file(module).read_text("utf-8")
     return str(text or name).strip('"\n ').partition("\n")[0].rstrip('".')
@@ -128,77 +127,75 @@ def default_name(kind: str) -> str:
 
 
 def lookup(kind: str, name: str) -> Any:
-    """Return the component of this kind and name, importing its module if necessary; else InputError."""
-    known = _registered[kind]
-    if name not in known and name in _built_in_modules(kind):
+    """Return a component by kind and name, importing its module if necessary; InputError if unknown."""
+    registered = _registered[kind]
+    if name not in registered and name in _built_in_modules(kind):
         module = importlib.import_module(_built_in_modules(kind)[name])
         if kind == "commands":
-            known[name] = module  # A built-in command is a module.
-    elif name not in known and name in _entry_points(kind):
+            registered[name] = module  # A built-in command is a module.
+    elif name not in registered and name in _entry_points(kind):
         component = _load_entry_point(_entry_points(kind)[name])
-        if name not in known:  # Its module may have registered it.
+        if name not in registered:  # Its module may have registered it.
             register(component)
-    if name not in known:
+    if name not in registered:
         names = known_names(kind)
         raise InputError(f"unknown {name!r}; the {kind} are {', '.join(names)}{did_you_mean(name, names)}")
-    return known[name]
+    return registered[name]
 
 
 def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
-    """Source files, by module, of the components chosen as (kind, name) that are not built in."""
+    """Source files of extensions among the components `chosen` as pairs (kind, name), by module name."""
     components = [lookup(kind, name) for kind, name in chosen]
     classes = [component if isinstance(component, type) else type(component) for component in components]
     modules = sorted({base.__module__ for cls in classes for base in cls.__mro__})
     extensions = [module for module in modules if module.partition(".")[0] not in _OWN_PACKAGES]
-    # A class defined in an interactive session has no file.
     files = {module: Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in extensions}
     return {module: file for module, file in files.items() if file.is_file()}
 
 
 def import_files(paths: Iterable[Path | str]) -> None:
-    """Import Python files by path, each once, as modules named by their stems; InputError on failure."""
+    """Import Python files once each, as modules named after the files; InputError if an import fails."""
     for path in map(Path, paths):
         file = path.expanduser().resolve()
         spec = spec_from_file_location(file.stem, file)
         if spec is None or not file.is_file():
             raise InputError(f"cannot import {path}: it is not a Python file. --import takes a file.py.")
-        if (known := _imported.get(file.stem)) is None:
+        if (imported := _imported.get(file.stem)) is None:
             _check_module_name(file)
             _import_file(file, spec)
-        elif known.path != file:
-            raise InputError(f"cannot import {path}: {known.path} has the same name. Rename one of them.")
+        elif imported.path != file:
+            raise InputError(f"cannot import {path}: {imported.path} has the same name. Rename one of them.")
 
 
 def imported_files() -> dict[str, ImportedFile]:
-    """Return the files imported by `import_files`, by module name in sorted order."""
+    """Return the files that `import_files` has imported, by module name in sorted order."""
     return dict(sorted(_imported.items()))
 
 
 def import_flags() -> list[str]:
-    """Command-line options ``--import=FILE`` for the files imported in this process."""
+    """Command-line flags ``--import=FILE`` of all files that `import_files` has imported in this process."""
     return [f"--import={file.path}" for file in imported_files().values()]
 
 
 def describe_imports() -> str:
-    """Paths and SHA-256 digests of the imported files, as a line of text; empty if there are none."""
+    """Line with the paths and SHA-256 digests of the files that `import_files` has imported, or ""."""
     return ", ".join(f"{file.path} (SHA-256 {file.digest})" for file in imported_files().values())
 
 
 def _check_module_name(file: Path) -> None:
-    """Raise InputError if the stem of a file is no module name, or is that of another module."""
+    """Raise InputError if the name of a Python file is no valid module name or that of another module."""
     name = file.stem
     is_taken = "." in name or name in _OWN_PACKAGES or name in sys.modules
-    if not is_taken and (other := find_spec(name)) is not None:
-        is_taken = other.origin is None or Path(other.origin).resolve() != file
+    if not is_taken and (other_module := find_spec(name)) is not None:
+        is_taken = other_module.origin is None or Path(other_module.origin).resolve() != file
     if is_taken:
         raise InputError(f"cannot import {file}: another module may be called {name}. Rename the file.")
 
 
 def _import_file(file: Path, spec: ModuleSpec) -> None:
-    """Execute a file as a module and record the digest of the bytes that were executed."""
+    """Execute a Python file as a module, and record the SHA-256 digest of the executed bytes."""
     module = module_from_spec(spec)
-    # Dataclasses, among others, look up the module of a class in sys.modules.
-    sys.modules[spec.name] = module
+    sys.modules[spec.name] = module  # Dataclasses look up the module of a class here.
     try:
         content = file.read_bytes()
         exec(compile(content, file, "exec"), vars(module))
@@ -210,23 +207,23 @@ def _import_file(file: Path, spec: ModuleSpec) -> None:
             frames = traceback.extract_tb(error.__traceback__)
             line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(file)), 0)
             reason = str(error)
-        where = f"{file}, line {line}" if line else file
-        raise InputError(f"cannot import {where}: {type(error).__name__}: {reason}") from error
+        location = f"{file}, line {line}" if line else file
+        raise InputError(f"cannot import {location}: {type(error).__name__}: {reason}") from error
     _imported[spec.name] = ImportedFile(file, hashlib.sha256(content).hexdigest())
 
 
-def _load_entry_point(point: Any) -> Any:
+def _load_entry_point(entry_point: Any) -> Any:
     try:
-        return point.load()
+        return entry_point.load()
     except Exception as error:
-        package = point.dist.name if point.dist else "a package"
-        reason = f"{point.name!r} of {package} cannot be imported from {point.value}: {error!r}"
+        package = entry_point.dist.name if entry_point.dist else "a package"
+        reason = f"{entry_point.name!r} of {package} cannot be imported from {entry_point.value}: {error!r}"
         raise InputError(f"{reason}. Repair or uninstall {package}.") from error
 
 
 @cache
 def _built_in_modules(kind: str) -> dict[str, str]:
-    """Return the modules of the built-in components of a kind, by name, without importing their package."""
+    """Return the module name of each built-in component of a kind, by component name, without imports."""
     package, noun = _KINDS[kind]
     modules = {
         module.name.removesuffix(f"_{noun}"): f"{package}.{module.name}"
@@ -251,7 +248,7 @@ def _entry_points(kind: str) -> dict[str, Any]:
 
 @cache
 def _has_entry_points() -> bool:
-    """Whether any installed distribution has entry points for mu2mpi; much faster than importlib.metadata."""
+    """Whether any installed distribution has entry points in a group of mu2mpi, such as mu2mpi.methods."""
     for folder in sys.path:
         for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
             with suppress(OSError):

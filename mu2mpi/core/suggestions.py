@@ -3,8 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-# Synonyms used by other packages, by the name in this package
-_SYNONYMS = {
+_SYNONYMS = {  # Synonyms used by other packages, by the name in this package
     "machines": "clients users workers nodes participants parties silos num-clients",
     "epsilon": "eps target-epsilon privacy-budget",
     "rounds": "iterations iters steps max-steps epochs num-rounds",
@@ -19,28 +18,28 @@ _SYNONYMS = {
     "test-accuracy": "accuracy acc",
     "test-loss": "val-loss",
 }
-_NOTES = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
+_SYNONYM_NOTES = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
 
 
 def suggest_or_list(unknown: str, known: Iterable[str], noun: str) -> str:
-    """End of a message about an unknown name: the most similar known name, or else a list of all of them."""
+    """Suffix of an error message on an unknown name: the most similar known name, or else all known names."""
     names = list(known)
     return did_you_mean(unknown, names) or f"; the {noun} are {', '.join(names)}"
 
 
 def did_you_mean(unknown: str, known: Iterable[str]) -> str:
-    """End of a message about an unknown name: "; did you mean NAME?", or "" if no known name is similar."""
-    candidates = {_normalise(name): name for name in known}
+    """Suffix of an error message on an unknown name: "; did you mean NAME?", or "" without a similar name."""
+    candidates = {_normalise_name(name): name for name in known}
     for key, name in list(candidates.items()):
         candidates = dict.fromkeys(_SYNONYMS.get(key, "").split(), name) | candidates
-    matches = difflib.get_close_matches(_normalise(unknown), candidates, n=1, cutoff=0.65)
+    matches = difflib.get_close_matches(_normalise_name(unknown), candidates, n=1, cutoff=0.65)
     if not matches:
         return ""
     suggestion = candidates[matches[0]]
-    is_synonym = matches[0] != _normalise(suggestion)
-    note = _NOTES.get(matches[0], _NOTES.get(_normalise(suggestion), "")) if is_synonym else ""
+    synonym, name = matches[0], _normalise_name(suggestion)
+    note = _SYNONYM_NOTES.get(synonym, _SYNONYM_NOTES.get(name, "")) if synonym != name else ""
     return f"; did you mean {suggestion}{note}?"
 
 
-def _normalise(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return name.lstrip("-").lower().replace("_", "-")

@@ -20,7 +20,7 @@ def warn(*warnings: str) -> None:
 
 
 def text_table(header: TableRow, blocks: Sequence[TableBlock]) -> str:
-    """Format a table with aligned columns, and a rule above each block of rows."""
+    """Format a table as text with aligned columns, a header, and a rule above each block of rows."""
     rows = [header, *(row for block in blocks for row in block)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = ["-" * width for width in widths]
@@ -34,5 +34,5 @@ def wrap_paragraph(text: str) -> str:
 
 
 def bullet_list(items: Sequence[str]) -> str:
-    """Format a bullet list, each item wrapped at 96 columns and indented."""
+    """Format texts as a bullet list, each item wrapped at 96 columns and indented."""
     return "\n".join(textwrap.indent(wrap_paragraph(item), "  ").replace("  ", "- ", 1) for item in items)

@@ -11,42 +11,41 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 
-MAX_BYTES = 1 << 20  # Size of a TOML file
+MAX_TOML_BYTES = 1 << 20  # Largest TOML file accepted
 EXAMPLES_FOLDER = "jobs"  # In the repository, and the default output folder of `mu2mpi examples`
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file; InputError if it cannot be read or is not valid TOML."""
-    # Path.exists raises an OSError for a name that is too long; os.path.exists does not.
+    # Unlike Path.exists, os.path.exists raises no OSError for a name that is too long.
     if not os.path.exists(path) and (hint := _example_hint(path)):
         raise InputError(f"there is no {path}. {hint}")
     check_readable(path)
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path} is no configuration or schema: it has more than {MAX_BYTES} bytes")
+    if path.stat().st_size > MAX_TOML_BYTES:
+        raise InputError(f"{path} is no configuration or schema: it has more than {MAX_TOML_BYTES} bytes")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        # Python parses neither integers of thousands of digits nor lists that are nested as deeply.
         raise InputError(f"{path} is not valid TOML: {error}") from None
 
 
 def example_texts() -> dict[str, str]:
-    """Read all example files; return their texts by file name."""
+    """Read all example files that the package ships; return the text of each by file name."""
     folder = files("mu2mpi") / EXAMPLES_FOLDER
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".toml", ".sbatch")))
     return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 def example_purpose(text: str) -> str:
-    """Purpose of an example: the first sentence of its comments."""
+    """First sentence of the comments in the text of an example file, which states its purpose."""
     comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
     return re.split(r"(?<!\.)\.(?:\s|$)", comments)[0]
 
 
 def _example_hint(path: Path) -> str:
-    """Sentence with the command that writes a missing file if it is an example; else empty."""
+    """Sentence with the `mu2mpi examples` command that writes `path` if it is an example file; else empty."""
     if path.name not in example_texts():
         return ""
     output = "" if path.parent == Path(EXAMPLES_FOLDER) else f" --output {shlex.quote(str(path.parent))}"
