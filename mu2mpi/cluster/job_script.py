@@ -1,4 +1,4 @@
-"""Job options, and job scripts for SLURM and PBS, rendered from the templates in this folder."""
+"""Options of cluster jobs, and rendering of job scripts for SLURM and PBS from templates."""
 
 import importlib.resources
 import math
@@ -19,12 +19,12 @@ from mu2mpi.core.registry import import_flags
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import read_toml
 
-EDIT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
+EDIT_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
 DEFAULT_ENVIRONMENT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'
 
 
 def limit_seconds(limit: str) -> float:
-    """Seconds of a time limit in any format of sbatch; inf for UNLIMITED, INFINITE or 0."""
+    """Seconds of a time limit given in any format of sbatch; inf for UNLIMITED, INFINITE or 0."""
     if limit.upper() in ("UNLIMITED", "INFINITE"):
         return math.inf
     if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9}){0,2}|[0-9]{1,9}-[0-9]{1,9}(:[0-9]{1,9}){0,2}", limit):
@@ -34,24 +34,24 @@ def limit_seconds(limit: str) -> float:
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
-WORD = r"\A[!-~]+\Z"  # Printable ASCII without spaces
-LINE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
-SIZE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
-Line = Annotated[str, Field(pattern=LINE)]
+WORD_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
+LINE_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
+SIZE_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
+TextLine = Annotated[str, Field(pattern=LINE_RE)]
 # The script depends on the directives array and signal, which --array-limit and --signal-seconds control.
-Directive = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
+SbatchDirective = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
 # The TOML parser returns a time of day for 01:00:00.
-Limit = Annotated[str, BeforeValidator(str), AfterValidator(lambda limit: limit_seconds(limit) and limit)]
+TimeLimit = Annotated[str, BeforeValidator(str), AfterValidator(lambda limit: limit_seconds(limit) and limit)]
 
 
 def _field(default: Any, metavar: str, help: str, *traits: str, **constraints: Any) -> Any:
-    """Option with traits: "directive" of sbatch with the same name, or "slurm", not supported with PBS."""
+    """Pydantic field of a job option; traits: "directive" (of sbatch), "slurm" (unsupported with PBS)."""
     extra: Any = {"traits": list(traits)}
     return Field(default, title=metavar, description=help, json_schema_extra=extra, **constraints)
 
 
 class JobOptions(BaseModel):
-    """Options of a job: resources and directives of the scheduler, the environment, and mu2mpi's options."""
+    """Options of a cluster job: resources and directives of the scheduler, environment, and checkpoints."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -66,34 +66,36 @@ class JobOptions(BaseModel):
     ntasks: int | None = _field(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
     ntasks_per_node: int | None = _field(None, "N", "ranks per node", "directive", ge=1)
     cpus_per_task: int = _field(1, "N", "cores per rank [default: 1]", "directive", ge=1)
-    mem_per_cpu: str | None = _field(None, "SIZE", "memory per core, such as 2G", "directive", pattern=SIZE)
-    time: Limit = _field("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
-    partition: str | None = _field(None, "NAME", "partition; in PBS, queue", "directive", pattern=WORD)
-    account: str | None = _field(None, "NAME", "account to charge", "directive", pattern=WORD)
-    qos: str | None = _field(None, "NAME", "quality of service", "directive", "slurm", pattern=WORD)
-    constraint: str | None = _field(None, "NAME", "required feature", "directive", "slurm", pattern=WORD)
-    sbatch: tuple[Directive, ...] = _field((), "KEY=VALUE", "sbatch directive; repeatable", "slurm")
+    mem_per_cpu: str | None = _field(
+        None, "SIZE", "memory per core, such as 2G", "directive", pattern=SIZE_RE
+    )
+    time: TimeLimit = _field("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
+    partition: str | None = _field(None, "NAME", "partition; in PBS, queue", "directive", pattern=WORD_RE)
+    account: str | None = _field(None, "NAME", "account to charge", "directive", pattern=WORD_RE)
+    qos: str | None = _field(None, "NAME", "quality of service", "directive", "slurm", pattern=WORD_RE)
+    constraint: str | None = _field(None, "NAME", "required feature", "directive", "slurm", pattern=WORD_RE)
+    sbatch: tuple[SbatchDirective, ...] = _field((), "KEY=VALUE", "sbatch directive; repeatable", "slurm")
     array_limit: int | None = _field(None, "N", "maximal number of array tasks running at once", ge=1)
     signal_seconds: int = _field(
         120, "N", "seconds from checkpoint to time limit [default: 120]", "slurm", ge=1, le=65_535
     )
     requeues: int | None = _field(None, "N", "maximal requeues of a task [default: 20]", "slurm", ge=0)
     checkpoint_every: float | None = _field(None, "SECONDS", "interval between checkpoints", gt=0)
-    data_dir: str | None = _field(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE)
-    setup: tuple[Line, ...] = _field((), "COMMAND", "shell command to run first; repeatable")
-    environment: str | None = _field(None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE)
+    data_dir: str | None = _field(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE_RE)
+    setup: tuple[TextLine, ...] = _field((), "COMMAND", "shell command to run first; repeatable")
+    environment: str | None = _field(None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE_RE)
     after_table: bool = _field(False, "", "print the table in a job that starts after all tasks", "slurm")
 
     @pydantic.model_validator(mode="after")
     def _check_scheduler(self) -> Self:
-        given = {name.replace("_", "-") for name in self.model_fields_set}
-        if self.scheduler == "pbs" and (unsupported := given & {*option_names("slurm")}):
+        given_options = {name.replace("_", "-") for name in self.model_fields_set}
+        if self.scheduler == "pbs" and (unsupported := given_options & {*option_names("slurm")}):
             raise ValueError(f"{min(unsupported)} is not supported with the scheduler pbs. Leave it out.")
         return self
 
     @classmethod
     def with_site_defaults(cls, options: Mapping[str, Any]) -> Self:
-        """Build job options from a site file and given options, which replace or extend its values."""
+        """Build job options from the site file site.toml and from `options`, which take precedence."""
         import platformdirs
 
         merged: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
@@ -110,9 +112,8 @@ class JobOptions(BaseModel):
             try:
                 job_options = cls(**merged)
             except pydantic.ValidationError as error:
-                raise InputError(
-                    "\n".join(prefix + line for line in format_validation_errors(error).splitlines())
-                ) from None
+                lines = format_validation_errors(error).splitlines()
+                raise InputError("\n".join(prefix + line for line in lines)) from None
         return job_options
 
     @property
@@ -122,13 +123,13 @@ class JobOptions(BaseModel):
 
 
 def option_names(trait: str | None = None) -> list[str]:
-    """Return the names of the options on the command line: all, or those with a trait."""
+    """Return the names of the job options on the command line: all, or those with a given trait."""
     fields: Any = JobOptions.model_fields.values()
     return [field.alias for field in fields if trait is None or trait in field.json_schema_extra["traits"]]
 
 
 def _replace_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace entries of "sbatch" for which there is an option by that option."""
+    """Convert entries NAME=VALUE of the setting "sbatch" whose NAME is a job option to that option."""
     replaced = dict(settings)
     for name in {"sbatch", "setup"} & replaced.keys():
         replaced[name] = replaced[name] if isinstance(replaced[name], list) else [replaced[name]]
@@ -140,15 +141,15 @@ def _replace_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: int = 1) -> str:
-    """Render the script of a job that runs ``mu2mpi ARGUMENTS``, an array job if `tasks` > 1."""
-    command = [*_option("requeues", options), *arguments, *import_flags()]
-    command += [*_option("checkpoint-every", options), *_option("data-dir", options)]
-    template, index, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
+    """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `tasks` > 1."""
+    command = [*_flag("requeues", options), *arguments, *import_flags()]
+    command += [*_flag("checkpoint-every", options), *_flag("data-dir", options)]
+    template, index_variable, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
     if options.scheduler == "pbs":
-        template, index, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
+        template, index_variable, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
         lines = [f"#PBS -J {_array_range(options, tasks)}"] if tasks > 1 else []
         for key, value in (("q", options.partition), ("A", options.account)):
-            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT}")
+            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_HINT}")
     else:
         lines = _directive_lines(slurm_directives(name, options, tasks))
         if options.after_table:
@@ -156,8 +157,8 @@ def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: 
             lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
     fields = {
         "directives": "\n".join(lines),
-        "setup": "\n".join(_setup(options)),
-        "command": shlex.join(command) + (f' --part "${index}/{tasks}"' if tasks > 1 else ""),
+        "setup": "\n".join(_setup_commands(options)),
+        "command": shlex.join(command) + (f' --part "${index_variable}/{tasks}"' if tasks > 1 else ""),
         "seconds": options.signal_seconds,
         "ranks": options.ranks,
         **resources,
@@ -167,18 +168,25 @@ def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: 
 
 
 def render_table(output: str, options: JobOptions, job: str) -> str:
-    """Render the script of a job that, after another job, prints the table of results to table-JOB.txt."""
-    fixed = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job}.txt"}
-    kept = {"mem-per-cpu", "partition", "account", "qos", "constraint", *_extra_directives(options)}
+    """Render the script of a job that starts after `job` and writes the table of results to a file."""
+    table_directives = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job}.txt"}
+    site_keys = {
+        "mem-per-cpu",
+        "partition",
+        "account",
+        "qos",
+        "constraint",
+        *_extra_directives(options),
+    }
     directives = slurm_directives("table", options, 1)
-    site = {name: value for name, value in directives.items() if name in kept}
-    lines = _directive_lines(site | fixed | {"dependency": f"afterany:{job}"})
+    inherited = {name: value for name, value in directives.items() if name in site_keys}
+    lines = _directive_lines(inherited | table_directives | {"dependency": f"afterany:{job}"})
     command = shlex.join(["exec", "mu2mpi", "table", *import_flags(), output])
-    return "\n".join(["#!/bin/bash", *lines, "", *_setup(options), "", command, ""])
+    return "\n".join(["#!/bin/bash", *lines, "", *_setup_commands(options), "", command, ""])
 
 
 def slurm_directives(name: str, options: JobOptions, tasks: int) -> dict[str, object]:
-    """Directives of sbatch by name; "" for a directive without value, None for one that is left out."""
+    """Sbatch directives of a job, by name; "" for a directive without value, None for an omitted one."""
     names = {name.replace("-", "_") for name in option_names("directive")}
     return {
         "job-name": _valid_job_name(name),
@@ -197,7 +205,7 @@ def _array_range(options: JobOptions, tasks: int) -> str | None:
     return f"0-{tasks - 1}{limit}" if tasks > 1 else None
 
 
-def _option(name: str, options: JobOptions) -> list[str]:
+def _flag(name: str, options: JobOptions) -> list[str]:
     value = getattr(options, name.replace("-", "_"))
     return [] if value is None else [f"--{name}", str(value).removesuffix(".0")]
 
@@ -212,12 +220,12 @@ def _directive_lines(directives: Mapping[str, object]) -> list[str]:
         if value is not None:
             lines.append(f"#SBATCH --{key}" + (f"={shlex.quote(str(value))}" if value != "" else ""))
         elif key in ("partition", "account"):
-            lines.append(f"##SBATCH --{key}={EDIT}")
+            lines.append(f"##SBATCH --{key}={EDIT_HINT}")
     return lines
 
 
 def _pbs_resources(options: JobOptions) -> dict[str, object]:
-    """Fields of the PBS template: one chunk per node (per rank if no nodes are given), and the time limit."""
+    """Fields of the PBS template: a resource chunk per node (or per rank without nodes), and the walltime."""
     per_chunk = options.ntasks_per_node or (math.ceil(options.ranks / options.nodes) if options.nodes else 1)
     cores, memory = per_chunk * options.cpus_per_task, ""
     if options.mem_per_cpu:
@@ -236,7 +244,7 @@ def _valid_job_name(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name)
 
 
-def _setup(options: JobOptions) -> list[str]:
+def _setup_commands(options: JobOptions) -> list[str]:
     setup = list(options.setup) or ["# module load ..."]
     if (folder := options.environment) != "none":
         activate = shlex.quote(f"{folder}/bin/activate") if folder else DEFAULT_ENVIRONMENT

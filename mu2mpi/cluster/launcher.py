@@ -1,4 +1,4 @@
-"""Launcher of the ranks of a job: probes mpirun and srun, forwards signals, and requeues SLURM jobs."""
+"""Launcher of the ranks of a cluster job: probe of mpirun and srun, signal forwarding, and requeues."""
 
 import os
 import re
@@ -25,8 +25,8 @@ RANKS_VARIABLE = "MU2MPI_RANKS"
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 
 # Program that prints the size of COMM_WORLD on each rank, by one write, since launchers interleave output.
-PROBE = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
-PROBE_SECONDS = 60
+PROBE_PROGRAM = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
+PROBE_TIMEOUT = 60  # Seconds
 
 # Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
 FORWARDED = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
@@ -41,7 +41,7 @@ RANK_ENVIRONMENT = {
 
 
 def default_rank_count() -> int:
-    """Return the number of ranks by MU2MPI_RANKS or the SLURM job; 1 outside of jobs."""
+    """Return the number of ranks to start, from MU2MPI_RANKS or the SLURM job; 1 if neither is set."""
     in_job = bool(os.environ.get("SLURM_JOB_ID"))
     for name in (RANKS_VARIABLE, "SLURM_NTASKS") if in_job else (RANKS_VARIABLE,):
         if text := os.environ.get(name):
@@ -58,7 +58,7 @@ def default_rank_count() -> int:
 
 
 def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
-    """First launcher command that starts `ranks` ranks in one COMM_WORLD; InputError if none does."""
+    """Find a launcher command that starts `ranks` ranks in one COMM_WORLD; InputError if there is none."""
     if ranks == 1:
         return []
     # Two attempts, since a probe may fail by the loss of a node or a process.
@@ -76,7 +76,7 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
 
 
 def _env_command(environment: Mapping[str, str]) -> list[str]:
-    """Command prefix ``env NAME=VALUE ...`` that sets the forwarded variables on the hosts of all ranks."""
+    """Command prefix ``env NAME=VALUE ...`` that sets FORWARDED on the hosts of all ranks."""
     return ["env", *(f"{name}={value}" for name, value in environment.items() if FORWARDED.fullmatch(name))]
 
 
@@ -86,59 +86,60 @@ def _candidate_commands(ranks: int) -> list[list[str]]:
             return [shlex.split(chosen)]
         except ValueError as error:
             raise InputError(f"{LAUNCHER_VARIABLE} is no command: {error}.") from None
-    own, count = Path(sys.executable).parent / "mpirun", ["-n", str(ranks)]
-    mpirun = str(own) if own.exists() else shutil.which("mpirun")
-    candidates = [[mpirun, *count]] if mpirun else []
+    local_mpirun, rank_flags = Path(sys.executable).parent / "mpirun", ["-n", str(ranks)]
+    mpirun = str(local_mpirun) if local_mpirun.exists() else shutil.which("mpirun")
+    candidates = [[mpirun, *rank_flags]] if mpirun else []
     if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
         mpi_types = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
-        candidates += [["srun", mpi_type, "--kill-on-bad-exit=1", *count] for mpi_type in mpi_types]
+        candidates += [["srun", mpi_type, "--kill-on-bad-exit=1", *rank_flags] for mpi_type in mpi_types]
     return candidates
 
 
 def _probe(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    """Probe a launcher; return the problem with the tail of its standard error, or None if it works."""
-    command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE]
+    """Test a launcher command; return None if it starts connected ranks, else the problem as text."""
+    command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE_PROGRAM]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
+        probe = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, env=environment
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    sizes = done.stdout.split()
-    if done.returncode == 0 and sizes == [str(ranks)] * ranks:
+    sizes = probe.stdout.split()
+    if probe.returncode == 0 and sizes == [str(ranks)] * ranks:
         return None
     problem = f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
-    if done.returncode != 0:
-        problem = f"it ends with code {done.returncode}"
-    return "\n    ".join([problem, *[line for line in done.stderr.splitlines() if line.strip()][-12:]])
+    if probe.returncode != 0:
+        problem = f"it ends with code {probe.returncode}"
+    return "\n    ".join([problem, *[line for line in probe.stderr.splitlines() if line.strip()][-12:]])
 
 
 class OutputFiles:
-    """Result and checkpoint files of a command; with `overwrite`, results from before do not count."""
+    """Result and checkpoint files of a launched command; with `overwrite`, older results do not count."""
 
     def __init__(self, paths: Sequence[Path], overwrite: bool = False) -> None:
         self.results, self._overwrite = {*paths}, overwrite
         self._before = self._existing_files()
 
     def existing_folder(self) -> Path:
-        """Folder of the results, or its nearest existing parent."""
+        """Folder of the result files, or its nearest existing parent."""
         folder = min(self.results, default=Path("result")).parent
         return next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
 
     def have_progressed(self) -> bool:
-        """Whether a result or a checkpoint has been written since this object was created."""
+        """Whether a result or checkpoint was written since this `OutputFiles` was created."""
         return any(self._before.get(path) != identity for path, identity in self._existing_files().items())
 
     def are_complete(self) -> bool:
-        """Whether all results exist, and no checkpoint of them."""
+        """Whether all result files exist, and no checkpoint file of them."""
         now = self._existing_files()
         old = {path for path, before in self._before.items() if self._overwrite and now.get(path) == before}
         return bool(self.results) and now.keys() - old == self.results
 
     def _existing_files(self) -> dict[Path, FileIdentity | None]:
-        wanted, existing = self.results | {checkpoint_path(path) for path in self.results}, set()
-        # One listing per folder instead of one access for each of thousands of files.
+        candidates, existing = self.results | {checkpoint_path(path) for path in self.results}, set()
         for folder in {path.parent for path in self.results}:
             with suppress(OSError):
-                existing |= wanted & {*folder.iterdir()}
+                existing |= candidates & {*folder.iterdir()}
         return {path: file_identity(path) for path in existing}
 
 
@@ -156,7 +157,7 @@ class SignalForwarder:
         self._deadline = float("inf")  # Monotonic time by which the ranks should have stopped
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal (the interface of `signal.signal`)."""
+        """Record a received signal and forward it to the ranks; handler for `signal.signal`."""
         self.received.add(number)
         if number == signal.SIGTERM:
             self._deadline = min(self._deadline, monotonic() + MAX_STOP_SECONDS)
@@ -166,7 +167,7 @@ class SignalForwarder:
             raise StoppedBeforeStartError
 
     def run_interruptibly(self, action: Callable[[], list[str]]) -> list[str]:
-        """Run an action before the ranks start; any signal interrupts it with StoppedBeforeStartError."""
+        """Run a function before the ranks start; a received signal raises StoppedBeforeStartError."""
         self.may_raise = True
         try:
             if self.received:
@@ -178,7 +179,7 @@ class SignalForwarder:
     def run_ranks(
         self, command: Sequence[str], environment: dict[str, str], on_timeout: Callable[[], object]
     ) -> int:
-        """Run the ranks, with `on_timeout` called if SIGTERM does not stop them; return the exit code."""
+        """Run the ranks and return their exit code; `on_timeout` is called if they ignore SIGTERM."""
         self._process = process = subprocess.Popen(command, env=environment)
         if self.received:
             process.send_signal(signal.SIGUSR1)
@@ -194,10 +195,7 @@ class SignalForwarder:
 def launch(
     arguments: Sequence[str], outputs: OutputFiles, ranks: int, requeues: int, signals: SignalForwarder
 ) -> int:
-    """Run ``mu2mpi ARGUMENTS`` on this many ranks, and return the exit code in rank 0's exit report.
-
-    A SLURM job with an unfinished run is requeued, at most `requeues` times, unless a user cancelled it.
-    """
+    """Run ``mu2mpi ARGUMENTS`` on `ranks` ranks and return the exit code; requeue an unfinished SLURM job."""
     if slurm.restart_count() > 0 and outputs.are_complete():
         print_status("all results exist since an earlier start of this job")
         return 0
@@ -239,7 +237,7 @@ def launch(
 
 
 def _requeue_unfinished(reported: int | None, outputs: OutputFiles, received: set[int], limit: int) -> bool:
-    """Requeue the job if its run should resume, by the reported exit code and the signals received."""
+    """Requeue the SLURM job if its run can resume, by the reported exit code and the received signals."""
     if slurm.job_id() is None:
         return False
     cause = "user" if signal.SIGINT in received else "scheduler" if received else None

@@ -31,7 +31,7 @@ def restart_count() -> int:
 
 def termination_cause() -> str:
     """Cause of the termination of this job: "scheduler", "user", or "requeue" if it is already requeued."""
-    fields = _run_slurm_command("scontrol", "show", "job", "-o", job_id() or "").stdout.split()
+    fields = _slurm("scontrol", "show", "job", "-o", job_id() or "").stdout.split()
     state = dict(field.split("=", 1) for field in fields if "=" in field)
     if int(state.get("Restarts", 0)) > restart_count():
         return "requeue"
@@ -49,7 +49,7 @@ def requeue(limit: int) -> bool:
         return False
     print_status(f"requeueing job {job} ({requeues + 1} of at most {limit} times)")
     for _ in range(3):
-        done = _run_slurm_command("scontrol", "requeue", job)
+        done = _slurm("scontrol", "requeue", job)
         if done.returncode == 0 or termination_cause() == "requeue":
             return True
         time.sleep(1)
@@ -62,12 +62,7 @@ def all_nodes_respond() -> bool:
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
     if job_id() is None or nodes == "1":
         return True
-    return (
-        _run_slurm_command(
-            "srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true"
-        ).returncode
-        == 0
-    )
+    return _slurm("srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true").returncode == 0
 
 
 def submit(script: str) -> str:
@@ -86,20 +81,20 @@ def submit(script: str) -> str:
 
 def max_array_tasks() -> int:
     """Return the maximal number of tasks of a SLURM job array on this cluster, or else SLURM's default."""
-    match = re.search(r"MaxArraySize\s*=\s*(\d+)", _run_slurm_command("scontrol", "show", "config").stdout)
+    match = re.search(r"MaxArraySize\s*=\s*(\d+)", _slurm("scontrol", "show", "config").stdout)
     return int(match[1]) if match else DEFAULT_MAX_TASKS
 
 
 def task_states() -> dict[tuple[str, int], str]:
     """SLURM states of the user's queued array tasks, by job id and array index (0 for jobs without array)."""
-    done = _run_slurm_command("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")
+    done = _slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")
     if done.returncode != 0:
         raise InputError(f"squeue does not answer here: {done.stderr.strip()}")
     rows = (line.split() for line in done.stdout.splitlines())
     return {(job, int(index) if index.isdecimal() else 0): state for job, index, state in rows}
 
 
-def _run_slurm_command(*command: str) -> "subprocess.CompletedProcess[str]":
+def _slurm(*command: str) -> "subprocess.CompletedProcess[str]":
     """Run a SLURM command; exit code 1 if it is not installed or takes more than 30 seconds."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -78,7 +78,7 @@ class SweepJob:
 
     @cached_property
     def runs(self) -> dict[Path, Plan]:
-        """Plan of each run, by result file; InputError if data are missing or incompatible with an experiment."""
+        """Plan of each run, by result file; InputError if data are missing or unsuitable for a run."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
         plans = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
         paths = dict(zip(experiments, self.paths, strict=True))
@@ -118,17 +118,14 @@ class SweepJob:
     def script(self) -> str:
         """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
         if self.cost_problem is not None:
-            warn(
-                f"{self.cost_problem}\nThe duration of runs is therefore unknown, and each run has its own "
-                "task if the site allows so many. Print the script again where the data are."
-            )
+            advice = "task if the site allows so many. Print the script again where the data are."
+            unknown_duration = "The duration of runs is therefore unknown, and each run has its own"
+            warn(f"{self.cost_problem}\n{unknown_duration} {advice}")
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
             if longest > limit_seconds(self.options.time):
-                warn(
-                    f"a task may take {_format_minutes(longest)}, more than --time {self.options.time}, and resume "
-                    "after a requeue. Use a larger --time or --ntasks to avoid that."
-                )
+                excess = f"a task may take {_minutes_text(longest)}, more than --time {self.options.time}"
+                warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
         command = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
         command += ["--output", self.output]
         return render_job(self.config.stem, [str(argument) for argument in command], self.options, self.tasks)
@@ -166,7 +163,7 @@ class SweepJob:
         print_message(
             f"job {job}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
             f"remaining runs: {len(remaining):,} of {len(self.runs):,}\n"
-            f"rough estimate: {hours:.2g} core-hours, at most {_format_minutes(max(seconds))} per task\n"
+            f"rough estimate: {hours:.2g} core-hours, at most {_minutes_text(max(seconds))} per task\n"
             f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job}"
         )
 
@@ -180,7 +177,7 @@ class SweepJob:
         return read_toml(self._submissions_path)["job"] if self._submissions_path.exists() else []
 
     def status(self) -> str:
-        """Summarise how many runs are done, running, left (not started) or failed (neither done nor queued)."""
+        """Summarise how many runs are done, running, left (unstarted) or failed (neither done nor queued)."""
         # After a change of the sweep, tasks of earlier submissions do not correspond to its runs.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
         is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]
@@ -195,9 +192,10 @@ class SweepJob:
                 state = "running"
             by_state[state].append(path.name)
         counts = ", ".join(f"{len(runs):,} {state}" for state, runs in by_state.items())
-        failed = join_names(by_state["failed"])
-        advice = f"\nfailed: {failed}. See their logs, and submit again to run them." if failed else ""
-        return f"{self.output}: {counts}{advice}"
+        if not by_state["failed"]:
+            return f"{self.output}: {counts}"
+        failed = f"failed: {join_names(by_state['failed'])}. See their logs, and submit again to run them."
+        return f"{self.output}: {counts}\n{failed}"
 
 
 def _is_done(experiment: Experiment, path: Path) -> bool:
@@ -211,5 +209,5 @@ def _is_done(experiment: Experiment, path: Path) -> bool:
     )
 
 
-def _format_minutes(seconds: float) -> str:
+def _minutes_text(seconds: float) -> str:
     return f"{max(1, round(seconds / 60)):,} min"

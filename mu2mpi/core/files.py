@@ -52,7 +52,7 @@ def write_atomically(
                     file.write(chunk)
                 file.flush()
                 os.fsync(file.fileno())
-            _rename_file(temporary, target, replace)
+            _rename(temporary, target, replace)
     except FileExistsError:
         raise
     except OSError as error:
@@ -118,7 +118,7 @@ def remove_stale_temporaries(path: Path) -> None:
                 target.with_name(file_name).unlink(missing_ok=True)
 
 
-def _rename_file(temporary: Path, path: Path, replace: bool) -> None:
+def _rename(temporary: Path, path: Path, replace: bool) -> None:
     if not replace:
         try:
             # Unlike a rename, creating a link fails atomically if the name exists.
