@@ -170,14 +170,7 @@ def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: 
 def render_table(output: str, options: JobOptions, job: str) -> str:
     """Render the script of a job that starts after `job` and writes the table of results to a file."""
     table_directives = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job}.txt"}
-    site_keys = {
-        "mem-per-cpu",
-        "partition",
-        "account",
-        "qos",
-        "constraint",
-        *_extra_directives(options),
-    }
+    site_keys = {"mem-per-cpu", "partition", "account", "qos", "constraint", *_extra_directives(options)}
     directives = slurm_directives("table", options, 1)
     inherited = {name: value for name, value in directives.items() if name in site_keys}
     lines = _directive_lines(inherited | table_directives | {"dependency": f"afterany:{job}"})

@@ -1,1 +1,1 @@
-"""Where samples come from, and which machine gets which of them when."""
+"""Data sources, file formats, and partitions of the training samples among machines."""

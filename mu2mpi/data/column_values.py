@@ -1,4 +1,4 @@
-"""Values of one column of a user's file, converted to numbers, to codes of declared values, or to names."""
+"""Values of one column of a user's data file, and their conversion to numbers, category codes or names."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.redaction import DataError, printable, read_errors, row_label
 
-# Spellings of a missing value in common tools, in lower case
+# Texts that stand for a missing value in common tools, in lower case
 MISSING_MARKERS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 # Control characters and lone surrogates: HDF5 cannot store them, or a terminal executes them
 FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-MISSING_CODE = -1  # code of a missing value
-UNDECLARED_CODE = -2  # code of a value that the schema does not declare
+MISSING_CODE = -1  # category code of a missing value
+UNDECLARED_CODE = -2  # category code of a value that the schema does not declare
 
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """Values of one column in some rows of a file: numbers, or Python objects that are text or None."""
+    """Values of one column of a data file in given rows: numbers, or Python objects that are text or None."""
 
     path: Path
     column: str
@@ -31,7 +31,7 @@ class ColumnValues:
     has_header: bool = False
 
     def reject(self, is_bad: NDArray[np.bool_], fault: str, remedy: str) -> None:
-        """Raise DataError about the first value for which `is_bad` is set, if there is one."""
+        """Raise DataError about the first column value that the mask `is_bad` marks, if there is one."""
         if is_bad.any():
             k = int(np.argmax(is_bad))
             row = row_label(int(self.rows[k]), self.has_header)
@@ -42,35 +42,34 @@ class ColumnValues:
             )
 
     def to_numbers(self) -> NDArray[np.float64]:
-        """Convert to float64, with NaN for missing values; DataError if a value is not a number."""
+        """Convert the column values to float64, missing ones to NaN; DataError if a value is not a number."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
         try:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            numbers = [math.nan if _is_missing(text) else parse_number(text) for text in self._stripped()]
+            numbers = [
+                math.nan if _is_missing(text) else parse_number(text) for text in self._stripped_texts()
+            ]
         bad = np.array([number is None for number in numbers], bool)
         self.reject(bad, "a value that is not a number", "correct it, or declare another type with --schema")
         return np.array(numbers, np.float64)
 
     def to_codes(self, declared: Mapping[str, int], are_integers: bool) -> NDArray[np.int64]:
-        """Convert to the codes of declared values, or to MISSING_CODE or UNDECLARED_CODE.
-
-        `declared` has integers as decimal digits; where all `are_integers`, text such as 1.0 stands for one.
-        """
+        """Convert the column values to category codes by `declared`, a mapping from value texts to codes."""
         if self.values.dtype.kind in "biuf":
             distinct, inverse = np.unique(self.values, return_inverse=True)
             return np.array([_number_code(v, declared) for v in distinct.tolist()], np.int64)[inverse.ravel()]
-        texts = self._stripped()
+        texts = self._stripped_texts()
         code_of_text = {text: _text_code(text, declared, are_integers) for text in set(texts)}
         return np.array([code_of_text[text] for text in texts], np.int64)
 
     def to_names(self, missing_markers: set[str]) -> NDArray[Any]:
-        """Convert labels or owners to int64 or text; DataError if one is missing, or in `missing_markers`."""
+        """Convert a column of labels or owners to int64 or text; DataError if a value is missing."""
         if self.values.dtype.kind not in "SUO":
             with np.errstate(invalid="ignore"):
                 ints = self.values.astype(np.int64)
-            # The comparison is also false for NaN and for values outside the range of int64.
+            # NaN and values outside the range of int64 differ from their conversion too.
             self.reject(ints != self.values, "a value that is neither a whole number nor text", "correct it")
             return ints
         texts = self._texts()
@@ -79,9 +78,8 @@ class ColumnValues:
             "a character that no name may have": FORBIDDEN_CHARACTERS.search,
             "a value that says it is missing": lambda text: text.strip().lower() in missing_markers,
         }
-        remedy = "correct or remove it" + "; names such as NA need --missing-labels keep" * bool(
-            missing_markers
-        )
+        advice = "; names such as NA need --missing-labels keep" if missing_markers else ""
+        remedy = f"correct or remove it{advice}"
         for fault, is_faulty in faults.items():
             faulty = {text for text in set(texts) if is_faulty(text)}
             self.reject(np.array([bool(faulty) and text in faulty for text in texts], bool), fault, remedy)
@@ -91,17 +89,17 @@ class ColumnValues:
         with read_errors(self.path):
             return [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
 
-    def _stripped(self) -> list[str | None]:
+    def _stripped_texts(self) -> list[str | None]:
         return [value if value is None else str(value).strip() for value in self._texts()]
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:
-    """Return a one-dimensional array of dtype object, whatever the types of the values."""
+    """Convert a sequence of values of any types to a one-dimensional array of dtype object."""
     return np.array([*values, None], dtype=object)[:-1]
 
 
 def parse_number(text: str | None) -> float | None:
-    """Parse a float; None if the text is not a number."""
+    """Convert text to a float; None if the text is not a number."""
     try:
         return float(text or "")
     except ValueError:
@@ -117,8 +115,7 @@ def _text_code(text: str | None, declared: Mapping[str, int], are_integers: bool
         return declared[text]
     if text is None or _is_missing(text):
         return MISSING_CODE
-    # float() accepts 1_2 as 12, but in a table it is a name.
-    number = parse_number(text) if are_integers and "_" not in text else None
+    number = parse_number(text) if are_integers and "_" not in text else None  # float("1_2") is 12.
     return UNDECLARED_CODE if number is None else _number_code(number, declared)
 
 

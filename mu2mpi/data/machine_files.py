@@ -1,4 +1,4 @@
-"""Files with per-machine settings: privacy budgets, and traces of participation."""
+"""Files with per-machine settings: privacy budgets, and participation traces."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -14,24 +14,25 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
 from mu2mpi.data.redaction import printable
 
-BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
+BUDGET_PARAMETERS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
 MAX_TRACE_CELLS = 10**8  # machines x rounds of a trace
 
 
 def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float]]:
-    """Read the privacy budgets of some machines: ("rho" or "epsilon", value), by index of the machine.
+    """Read privacy budgets as pairs ("rho" or "epsilon", value), by index of the machine in `names`.
 
-    The file is TOML with tables ``[rho]`` and ``[epsilon]`` of a number per machine name, or a data file with
-    a column ``machine`` and a column rho or epsilon, in which rows of the same machine must agree. `names`
-    are those of all machines. InputError if the content is invalid.
+    The file is TOML with tables ``[rho]`` and ``[epsilon]`` of machine names and numbers, or a data file with
+    the column ``machine`` and a column rho or epsilon. InputError if the content is invalid.
     """
     if path.suffix.lower() == ".toml":
         content = read_toml(path)
-        if not content or any(k not in BUDGET_KINDS or not isinstance(t, dict) for k, t in content.items()):
+        if not content or any(
+            k not in BUDGET_PARAMETERS or not isinstance(t, dict) for k, t in content.items()
+        ):
             raise InputError(f"{path} must have tables [rho] or [epsilon] of machine names and numbers")
         budgets = [(kind, name, value) for kind, table in content.items() for name, value in table.items()]
     else:
-        kind, machines, values = _read_columns(path, BUDGET_KINDS)
+        kind, machines, values = _read_columns(path, BUDGET_PARAMETERS)
         budgets = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
     index_of = {name: i for i, name in enumerate(names)}
     by_machine: dict[int, tuple[str, float]] = {}
@@ -40,33 +41,29 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
             raise InputError(f"{path} has a budget of {printable(name)}, and there is no such machine")
         if index_of[name] in by_machine:
             raise InputError(f"{path} has several budgets of {printable(name)}; give one")
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not MIN_NUMBER <= value <= MAX_NUMBER
-        ):
-            raise InputError(
-                f"{path}: {kind} of {printable(name)} must be a number in {MIN_NUMBER:g} .. {MAX_NUMBER:g}"
-            )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not MIN_NUMBER <= value <= MAX_NUMBER:
+            valid_range = f"{MIN_NUMBER:g} .. {MAX_NUMBER:g}"
+            raise InputError(f"{path}: {kind} of {printable(name)} must be a number in {valid_range}")
         by_machine[index_of[name]] = kind, float(value)
     return by_machine
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal digits."""
+    """SHA-256 digest of the content of a file, in hexadecimal digits."""
     check_readable(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def combined_digest(digests: Iterable[str]) -> str:
-    """SHA-256 of the concatenated digests of several files; empty for no files."""
+    """SHA-256 digest of the concatenated digests of several files; empty without files."""
     content = b"".join(map(bytes.fromhex, digests))
     return hashlib.sha256(content).hexdigest() if content else ""
 
 
 def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Read a participation mask, shape (rounds, machines), of columns ``round`` (1-based) and ``machine``."""
+    """Read a participation trace as a mask (rounds, machines), from its columns ``round`` and ``machine``."""
     _, machines, rounds = _read_columns(path, ("round",))
     max_rounds = MAX_TRACE_CELLS // len(names)
     if not np.all((rounds >= 1) & (rounds <= max_rounds) & (rounds == np.floor(rounds))):
@@ -80,7 +77,7 @@ def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _read_columns(path: Path, candidates: Sequence[str]) -> tuple[str, list[str], NDArray[np.float64]]:
-    """Name of the only candidate column in the file, the machine names, and the numbers of that column."""
+    """Machine names and numbers in a data file; first the name of the one candidate column that it has."""
     file = open_data_file(path) if is_data_file(str(path)) else None
     available = [] if file is None else file.names if OWNER_COLUMN in file.names else file.column_names
     present = [name for name in candidates if name in available]

@@ -1,4 +1,4 @@
-"""Redaction of error messages about private data: only those about public data name rows and values."""
+"""Redaction of error messages: messages about private data name neither rows nor values."""
 
 import gzip
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ MAX_LISTED_NAMES = 20  # names per message
 
 
 class DataError(InputError):
-    """Fault in the content of a data file; `detailed_message` names rows and values, the message does not."""
+    """InputError on the content of a data file; only its `detailed_message` names rows and values."""
 
     def __init__(self, message: str, detailed_message: str) -> None:
         super().__init__(f"{message} (if the data are public, --data-is-public says where)")
@@ -21,7 +21,7 @@ class DataError(InputError):
 
 @contextmanager
 def redacted_errors(is_public: bool) -> Iterator[None]:
-    """Give a DataError its detailed message if the data are public; otherwise re-raise it redacted."""
+    """Context manager: re-raise a DataError, with its detailed message only if the data are public."""
     try:
         yield
     except DataError as error:
@@ -32,7 +32,7 @@ def redacted_errors(is_public: bool) -> Iterator[None]:
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Convert any exception raised while the user's file `path` is read into a redacted InputError."""
+    """Context manager: convert any exception raised while a data file is read to a redacted InputError."""
     try:
         yield
     except InputError:
@@ -50,24 +50,24 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 def check_unchanged(path: Path, expected: FileIdentity | None) -> None:
-    """Raise InputError if the identity of a file (inode, size, times) differs from the expected one."""
+    """Raise InputError if a file has changed, by its identity (inode, size, modification time)."""
     if file_identity(path) != expected:
         raise InputError(f"{path} has changed while it was in use; put it back and repeat the command")
 
 
 def row_label(row: int, has_header: bool) -> str:
-    """Label of a row (0-based) as a spreadsheet numbers it: from 1, the header included."""
+    """Label of a 0-based row for messages, numbered from 1 including the header as in spreadsheets."""
     return f"row {row + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
 
 
 def format_names(names: Collection[object]) -> str:
-    """Comma-separated list of at most MAX_LISTED_NAMES names, made printable."""
+    """Text with a comma-separated list of at most MAX_LISTED_NAMES names, made printable."""
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
     return ", ".join(printable(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
 
 
 def printable(value: object, max_length: int = 60) -> str:
-    """Truncate a value from a file to `max_length` characters and escape its control characters."""
+    """Text of a value from a data file, truncated to `max_length` characters, control characters escaped."""
     text = str(value)
-    short = text if len(text) <= max_length else f"{text[:max_length]}..."
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
+    truncated = text if len(text) <= max_length else f"{text[:max_length]}..."
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in truncated)

@@ -1,4 +1,4 @@
-"""Random numbers by seed or key and position: bits of Philox, which NumPy promises never to change."""
+"""Random access to Philox streams of random numbers, which NumPy promises never to change."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ INTEGERS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
 
 
 def philox_key(key: bytes, use: str) -> int:
-    """Derive the Philox key of one use (a label that separates streams) from a key of 32 bytes."""
+    """Derive a 128-bit Philox key from a key of 32 bytes and a use, a label that separates streams."""
     if len(key) != 32:
         raise ValueError(f"the key has {len(key)} bytes instead of 32")
     return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
 
 
 class SeedStream:
-    """Random access to a Philox stream of a seed in ``0 .. 2**63 - 1``, or to that of a `philox_key`."""
+    """Random access to the Philox stream of a seed in ``0 .. 2**63 - 1`` or of a `philox_key`."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         # Repositioning one generator takes an eighth of the time of constructing another.
@@ -26,7 +26,7 @@ class SeedStream:
         self._state: Any = self._philox.state
 
     def integers(self, substream: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:
-        """Return `count` words of a numbered substream, after its first `skipped` words."""
+        """Return `count` 64-bit random integers of a substream, after its first `skipped` integers."""
         blocks, rest = divmod(skipped, INTEGERS_PER_COUNTER)
         self._state["state"]["counter"][:] = blocks, 0, substream, 0
         self._philox.state = self._state
@@ -34,5 +34,5 @@ class SeedStream:
 
 
 def unit_uniforms(integers: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Convert 64-bit words to uniform numbers in [0, 1), by their first 53 bits."""
+    """Convert 64-bit random integers to uniform numbers in [0, 1), by their first 53 bits."""
     return (integers >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,4 +1,4 @@
-"""Sources of data: base class, with the attributes of a data set and validated access to its rows."""
+"""Base class of data sources: attributes of a data set, and validated access to its samples."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from mu2mpi.data.redaction import DataError, printable, redacted_errors
 
 SplitName = Literal["training", "test"]
 Labels: TypeAlias = "NDArray[Any]"
+Rows: TypeAlias = "NDArray[np.int64]"  # row or sample numbers
 
 IN_MEMORY_BYTES = 48 << 20  # samples of a rank up to this size, such as all of MNIST, are read at once
 CHUNK_BYTES = 8 << 20  # approximate size of the chunks in which larger data are read
@@ -31,14 +32,14 @@ COLUMN_ROWS = 1 << 18  # labels or owners read at a time
 
 @dataclass(frozen=True)
 class Samples:
-    """Features as they are stored (unscaled, without the bias feature) and labels of n samples."""
+    """Stored features (unscaled, without the bias feature) and labels of n samples."""
 
     features: NDArray[np.generic]  # C-contiguous uint8, float32 or float64, shape (n, dimension)
     labels: Labels  # classes in 0 .. classes - 1, int32, or numbers in [-1, 1], float64; shape (n,)
 
 
 class PublicFacts(NamedTuple):
-    """Properties of the data that presets may use: none depends on a sample's content."""
+    """Public properties of a data set that presets may use; none depends on the content of a sample."""
 
     classes: int
     max_squared_norm: float  # bound on squared norms of features scaled to [-1, 1], without the bias
@@ -51,7 +52,7 @@ class PublicFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Arguments of `Source.open`."""
+    """Arguments of `Source.open`: data set, its options, scaling, and data folder."""
 
     data: str  # value of --data
     options: Any  # instance of the source's `options` class
@@ -61,10 +62,7 @@ class DataRequest:
 
 
 class Source(OptionValue, ABC):
-    """A training set and a test set, of which each rank reads only the rows that it needs.
-
-    A class is a value of ``--data`` and declares its options; an instance is the opened data set.
-    """
+    """Data source: class for a value of ``--data`` and its options; an instance is the opened data set."""
 
     kind: ClassVar[str] = "sources"
     summary: ClassVar[str] = ""  # a few words for the help of --data
@@ -97,74 +95,72 @@ class Source(OptionValue, ABC):
 
     @classmethod
     def check(cls, experiment: Any, options: Any) -> None:
-        """Raise InputError if other settings of the experiment are incompatible with this source."""
+        """Raise InputError if other settings of an experiment are incompatible with this data source."""
         if experiment.normalize == "box":
             raise InputError("normalize = box needs feature_bound, an option of files. Leave it out.")
 
     @classmethod
     def fetch(cls, data_dir: Path | None) -> list[Path]:
-        """Download missing files, if the source can, and return the paths of all."""
+        """Download missing files of the data set, if any are needed; return the paths of all its files."""
         return []
 
     @classmethod
     def open(cls, request: DataRequest) -> Self:
-        """Open both sets without downloading; InputError if files are missing or damaged."""
+        """Open the training and test sets without download; InputError if files are missing or damaged."""
         return cls(**dict(request.options))
 
     @property
     def feature_type(self) -> np.dtype[np.generic]:
-        """Dtype of stored features."""
+        """Dtype of the stored features of a sample."""
         empty = np.empty(0, np.int64)
         return (self.support if self.has_known_distribution else self.read("training", empty).features).dtype
 
     @property
     def sample_bytes(self) -> int:
-        """Memory of a sample: stored features, label, scale and row number."""
+        """Bytes of memory per sample: stored features, label, scale and row number."""
         return self.dimension * self.feature_type.itemsize + 20
 
     def chunk_size(self, samples: int) -> int:
-        """Return how many of the samples to read at a time: all if they fit in memory, or a chunk."""
-        each = self.sample_bytes
-        return samples if samples * each <= IN_MEMORY_BYTES else max(1, CHUNK_BYTES // each)
+        """Return the number of samples to read at a time: all up to IN_MEMORY_BYTES, else a chunk."""
+        sample_bytes = self.sample_bytes
+        return samples if samples * sample_bytes <= IN_MEMORY_BYTES else max(1, CHUNK_BYTES // sample_bytes)
 
     @abstractmethod
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
-        """Read rows of the training or test set, in the given order, without validation."""
+        """Read samples of the training or test set by row numbers, in any order, without validation."""
 
-    def generate_samples(
-        self, key: bytes, machine: int, machines: int, numbers: NDArray[np.int64]
-    ) -> Samples:
-        """Draw fresh samples of one of M machines; each depends on key, machine and its number alone."""
+    def generate_samples(self, key: bytes, machine: int, machines: int, numbers: Rows) -> Samples:
+        """Draw fresh samples of one machine, by their numbers, from its known distribution and a key."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
     def joint_probabilities(self) -> NDArray[np.float64]:
-        """Joint probabilities of `support` points and labels, averaged over machines: shape (n, K)."""
+        """Joint probabilities of `support` points and classes, averaged over machines: shape (n, classes)."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
     def use_numeric_labels(self) -> None:
-        """Switch to numeric labels for regression: class c becomes the number c."""
+        """Switch from classes to numeric labels for regression: class c becomes the number c."""
         if self.label_range is None:
             self.label_range, self._uses_numeric_classes = (0.0, float(self.classes - 1)), True
 
     @property
     def label_values(self) -> Labels:
-        """Label of each class as losses take it: the class number, or that scaled to [-1, 1]."""
+        """Label of each class as losses take it, shape (classes,): its number, possibly scaled to [-1, 1]."""
         if self.label_range is None:
             return np.arange(self.classes, dtype=np.int32)
         return 2 * np.arange(self.classes) / (self.classes - 1) - 1
 
     def encode_labels(self, samples: Samples) -> Samples:
-        """Convert classes to numbers in [-1, 1] after `use_numeric_labels`."""
+        """Convert the labels of samples from classes to numbers in [-1, 1] after `use_numeric_labels`."""
         if not self._uses_numeric_classes:
             return samples
         return Samples(samples.features, self.label_values[samples.labels.astype(np.int64)])
 
     def read_training(self, rows: NDArray[np.int64]) -> Samples:
-        """Read rows of the training set in the given order; InputError if a value is out of range."""
+        """Read and validate training samples by row numbers; InputError if a value is out of range."""
         return self._read_checked("training", rows)
 
     def read_test(self, rows: NDArray[np.int64]) -> Samples:
-        """Read rows of the test set in the given order; InputError if a value is out of range."""
+        """Read and validate test samples by row numbers; InputError if a value is out of range."""
         return self._read_checked("test", rows)
 
     def training_labels(self) -> NDArray[np.int32]:
@@ -173,20 +169,17 @@ class Source(OptionValue, ABC):
         return np.concatenate([class_indices(self.read_training(r).labels, self.classes) for r in chunks])
 
     def training_owners(self) -> NDArray[np.generic]:
-        """Owner of every training sample, as int64 or text; InputError if the data name none."""
+        """Owner of every training sample, as int64 or text; InputError if the data set has no owners."""
         chunks = row_chunks(self.training_samples, COLUMN_ROWS)
         return np.concatenate([self.read_owners(rows) for rows in chunks])
 
     def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Owners of rows of the training set."""
+        """Owners of training samples by row numbers; InputError if the data set has no owners."""
         raise InputError(f"{self.name} names no owners of samples. Give another --partition.")
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the training data and their declared properties, as confidential as the data.
-
-        The first access reads and validates all samples, unless the source is generated.
-        """
+        """SHA-256 digest of the training data (private); the first access reads and validates all samples."""
         sizes = self.training_samples, self.dimension, self.classes
         facts = (*map(int, sizes), self.scale, self.feature_limit, self.has_owners, self.class_names)
         declared = [fact for fact in (self.label_range, self.schema_toml) if fact is not None]
@@ -195,10 +188,9 @@ class Source(OptionValue, ABC):
     def _checked_chunks(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
         """Yield validated chunks of training features, labels and any owners; also validate the test set."""
         sizes = self.test_samples, self.training_samples
-        parts = math.ceil(max(sizes) / max(1, CHUNK_BYTES // self.sample_bytes))
-        for k in range(parts):
-            # In step, so that a file with both sets is read once, sequentially.
-            test, rows = (np.arange(size * k // parts, size * (k + 1) // parts) for size in sizes)
+        chunks = math.ceil(max(sizes) / max(1, CHUNK_BYTES // self.sample_bytes))
+        for k in range(chunks):
+            test, rows = (np.arange(size * k // chunks, size * (k + 1) // chunks) for size in sizes)
             self.read_test(test)
             samples = self.read_training(rows)
             owners = (self.read_owners(rows),) if self.has_owners else ()
@@ -211,7 +203,7 @@ class Source(OptionValue, ABC):
 
     @cached_property
     def owner_names(self) -> tuple[str, ...]:
-        """Names of the owners, sorted."""
+        """Names of the owners of training samples, sorted."""
         return tuple(map(str, np.unique(self.training_owners()).tolist()))
 
     @cached_property
@@ -222,48 +214,54 @@ class Source(OptionValue, ABC):
 
     def _read_checked(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
         size = self.training_samples if split == "training" else self.test_samples
-        # Negative indices would wrap around, and a generated source has rows without end.
+        # Negative indices would wrap around, and generated sources have infinitely many rows.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
         with redacted_errors(self.is_public):
             samples = self.read(split, rows)
             self._check_features(split, rows, samples.features)
             low, high = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
-            bad = np.flatnonzero(~((samples.labels >= low) & (samples.labels <= high)))
-            if bad.size:
-                sample, label = self._describe_sample(split, rows[bad[0]]), samples.labels[bad[0]]
-                needs = f"labels must lie in {low} .. {high}"
-                raise DataError(f"{self.name}: {needs}", f"{sample} has the label {label}; {needs}")
+            bad_indices = np.flatnonzero(~((samples.labels >= low) & (samples.labels <= high)))
+            if bad_indices.size:
+                sample, label = (
+                    self._describe_sample(split, rows[bad_indices[0]]),
+                    samples.labels[bad_indices[0]],
+                )
+                requirement = f"labels must lie in {low} .. {high}"
+                raise DataError(
+                    f"{self.name}: {requirement}", f"{sample} has the label {label}; {requirement}"
+                )
         return self.encode_labels(samples)
 
     def _check_features(self, split: SplitName, rows: NDArray[np.int64], features: NDArray[Any]) -> None:
         limit = 1 / self.scale if self.feature_limit is None else self.feature_limit
         if features.dtype == np.uint8 and limit >= 255:
             return
-        highest = limit * (1 + FEATURE_RTOL)
-        with np.errstate(invalid="ignore"):  # a signalling NaN cannot be converted without
-            # A NaN makes both extremes NaN.
+        max_absolute = limit * (1 + FEATURE_RTOL)
+        with np.errstate(invalid="ignore"):  # A signalling NaN warns; any NaN makes both extremes NaN.
             extremes = np.array([features.min(initial=0), features.max(initial=0)], np.float64)
-            if np.all(np.abs(extremes) <= highest):
+            if np.all(np.abs(extremes) <= max_absolute):
                 return
-            row, column = np.argwhere(~(np.abs(features.astype(np.float64)) <= highest))[0]
+            row, column = np.argwhere(~(np.abs(features.astype(np.float64)) <= max_absolute))[0]
         sample, value = self._describe_sample(split, rows[row]), features[row, column]
         names, is_finite = self.feature_names, np.isfinite(value)
-        where = f"column {printable(names[column])}" if names else f"feature {column}"
-        bad, fix = ("too large", self.feature_remedy) if is_finite else ("not finite", "remove the sample")
-        needs = f"features must be finite and at most {limit:g} in absolute value, so {fix}"
+        location = f"column {printable(names[column])}" if names else f"feature {column}"
+        fault, remedy = (
+            ("too large", self.feature_remedy) if is_finite else ("not finite", "remove the sample")
+        )
+        requirement = f"features must be finite and at most {limit:g} in absolute value, so {remedy}"
         raise DataError(
-            f"{self.name} has a value in {where} that is {bad}; {needs}",
-            f"{sample} has the value {value} in {where}; {needs}",
+            f"{self.name} has a value in {location} that is {fault}; {requirement}",
+            f"{sample} has the value {value} in {location}; {requirement}",
         )
 
     def _describe_sample(self, split: SplitName, number: int) -> str:
-        """Name of a sample in error messages about public data."""
+        """Text that identifies a training or test sample in error messages about public data."""
         return f"{self.name}: {split} sample {number}"
 
 
 def find_source(data: str) -> type[Source]:
-    """Source of a value of ``--data``, its name or a file; InputError if there is none."""
+    """Source class for a value of ``--data`` (source name or file); InputError if there is none."""
     known = [name for name in known_names("sources") if name != USER_FILE]
     if data not in known and not is_data_file(data):
         accepted = f"{', '.join(known)}, {describe_suffixes()}"
@@ -273,7 +271,7 @@ def find_source(data: str) -> type[Source]:
 
 
 def class_indices(labels: Labels, classes: int) -> NDArray[np.int32]:
-    """Labels as classes, numeric labels being binned into `classes` equal intervals of [-1, 1]."""
+    """Class of each label; numeric labels in [-1, 1] are binned into `classes` equal intervals."""
     if labels.dtype.kind == "i":
         return labels.astype(np.int32, copy=False)
     # A number at the lower edge of a bin may have been rounded down.
@@ -281,13 +279,13 @@ def class_indices(labels: Labels, classes: int) -> NDArray[np.int32]:
 
 
 def row_chunks(samples: int, chunk_size: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the row numbers ``0 .. samples - 1`` in chunks."""
+    """Yield the row numbers ``0 .. samples - 1`` in arrays of at most `chunk_size`."""
     for start in range(0, samples, chunk_size):
         yield np.arange(start, min(start + chunk_size, samples))
 
 
 def column_digest(header: str, chunks: Iterable[tuple[NDArray[np.generic], ...]]) -> bytes:
-    """SHA-256 of a header and of columns (numbers, or text as objects), whatever the chunk boundaries."""
+    """SHA-256 digest of a header and of columns in chunks, independent of the chunk boundaries."""
     digests: list[hashlib._Hash] = []
     for chunk in chunks:
         # The fixed width of 8 separates the dtype from the bytes of the values.

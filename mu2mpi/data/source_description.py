@@ -1,4 +1,4 @@
-"""Descriptions of data sources for ``mu2mpi data``, and schema templates for files."""
+"""Descriptions of data sets for ``mu2mpi data``, and schema templates for data files."""
 
 import importlib.resources
 import math
@@ -15,29 +15,29 @@ from mu2mpi.data.table_schema import COLUMN_TYPES, parse_schema
 
 
 def describe_source(source: type[Source], request: DataRequest) -> str:
-    """Download what is missing, validate the data, and return a description of their content and files."""
+    """Download missing files of a data set, validate it, and describe its content and files as text."""
     paths = source.fetch(request.data_dir)
-    opened = source.open(request)
-    labels = f"{opened.classes} classes"
-    if opened.label_range is not None:
-        labels = "labels from {:g} to {:g}".format(*opened.label_range)
+    data_set = source.open(request)
+    labels = f"{data_set.classes} classes"
+    if data_set.label_range is not None:
+        labels = "labels from {:g} to {:g}".format(*data_set.label_range)
     lines = [
-        f"{request.data}: {opened.training_samples} training and {opened.test_samples} test samples, "
-        f"{opened.dimension} features and a bias, {labels}"
+        f"{request.data}: {data_set.training_samples} training and {data_set.test_samples} test samples, "
+        f"{data_set.dimension} features and a bias, {labels}"
     ]
-    if opened.schema_toml is not None:
-        lines += [f"  {line}" for line in _describe_columns(opened, opened.schema_toml)]
-    if opened.class_names is not None:
-        lines.append(f"  classes in the model's order: {format_names(opened.class_names)}")
-    if opened.has_owners:
-        sizes, has_public_sizes = opened.owner_sizes, opened.schema_toml is None or opened.is_public
-        extent = f" with {sizes.min()} to {sizes.max()} training samples" if has_public_sizes else ""
-        lines.append(f"  {len(sizes)} owners{extent}")
+    if data_set.schema_toml is not None:
+        lines += [f"  {line}" for line in _describe_columns(data_set, data_set.schema_toml)]
+    if data_set.class_names is not None:
+        lines.append(f"  classes in the model's order: {format_names(data_set.class_names)}")
+    if data_set.has_owners:
+        sizes, has_public_sizes = data_set.owner_sizes, data_set.schema_toml is None or data_set.is_public
+        size_range = f" with {sizes.min()} to {sizes.max()} training samples" if has_public_sizes else ""
+        lines.append(f"  {len(sizes)} owners{size_range}")
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
 def schema_template(data: str) -> str:
-    """TOML template of a schema with the column names of a file; no value of the file enters it."""
+    """TOML template of a schema with the column names of a data file, without any of its values."""
     if not is_data_file(data):
         raise InputError(f"--schema-template needs a data file, got {data}")
     names = open_data_file(Path(data).expanduser()).column_names
@@ -48,7 +48,7 @@ def schema_template(data: str) -> str:
 
 
 def _describe_columns(source: Any, schema_toml: str) -> list[str]:
-    """Validate a file and describe its columns by the schema alone, with counts of flaws if it is public."""
+    """Lines of text on each column of a file by its schema, with counts of flaws if data are public."""
     _ = source.digest  # reads all rows, and so counts their flaws
     schema, flaws = parse_schema(schema_toml), source.flaws if source.is_public else {}
     width = max(map(len, schema.columns))

@@ -1,4 +1,4 @@
-"""Table schemas: TOML files that declare the columns in public terms, and the encoding of a table by one."""
+"""Table schemas: TOML declarations of the columns of a data file, and encoding of tables by a schema."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "owner": ((set(),), "names the owner of the sample; at most one column"),
     "label": (({"classes"}, {"low", "high"}), 'and classes = ["no", "yes"], or low = 0, high = 10; just one'),
 }
-# [missing values, undeclared values] by column
-Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"
+Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"  # counts of missing and undeclared values, by column
 # Code of each common spelling of a boolean, in lower, upper and title case
 BOOLEAN_TEXTS = {
     change_case(text): code
@@ -55,7 +54,7 @@ BOOLEAN_TEXTS = {
 
 
 def _validate_values(values: object) -> tuple[str | int, ...]:
-    """Validate a list of distinct category or class names."""
+    """Validate a list of distinct category or class names, and return it as a tuple."""
     if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
         raise ValueError("must be a list of texts or whole numbers")
     texts = [*map(str, values)]
@@ -67,7 +66,7 @@ def _validate_values(values: object) -> tuple[str | int, ...]:
 
 
 def _validate_test(value: object) -> object:
-    """Validate `test`: a share of the samples, possibly as text, or a file name."""
+    """Validate the value of `test`: a share of the samples, possibly as text, or a file name."""
     if value is None or is_data_file(str(value)):
         return value and check_file_name(str(value))
     with suppress(ValueError):
@@ -77,24 +76,23 @@ def _validate_test(value: object) -> object:
 
 
 ShareOrFile = Annotated[float | str | None, BeforeValidator(_validate_test)]
-Value = Annotated[str | int, BeforeValidator(lambda value: _validate_values([value])[0])]
-Values = Annotated[tuple[str | int, ...], BeforeValidator(_validate_values)]
+SchemaValue = Annotated[str | int, BeforeValidator(lambda value: _validate_values([value])[0])]
+ValueList = Annotated[tuple[str | int, ...], BeforeValidator(_validate_values)]
 
 
 class ColumnSchema(BaseModel):
-    """Declaration of one column: its type, and the keys of that type.
+    """Declaration of one column in a table schema: column type, and the keys of that type.
 
-    Encodings: `numeric` scales the range to [-1, 1]; `categorical` is one-hot; `ordinal` maps the categories
-    to evenly spaced numbers in [-1, 1]; `boolean` is 1 or -1.
+    Features are numbers in [-1, 1]: `ordinal` categories are evenly spaced, and `categorical` ones one-hot.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
     type: Literal["numeric", "categorical", "ordinal", "boolean", "ignored", "label", "owner"]
-    categories: Values | None = None
-    classes: Values | None = None
-    true: Value | None = None
-    false: Value | None = None
+    categories: ValueList | None = None
+    classes: ValueList | None = None
+    true: SchemaValue | None = None
+    false: SchemaValue | None = None
     low: float | None = None
     high: float | None = None
 
@@ -116,18 +114,18 @@ class ColumnSchema(BaseModel):
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """Bounds (low, high) of a numeric column or label."""
+        """Declared bounds (low, high) of a numeric column or label; None for other columns."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     def feature_names(self, name: str) -> list[str]:
-        """Names of the features encoded from a column of this name: of a categorical one, its indicators."""
+        """Names of the features encoded from a column called `name`; a categorical column has several."""
         if self.type == "categorical":
             return [f"{name} = {category}" for category in self.categories or ()]
         return [] if self.type in ("ignored", "label", "owner") else [name]
 
     @property
     def declaration(self) -> str:
-        """Keys of the column with their values, as text for descriptions."""
+        """Text with the declared keys of the column and their values, for descriptions of data."""
         declaration = ""
         for name, value in self.model_dump(exclude={"type"}, exclude_none=True).items():
             text = f"{value:g}" if isinstance(value, float) else str(value)
@@ -135,7 +133,7 @@ class ColumnSchema(BaseModel):
         return declaration
 
     def encode(self, column: ColumnValues, out: NDArray[np.floating], strict: bool, flaws: Flaws) -> None:
-        """Write encoded features or numeric labels into `out` and count flaws; DataError if strict."""
+        """Encode features or numeric labels of a column into `out` and count flaws; DataError if strict."""
         if self.range is not None:
             values, (low, high) = column.to_numbers(), self.range
             missing, outside = np.isnan(values), (values < low) | (values > high)
@@ -160,7 +158,7 @@ class ColumnSchema(BaseModel):
             column.reject(outside, "a value outside what is declared", remedy)
 
     def encode_labels(self, column: ColumnValues, strict: bool, flaws: Flaws) -> NDArray[Any]:
-        """Encode labels as int32 classes or float64 in [-1, 1]; DataError if one is missing or undeclared."""
+        """Encode a label column as int32 classes or float64 in [-1, 1]; DataError for missing labels."""
         if self.range is None:
             codes = _declared_codes(self.classes or (), column)
             column.reject(codes == MISSING_CODE, "a label that is missing", "remove the sample")
@@ -177,7 +175,7 @@ def _declared_codes(values: Sequence[str | int | None], column: ColumnValues) ->
 
 
 class Schema(BaseModel):
-    """Schema of a table: its columns in order, and the test set (a share of the rows, or a file)."""
+    """Schema of a table: declarations of its columns in order, and the test set (a share or a file)."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
@@ -208,22 +206,22 @@ class Schema(BaseModel):
 
     @property
     def owner(self) -> str | None:
-        """Name of the owner column, if declared."""
+        """Name of the owner column, or None if the schema declares none."""
         return next(iter(self._columns_of_type("owner")), None)
 
     @property
     def features(self) -> dict[str, ColumnSchema]:
-        """Columns that are encoded as features, by name."""
+        """Declarations of the columns that are encoded as features, by column name."""
         return {name: column for name, column in self.columns.items() if column.feature_names(name)}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of all encoded features, such as "age" and "sex = f"."""
+        """Names of all encoded features of the table, such as "age" and "sex = f"."""
         return tuple(f for name, column in self.columns.items() for f in column.feature_names(name))
 
     @property
     def value_kinds(self) -> dict[str, ValueKind]:
-        """How the values of each column are read, ignored columns excluded."""
+        """Kind of values as which the text of each column is read, by name, without ignored columns."""
         return {
             name: "numbers" if column.range else "names" if column.type == "owner" else "texts"
             for name, column in self.columns.items()
@@ -232,11 +230,11 @@ class Schema(BaseModel):
 
     @property
     def toml(self) -> str:
-        """The schema as TOML, without comments."""
+        """Text of the schema in TOML, without comments."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
     def check_column_names(self, path: Path, names: Sequence[str]) -> None:
-        """Raise InputError unless a file has exactly the declared columns."""
+        """Raise InputError unless the columns of a data file are exactly those that the schema declares."""
         faults = []
         if extra := [name for name in names if name not in self.columns]:
             faults.append(f"has the columns {format_names(extra)}, which the schema does not declare")
@@ -247,19 +245,19 @@ class Schema(BaseModel):
 
 
 def read_schema(path: Path) -> Schema:
-    """Read and validate a schema; a relative test file is resolved against the schema's folder."""
-    schema = _validate(read_toml(path), str(path))
+    """Read and validate a schema file; a relative test file is resolved against the schema's folder."""
+    schema = _validate_schema(read_toml(path), str(path))
     if isinstance(schema.test, str):
         return schema.model_copy(update={"test": str(path.parent / Path(schema.test).expanduser())})
     return schema
 
 
 def parse_schema(text: str) -> Schema:
-    """Parse and validate a schema stored as TOML in a result."""
-    return _validate(tomllib.loads(text), "the schema")
+    """Parse and validate the TOML text of a schema, as results store it."""
+    return _validate_schema(tomllib.loads(text), "the schema")
 
 
-def _validate(content: dict[str, Any], source: str) -> Schema:
+def _validate_schema(content: dict[str, Any], source: str) -> Schema:
     try:
         return Schema.model_validate(content)
     except ValidationError as error:
@@ -267,18 +265,20 @@ def _validate(content: dict[str, Any], source: str) -> Schema:
 
 
 def _explain_error(error: Any) -> str:
-    """One line about a validation error of a schema, with the remedy."""
+    """Line of text that explains a pydantic validation error of a schema, with the remedy."""
     message = str(error["msg"]).removeprefix("Value error, ")
-    where = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
-    kind = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
-    if isinstance(kind, str) and kind in COLUMN_TYPES:
-        return f'{where}{message}; a column of type = "{kind}" {COLUMN_TYPES[kind][1]}'
-    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(kind or ''), COLUMN_TYPES)}"
-    return f"{where}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
+    location = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
+    column_type = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
+    if isinstance(column_type, str) and column_type in COLUMN_TYPES:
+        return f'{location}{message}; a column of type = "{column_type}" {COLUMN_TYPES[column_type][1]}'
+    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(column_type or ''), COLUMN_TYPES)}"
+    return (
+        f"{location}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
+    )
 
 
 class EncodedTable(Table):
-    """Table encoded by a schema, with features in [-1, 1]; counts flaws as rows are read."""
+    """Table of samples encoded by a schema, with features in [-1, 1]; counts flaws as rows are read."""
 
     def __init__(self, reader: ColumnReader, schema: Schema, strict: bool, flaws: Flaws) -> None:
         self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
@@ -287,7 +287,7 @@ class EncodedTable(Table):
         self.has_header, self.feature_names = reader.has_header, schema.feature_names
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return encoded features of some rows (ascending): shape (len(rows), dimension)."""
+        """Return encoded features of given rows (ascending): shape (len(rows), dimension), float32."""
         features = np.empty((len(rows), self.dimension), self.feature_type)
         start, declared = 0, self._schema.features
         for name, column in self._reader.columns([*declared], rows).items():
@@ -297,6 +297,6 @@ class EncodedTable(Table):
         return features
 
     def column(self, role: Role, rows: NDArray[np.int64]) -> ColumnValues:
-        """Labels or owners of some rows (ascending), unconverted."""
+        """Unconverted labels or owners in given rows (ascending)."""
         name = str(self._schema.owner) if role == "owner" else self._schema.label[0]
         return self._reader.columns([name], rows)[name]

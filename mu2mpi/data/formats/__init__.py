@@ -1,1 +1,1 @@
-"""The file formats that are built in, one a module."""
+"""Built-in file formats of data sets, one per module."""

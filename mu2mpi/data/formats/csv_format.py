@@ -1,4 +1,4 @@
-"""Delimiter-separated values, read into memory."""
+"""File format of comma-, semicolon- or tab-separated values, read into memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BYTES_PER_CELL = 100  # memory of a cell during the conversion
 
 @register
 class Csv(TextFile):
-    """Comma-, semicolon- or tab-separated values; columns are 0, 1, ... if the first line is numeric."""
+    """File of comma-, semicolon- or tab-separated values; without a header, columns are named 0, 1, ..."""
 
     name, suffixes = "csv", (".csv", ".csv.gz")
     is_table = True
@@ -39,46 +39,42 @@ class Csv(TextFile):
     def _rows(self) -> Iterator[Iterator[list[str]]]:
         with self.text() as lines:
             first = next((line for line in lines if line.strip()), "")
-            # Unlike pandas, the csv module rejects rows that lack cells, and imports in no time.
             delimiter = max(",;\t", key=first.count)
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 
     def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, NDArray[Any]]:
         blocks: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
         cache: dict[str, str] = {}
-        done, width = 0, len(self.names)
+        n_rows, width = 0, len(self.names)
         with self._rows() as lines:
             rows = islice(lines, int(self.has_header), None)
             while block := list(islice(rows, max(1, CELLS_PER_BLOCK // max(1, width)))):
                 check_fits_in_memory(self.path, BYTES_PER_CELL * len(block) * width)
-                for number, row in enumerate(block, done) if {*map(len, block)} != {width} else ():
+                for number, row in enumerate(block, n_rows) if {*map(len, block)} != {width} else ():
                     if len(row) != width:
-                        raise DataError(
-                            f"{self.path}: a row has more or fewer values than the first",
-                            f"{self.path}: {row_label(number, self.has_header)} has {len(row)} values, and "
-                            f"the first {width}",
-                        )
-                numbers = np.arange(done, done + len(block))
+                        detail = f"{row_label(number, self.has_header)} has {len(row)} values, and the first"
+                        message = f"{self.path}: a row has more or fewer values than the first"
+                        raise DataError(message, f"{self.path}: {detail} {width}")
+                numbers = np.arange(n_rows, n_rows + len(block))
                 columns = dict(zip(self.names, zip(*block, strict=True), strict=True))
-                done += len(block)
+                n_rows += len(block)
                 for name, kind in wanted.items():
                     if kind == "numbers":
                         texts = object_array(columns[name])
                         values = ColumnValues(self.path, name, numbers, texts, self.has_header).to_numbers()
                     else:
-                        # Repeated texts, such as names of categories, share one object.
                         values = object_array([cache.setdefault(t, t) for t in map(str.strip, columns[name])])
                     blocks[name].append(values)
-        if done == 0:
+        if n_rows == 0:
             raise InputError(f"{self.path} is empty: it has no rows but the first line")
-        arrays = {name: np.concatenate(parts) for name, parts in blocks.items()}
-        return arrays | {n: _to_integers(arrays[n].tolist()) for n, kind in wanted.items() if kind == "names"}
+        arrays = {name: np.concatenate(column_blocks) for name, column_blocks in blocks.items()}
+        names = [name for name, kind in wanted.items() if kind == "names"]
+        return arrays | {name: _integers_or_objects(arrays[name].tolist()) for name in names}
 
 
-def _to_integers(values: list[str]) -> NDArray[np.generic]:
-    """Convert to int64 if all values are integers, so that 01 equals 1 and 2 < 10; else to objects."""
+def _integers_or_objects(values: list[str]) -> NDArray[np.generic]:
+    """Convert texts to int64 if all are integers, so that 01 equals 1 and 2 < 10; else to objects."""
     with suppress(ValueError, OverflowError):
-        # int() accepts 1_2 as 12, but in a table it is a name.
-        if not any("_" in value for value in values):
+        if not any("_" in value for value in values):  # int("1_2") is 12.
             return np.array([int(value) for value in values], np.int64)
     return object_array(values)

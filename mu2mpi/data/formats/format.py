@@ -1,4 +1,4 @@
-"""File formats: base classes of files of samples, and readers of their arrays, columns and tables."""
+"""Base classes of data file formats, and readers of their arrays, columns and sample tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_NAMES = {
 OWNER_COLUMN = "machine"  # name of the array or column of owners
 MAX_FEATURES = 10_000_000
 MIN_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
-MAX_RATIO = 250  # largest ratio of unpacked to packed size of such a file
+MAX_GZIP_RATIO = 250  # largest ratio of unpacked to packed size of such a file
 
 Role = Literal["label", "owner"]
 # How values are read from text: as float64, unconverted, or as int64 if all are integers and else as text
@@ -39,10 +39,7 @@ ReadColumns: TypeAlias = "Callable[[Sequence[str], NDArray[np.int64]], dict[str,
 
 
 class Table:
-    """Samples of a file: a feature matrix, a column of labels, and optionally a column of owners.
-
-    Each is an array or supports ``column[rows]`` for ascending rows; features may be a SciPy sparse matrix.
-    """
+    """Samples of a data file: a feature matrix (possibly sparse), labels, and optionally owners."""
 
     feature_names: tuple[str, ...] | None = None
     has_header = False
@@ -64,18 +61,18 @@ class Table:
             raise InputError(f"{path} must have at most {MAX_FEATURES} features, got {self.dimension}")
         if features.dtype.kind not in "biuf":
             raise InputError(f"{path}: features must be real numbers, got the type {features.dtype}")
-        # The smallest feature type of the kernels that represents all values exactly, else float64.
-        fits = (kind for kind in (np.uint8, np.float32) if np.can_cast(features.dtype, kind))
-        self.feature_type: np.dtype[Any] = np.dtype(next(fits, np.float64))
+        # Smallest dtype of the kernels that represents all features exactly, else float64
+        dtypes = (dtype for dtype in (np.uint8, np.float32) if np.can_cast(features.dtype, dtype))
+        self.feature_type: np.dtype[Any] = np.dtype(next(dtypes, np.float64))
 
     def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
-        """Features of some rows (ascending): shape (len(rows), dimension), dtype `feature_type`."""
+        """Features of given samples (ascending rows): shape (len(rows), dimension), dtype `feature_type`."""
         block = self._features[rows]
         dense: NDArray[np.generic] = block if isinstance(block, np.ndarray) else block.toarray()
         return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
 
     def column(self, role: Role, rows: NDArray[np.int64]) -> ColumnValues:
-        """Labels or owners of some rows (ascending), unconverted."""
+        """Unconverted labels or owners of given samples (ascending rows)."""
         values = self._columns[role][rows].reshape(len(rows))
         if values.dtype.kind not in "biufSUO":
             raise InputError(f"{self.path}: each {role} must be a number or text, got {values.dtype}")
@@ -83,7 +80,7 @@ class Table:
 
 
 class ColumnReader:
-    """Random access to the named columns of a file: `read` returns their values in any rows."""
+    """Random access to named columns of a data file by ascending row numbers."""
 
     def __init__(self, path: Path, samples: int, read: ReadColumns, has_header: bool = False) -> None:
         self.path, self.samples, self.read, self.has_header = path, samples, read, has_header
@@ -91,16 +88,15 @@ class ColumnReader:
             raise InputError(f"{path} is empty: it has no rows")
 
     def columns(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, ColumnValues]:
-        """Unconverted values of named columns in some rows (ascending)."""
+        """Unconverted values of named columns in given rows (ascending), by column name."""
         values = self.read(names, rows)
         return {name: ColumnValues(self.path, name, rows, values[name], self.has_header) for name in names}
 
 
 class DataFile(ABC):
-    """An open file of named arrays, in a registered format.
+    """Base class of file formats: an open data file of named arrays.
 
-    A format derives from this class, sets `names` and defines `arrays`. Features are a matrix, columns (with
-    `is_table`), or fields of a structured array. A sparse file has at least `dimension` features.
+    A format sets `names` and defines `arrays`. A sparse file has at least `dimension` features.
     """
 
     kind: ClassVar[str] = "formats"
@@ -117,52 +113,49 @@ class DataFile(ABC):
 
     @abstractmethod
     def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
-        """Return arrays with a shape, a dtype and ``array[rows]`` for ascending rows, by name.
-
-        `wanted` maps the names to the kind of values as which text is read.
-        """
+        """Arrays by name, indexed by ascending rows; `wanted` maps their names to how text is converted."""
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        """Read the file as samples without a schema, from the arrays that --features and --labels name.
-
-        Of a table, features are columns separated by commas, by default all but labels and owners.
-        """
+        """Read a data file without a schema, from the arrays or columns that --features and --labels name."""
         options: Sequence[str | None] = [features]
         if self.is_table:
             options = [] if features is None else [name.strip() for name in features.split(",")]
         inputs = [find_array_name(self.path, self.names, name, "features") for name in options]
-        others = [find_array_name(self.path, self.names, labels, "labels"), *({OWNER_COLUMN} & {*self.names})]
+        targets = [
+            find_array_name(self.path, self.names, labels, "labels"),
+            *({OWNER_COLUMN} & {*self.names}),
+        ]
         if self.is_table and features is None:
-            inputs = [name for name in self.names if name not in others]
-        name, count = Counter([*inputs, *set(others)]).most_common(1)[0]
+            inputs = [name for name in self.names if name not in targets]
+        name, count = Counter([*inputs, *set(targets)]).most_common(1)[0]
         if count > 1:
             raise InputError(f"{self.path}: {printable(name)} is named twice; name others with --features")
-        kinds: dict[str, ValueKind] = {**dict.fromkeys(inputs, "numbers"), **dict.fromkeys(others, "names")}
+        kinds: dict[str, ValueKind] = {**dict.fromkeys(inputs, "numbers"), **dict.fromkeys(targets, "names")}
         arrays = self.arrays(kinds)
         columns = [arrays[name] for name in inputs]
         if not self.is_table:
-            return Table(self.path, *columns, *(arrays[name] for name in dict.fromkeys(others)))
-        matrix = np.column_stack([np.empty((len(arrays[others[0]]), 0)), *columns])
-        table = Table(self.path, matrix, *(arrays[name] for name in others))
+            return Table(self.path, *columns, *(arrays[name] for name in dict.fromkeys(targets)))
+        matrix = np.column_stack([np.empty((len(arrays[targets[0]]), 0)), *columns])
+        table = Table(self.path, matrix, *(arrays[name] for name in targets))
         table.has_header, table.feature_names = self.has_header, tuple(inputs) if self.has_names else None
         return table
 
     @cached_property
     def _structured_array(self) -> Any:
-        """The only array of the file if it is structured, else None."""
+        """Structured array of a file that contains no other array, else None."""
         array = next(iter(self.arrays({self.names[0]: "texts"}).values())) if len(self.names) == 1 else None
         return array if array is not None and len(array.shape) == 1 and array.dtype.names else None
 
     @cached_property
     def _numbered_table(self) -> Table | None:
-        """The samples if features are a matrix, whose columns a schema calls by their numbers, else None."""
+        """Samples of a file with a feature matrix, whose columns a schema names by number, else None."""
         name = next((name for name in DEFAULT_NAMES["features"] if name in self.names), None)
         is_matrix = name is not None and len(self.arrays({name: "numbers"})[name].shape) > 1
         return self.table(None, None) if is_matrix else None
 
     @property
     def column_names(self) -> list[str]:
-        """Names of all columns as a schema declares them."""
+        """Names of all columns of the file, as a schema declares them."""
         if self.is_table or (self._numbered_table is None and self._structured_array is None):
             return self.names
         if self._numbered_table is None:
@@ -171,7 +164,7 @@ class DataFile(ABC):
         return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._numbered_table.has_owners]
 
     def column_reader(self, wanted: Mapping[str, ValueKind]) -> ColumnReader:
-        """Reader of the columns `wanted`, named as in `column_names` or as arrays."""
+        """Reader of the columns in `wanted`, which maps column or array names to how text is converted."""
         if set(wanted) <= set(self.names):
             return column_reader(self.path, self.arrays(wanted), self.has_header)
         path, table, array = self.path, self._numbered_table, self._structured_array
@@ -188,9 +181,9 @@ class DataFile(ABC):
 
             return ColumnReader(self.path, table.samples, read_numbered)
         for name in wanted:
-            kind = array.dtype[name]
-            if kind.subdtype or kind.kind not in "biufSUO":
-                raise InputError(f"{path}: field {printable(name)} is of type {kind}; declare it as ignored")
+            field = array.dtype[name]
+            if field.subdtype or field.kind not in "biufSUO":
+                raise InputError(f"{path}: field {printable(name)} is of type {field}; declare it as ignored")
 
         def read_fields(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
             block = array[rows].reshape(len(rows))
@@ -209,32 +202,30 @@ class TextFile(DataFile):
             with open(path, "rb") as file:
                 file.seek(-4, os.SEEK_END)
                 unpacked = int.from_bytes(file.read(4), "little")
-            if unpacked > max(MIN_BOMB_BYTES, MAX_RATIO * size):
-                raise InputError(f"{path} unpacks to over {MAX_RATIO} times its size; unpack it first")
+            if unpacked > max(MIN_BOMB_BYTES, MAX_GZIP_RATIO * size):
+                raise InputError(f"{path} unpacks to over {MAX_GZIP_RATIO} times its size; unpack it first")
             size = unpacked
         check_fits_in_memory(path, size)
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:
-        """Open the file as UTF-8 text, line endings unchanged; all errors become InputError."""
+        """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
         opener: Any = gzip.open if self.is_gzipped else open
         with read_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as lines:
             yield lines
 
 
 def find_array_name(path: Path, available: Collection[str], name: str | None, option: str) -> str:
-    """Name of the array or column that an option selects, by default the first default name in the file."""
+    """Name of the array that --features or --labels selects; by default that of DEFAULT_NAMES in the file."""
     for candidate in DEFAULT_NAMES[option] if name is None else (name,):
         if candidate in available:
             return candidate
-    wanted = f"none of {', '.join(DEFAULT_NAMES[option])}" if name is None else f"no {printable(name)}"
-    raise InputError(
-        f"{path} has {wanted}, but {format_names(available) or 'nothing'}. Give --{option} NAME."
-    )
+    lack = f"none of {', '.join(DEFAULT_NAMES[option])}" if name is None else f"no {printable(name)}"
+    raise InputError(f"{path} has {lack}, but {format_names(available) or 'nothing'}. Give --{option} NAME.")
 
 
 def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = False) -> ColumnReader:
-    """Reader of columns that are an array each, or support ``column[rows]`` for ascending rows."""
+    """Reader of a data file whose columns are the given arrays, indexed by ascending rows."""
     for name, array in arrays.items():
         if len(array.shape) != 1 and (len(array.shape) != 2 or array.shape[1] != 1):
             raise InputError(f"{path}: {printable(name)} must have one axis, got the shape {array.shape}")
@@ -249,7 +240,7 @@ def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = Fals
 
 
 def formats_by_suffix() -> dict[str, type[DataFile]]:
-    """Return the registered file formats by file name suffix."""
+    """Return the registered file formats, by suffix of file names such as .csv."""
     formats: list[type[DataFile]] = [lookup("formats", name) for name in known_names("formats")]
     return {suffix: file_format for file_format in formats for suffix in file_format.suffixes}
 
@@ -260,12 +251,12 @@ def is_data_file(name: str) -> bool:
 
 
 def describe_suffixes() -> str:
-    """Return the accepted file names, for messages."""
+    """Phrase for messages: "a file whose name ends in" the suffixes of all registered formats."""
     return f"a file whose name ends in {', '.join(formats_by_suffix())}"
 
 
 def open_data_file(path: Path, dimension: int = 0) -> DataFile:
-    """Open a file in the format of its suffix; a sparse file has at least `dimension` features."""
+    """Open a data file in the format of its suffix; a sparse file has at least `dimension` features."""
     check_readable(path)
     name = path.name.lower()
     for suffix, file_format in formats_by_suffix().items():

@@ -1,4 +1,4 @@
-"""HDF5 files; only the needed rows are read."""
+"""File format HDF5, of which only the needed rows are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must locat
 
 @register
 class Hdf5(DataFile):
-    """Datasets of one group, or of one group per owner inside the group ``machine``; the file stays open."""
+    """HDF5 file with datasets in one group, or in one group per owner inside the group ``machine``."""
 
     name, suffixes = "hdf5", (".h5", ".hdf5")
 
@@ -64,38 +64,37 @@ class Hdf5(DataFile):
 
 
 def _find_table_group(group: Any) -> Any:
-    """Descend to the group of the table, which PyTables and pandas nest in others."""
+    """Innermost HDF5 group with the datasets of a table, which PyTables and pandas nest in other groups."""
     while not any(name in group for name in DEFAULT_NAMES["features"]):
-        inner = [group[name] for name in group if not name.startswith("_i_")]
-        if len(inner) != 1 or not isinstance(inner[0], h5py.Group):
+        children = [group[name] for name in group if not name.startswith("_i_")]
+        if len(children) != 1 or not isinstance(children[0], h5py.Group):
             break
-        group = inner[0]
+        group = children[0]
     return group
 
 
 class ConcatenatedRows:
-    """Rows of several datasets, one after another, read as one array by ascending row numbers."""
+    """Concatenation of HDF5 datasets along rows, indexed by ascending row numbers."""
 
-    def __init__(self, path: Path, parts: list[Any]) -> None:
-        self._parts, self.dtype = parts, np.result_type(*{part.dtype for part in parts})
-        self._bounds = np.cumsum([0, *(part.shape[0] for part in parts)])
-        if len({math.prod(part.shape[1:]) for part in parts}) > 1:
+    def __init__(self, path: Path, datasets: list[Any]) -> None:
+        self._datasets, self.dtype = datasets, np.result_type(*{dataset.dtype for dataset in datasets})
+        self._bounds = np.cumsum([0, *(dataset.shape[0] for dataset in datasets)])
+        if len({math.prod(dataset.shape[1:]) for dataset in datasets}) > 1:
             raise InputError(f"{path}: the owners in its group {OWNER_COLUMN} differ in number of features")
-        self.shape = int(self._bounds[-1]), *parts[0].shape[1:]
+        self.shape = int(self._bounds[-1]), *datasets[0].shape[1:]
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         bounds = np.searchsorted(rows, self._bounds)
         blocks = [np.empty((0, math.prod(self.shape[1:])), self.dtype)]
         for k in np.flatnonzero(np.diff(bounds)).tolist():
-            blocks.append(self._parts[k][rows[bounds[k] : bounds[k + 1]] - self._bounds[k]])
+            blocks.append(self._datasets[k][rows[bounds[k] : bounds[k + 1]] - self._bounds[k]])
         return np.concatenate(blocks, dtype=self.dtype)
 
 
 class DatasetRows:
-    """Rows of a dataset of numbers, or of text as objects, read by ascending row numbers.
+    """Rows of an HDF5 dataset of numbers or text, indexed by ascending row numbers.
 
-    If the bytes in the file equal those in memory, rows are read directly from their offsets, which is fast
-    for scattered rows. Otherwise HDF5 reads blocks of rows.
+    Native, unchunked values are read from file offsets, fast for scattered rows; HDF5 reads all others.
     """
 
     def __init__(self, path: Path, name: str, dataset: Any) -> None:
@@ -111,15 +110,13 @@ class DatasetRows:
         if dataset.chunks:
             grid = (-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True))
             stored, needed = dataset.id.get_num_chunks(), math.prod(grid)
-        # HDF5 returns zeros where nothing was written.
-        if stored < needed:
+        if stored < needed:  # HDF5 would return zeros.
             raise InputError(f"{path}: only {stored / needed:.0%} of {printable(name)} was ever written")
         self._path, self._identity, self.shape = path, file_identity(path), dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
         self._width = math.prod(dataset.shape[1:])
         self._row_bytes = max(1, self._width * dataset.dtype.itemsize)
-        # The type in the file may differ from the NumPy type to which h5py converts it.
         is_native = self.dtype.isnative and self.dtype.kind in "iuf" and not dataset.file.userblock_size
         is_same = is_native and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
         self._offset: int | None = dataset.id.get_offset() if is_same and not dataset.chunks else None

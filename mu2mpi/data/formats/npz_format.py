@@ -1,4 +1,4 @@
-"""NumPy archives."""
+"""File format of NumPy archives (.npz)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mu2mpi.data.redaction import read_errors
 
 @register
 class Npz(DataFile):
-    """An archive of numpy.savez; each array is read into memory at its first use."""
+    """NumPy archive written by numpy.savez; each array is read into memory at its first use."""
 
     name, suffixes = "npz", (".npz",)
 

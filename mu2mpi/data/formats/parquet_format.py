@@ -1,4 +1,4 @@
-"""Parquet files; only the needed columns and row groups are read."""
+"""File format Parquet, of which only the needed columns and row groups are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mu2mpi.data.redaction import check_unchanged, printable, read_errors
 
 @register
 class Parquet(DataFile):
-    """A Parquet file whose columns a schema declares."""
+    """Parquet file whose columns are declared by a schema."""
 
     name, suffixes = "parquet", (".parquet",)
     is_table = True
@@ -42,11 +42,11 @@ class Parquet(DataFile):
             sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
             numeric = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
             for name in wanted:
-                kind = schema.field(name).type
-                value = kind.value_type if types.is_dictionary(kind) else kind
-                if not any(fits(value) for fits in (*numeric, types.is_string, types.is_large_string)):
+                arrow_type, column = schema.field(name).type, f"column {printable(name)}"
+                value_type = arrow_type.value_type if types.is_dictionary(arrow_type) else arrow_type
+                if not any(test(value_type) for test in (*numeric, types.is_string, types.is_large_string)):
                     raise InputError(
-                        f"{self.path}: column {printable(name)} has the type {kind}; declare it as ignored"
+                        f"{self.path}: {column} has the type {arrow_type}; declare it as ignored"
                     )
         starts, expected = np.cumsum([0, *sizes]), file_identity(self.path)
         row_bytes = sum(8 if kind == "numbers" else 64 for kind in wanted.values())
@@ -54,7 +54,7 @@ class Parquet(DataFile):
         cached: dict[int, dict[str, NDArray[Any]]] = {}
 
         def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-            """Return values of columns in some rows (ascending); caches the last row group."""
+            """Return values of named columns in given rows (ascending); the last row group is cached."""
             bounds = np.searchsorted(rows, starts)
             blocks = []
             for group in np.flatnonzero(np.diff(bounds)).tolist() or [0]:
@@ -80,7 +80,7 @@ def _open_parquet(path: Path) -> Any:
 
 
 def _to_array(column: Any) -> NDArray[Any]:
-    """Convert an Arrow column to numbers, with NaN for null, or to objects (text or None)."""
+    """Convert an Arrow column to a NumPy array of numbers (NaN for null) or of objects (text or None)."""
     import pyarrow as pa
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

@@ -1,4 +1,4 @@
-"""LIBSVM's sparse format, read into memory."""
+"""File format LIBSVM of sparse samples, read into memory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueKind
 
 @register
 class Svm(TextFile):
-    """Lines such as ``1 3:0.5 7:1``: a label and feature:value pairs; at least `dimension` features."""
+    """LIBSVM file: a label and pairs feature:value per line; it has at least `dimension` features."""
 
     name, suffixes = "svm", (".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
     names = ["features", "labels"]  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""Contiguous blocks of rows, in the order of the data."""
+"""Partition into contiguous blocks of training rows, in the order of the data set."""
 
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
@@ -8,7 +8,7 @@ from mu2mpi.data.source import Source
 
 @register
 class Contiguous(Partition):
-    """A block of consecutive rows per machine, used in order."""
+    """Partition that gives each machine a block of consecutive rows, used in order."""
 
     name, summary = "contiguous", "a block of rows each"
 

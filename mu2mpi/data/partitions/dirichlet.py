@@ -1,4 +1,4 @@
-"""Label skew: class proportions of each machine from a Dirichlet distribution."""
+"""Label-skew partition: class proportions of each machine drawn from a Dirichlet distribution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mu2mpi.data.partition import Integers, LabelPartition, Random
 
 @register
 class Dirichlet(LabelPartition):
-    """Random class proportions per machine; the smaller the concentration A, the more they differ."""
+    """Partition with Dirichlet class proportions per machine, more skewed for smaller concentrations A."""
 
     name, form = "dirichlet", "dirichlet:A"
     summary = "random class proportions, the smaller A the more skewed"
@@ -25,10 +25,9 @@ class Dirichlet(LabelPartition):
         self.concentration = float(value or 0)
 
     def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
-        """Draw proportions p_k ~ n_k Gamma(A), n_k being the size of class k, and counts from them.
+        """Draw class counts per machine, from proportions p_k ~ n_k Gamma(A) with the size n_k of class k.
 
-        Machines draw one after another from the remaining samples. See Hsu, Qi and Brown, "Measuring the
-        effects of non-identical data distribution for federated visual classification", 2019.
+        See Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution", 2019.
         """
         remaining, counts = class_sizes.copy(), np.zeros((machines, len(class_sizes)), np.int64)
         for own_counts in counts:
@@ -37,10 +36,10 @@ class Dirichlet(LabelPartition):
             log_gamma += np.log1p(-random.random_sample(len(class_sizes))) / self.concentration
             log_gamma[class_sizes == 0] = -np.inf
             weights = np.exp(log_gamma - log_gamma.max()) * class_sizes
-            while (missing := samples - own_counts.sum()) > 0:
+            while (shortfall := samples - own_counts.sum()) > 0:
                 weights = np.where(remaining > 0, weights, 0.0)
                 positive = weights if weights.sum() > 0 else remaining.astype(float)
-                new_counts = np.minimum(random.multinomial(missing, positive / positive.sum()), remaining)
+                new_counts = np.minimum(random.multinomial(shortfall, positive / positive.sum()), remaining)
                 own_counts += new_counts
                 remaining -= new_counts
         return counts

@@ -1,4 +1,4 @@
-"""Samples assigned uniformly at random, so that machines are i.i.d."""
+"""Partition of samples among machines uniformly at random, so that machines are i.i.d."""
 
 from mu2mpi.core.registry import register
 from mu2mpi.data.partition import Integers, Partition, iid_rows
@@ -7,7 +7,7 @@ from mu2mpi.data.source import Source
 
 @register
 class Iid(Partition):
-    """Equally many random samples per machine."""
+    """Partition that gives each machine equally many random samples."""
 
     name, summary = "iid", "random samples"
     is_default = True

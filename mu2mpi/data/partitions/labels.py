@@ -1,4 +1,4 @@
-"""Label skew: shards of single classes, a few per machine."""
+"""Label-skew partition: a few shards per machine, each of samples of a single class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mu2mpi.data.source import Source
 
 @register
 class Labels(LabelPartition):
-    """N shards per machine, each of samples of one class."""
+    """Partition that gives each machine N shards of equal size, each of samples of one class."""
 
     name, form, summary = "labels", "labels:N", "N classes each"
 
@@ -27,13 +27,13 @@ class Labels(LabelPartition):
         labels = self.labels
         if labels > source.classes:
             raise InputError(f"labels:{labels} needs {labels} classes, and there are only {source.classes}")
-        each = labels * shard_size(source.class_sizes, machines * labels)
-        if each == 0:
+        samples = labels * shard_size(source.class_sizes, machines * labels)
+        if samples == 0:
             raise InputError(f"{source.name} has too few samples for labels:{labels}. Give fewer --machines.")
-        return each
+        return samples
 
     def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
-        """Assign equal shards to machines at random; the remainder of a class is not used.
+        """Class counts per machine from random equal shards; samples beyond whole shards are not used.
 
         See McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
         """
@@ -46,7 +46,6 @@ class Labels(LabelPartition):
 
 
 def shard_size(class_sizes: Integers, shards: int) -> int:
-    """Largest s with sum_k floor(n_k / s) >= shards, n_k being the size of class k; 0 if there is none."""
+    """Largest shard size s with sum_k floor(n_k / s) >= shards for class sizes n_k; 0 if there is none."""
     sizes = range(1, int(class_sizes.sum()) // shards + 1)
-    # The sum decreases in s.
     return bisect_right(sizes, -shards, key=lambda size: -(class_sizes // size).sum())

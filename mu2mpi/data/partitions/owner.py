@@ -1,4 +1,4 @@
-"""One machine per owner that the data name."""
+"""Partition with one machine per owner of samples in the data set."""
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -8,7 +8,7 @@ from mu2mpi.data.source import Source
 
 @register
 class Owner(Partition):
-    """All samples of one owner per machine, used in random order."""
+    """Partition that gives each machine all samples of one owner, used in random order."""
 
     name, summary = "owner", "the samples of one owner each"
     is_by_owner = True

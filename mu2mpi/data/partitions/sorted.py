@@ -1,4 +1,4 @@
-"""Label skew: samples sorted by class, cut into equal blocks."""
+"""Label-skew partition: samples sorted by class and cut into equal blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mu2mpi.data.partition import Integers, LabelPartition, Random
 
 @register
 class Sorted(LabelPartition):
-    """Equal blocks of the samples sorted by class, so that most machines have one class."""
+    """Partition into equal blocks of samples sorted by class, so that most machines have one class."""
 
     name, summary = "sorted", "class by class"
 

@@ -1,1 +1,1 @@
-"""The sources of data that are built in, one a module."""
+"""Built-in data sources, one per module."""

@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits of 8 x 8 pixels that scikit-learn includes."""
+"""Data source of the 1,797 images of handwritten digits, 8 x 8 pixels, in scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import Samples, Source, SplitName
+from mu2mpi.data.source import Rows, Samples, Source, SplitName
 
 
 @register
 class Digits(Source):
-    """The digits of scikit-learn as uint8, in a fixed stratified split."""
+    """Handwritten digits of scikit-learn as uint8 pixels, in a fixed stratified split."""
 
     name, summary = "digits", "1,797 images of 8 x 8 pixels, built in"
     classes, dimension, scale = 10, 64, 1 / 16
@@ -32,14 +32,11 @@ class Digits(Source):
         return Samples(self._features[stored], self._labels[stored])
 
 
-def stratified_split(
-    labels: NDArray[np.int32], test_samples: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def stratified_split(labels: NDArray[np.int32], test_samples: int) -> tuple[Rows, Rows]:
     """Training and test rows (ascending) of a fixed pseudorandom split that is stratified by class."""
     # NumPy guarantees the raw bits of a bit generator, but not its shuffle.
     order = np.argsort(np.random.Philox(key=0).random_raw(len(labels)), kind="stable")
     shuffled = order[np.argsort(labels[order], kind="stable")]
-    # Evenly spaced picks from samples grouped by class are stratified.
     picks = (np.arange(test_samples) * len(labels) + len(labels) // 2) // test_samples
     test = np.zeros(len(labels), bool)
     test[shuffled[picks]] = True
@@ -47,7 +44,7 @@ def stratified_split(
 
 
 def _read_table() -> NDArray[np.int64]:
-    """Table with one row per image: 64 pixels and the class."""
+    """Table of scikit-learn's digits, shape (1797, 65): 64 pixels and the class of each image."""
     specification = importlib.util.find_spec("sklearn")
     if specification is None or not specification.submodule_search_locations:
         raise InputError('the digits need scikit-learn: pip install "mu2mpi[digits]"')

@@ -1,4 +1,4 @@
-"""MNIST: 28 x 28 images of handwritten digits, read from a folder and downloaded on demand."""
+"""Data source MNIST: 28 x 28 images of handwritten digits, read from a folder or downloaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GZIP_MAGIC = b"\x1f\x8b"  # first bytes of a gzip file
 
 @dataclass(frozen=True)
 class IdxFile:
-    """Expected name, shape and checksum of a decompressed file of unsigned bytes in the IDX format."""
+    """Name, array shape and SHA-256 checksum expected of a decompressed file in the IDX format."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,16 +34,16 @@ class IdxFile:
 
     @property
     def header(self) -> bytes:
-        """IDX header: type 8 (unsigned byte), number of axes, and the length of each."""
+        """Header of the IDX file in bytes: type 8 (unsigned byte), number of axes, and their lengths."""
         return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
 
     @property
     def size(self) -> int:
-        """Size of the decompressed file in bytes."""
+        """Size of the decompressed IDX file in bytes."""
         return len(self.header) + math.prod(self.shape)
 
     def check(self, content: Any, verify: bool, label: object) -> None:
-        """Raise InputError, naming `label`, unless header, size and (with `verify`) checksum match."""
+        """Raise InputError unless header, size and, with `verify`, checksum match; `label` names the file."""
         header = self.header
         if bytes(content[: len(header)]) != header or len(content) != self.size:
             raise InputError(
@@ -54,7 +54,7 @@ class IdxFile:
             raise InputError(f"{label} has the wrong checksum: SHA-256 of its content is {sha256}")
 
     def decompress(self, archive: bytes, verify: bool, label: object) -> bytes:
-        """Decompress a gzip archive and check its content."""
+        """Decompress a gzip archive of this IDX file and check its content; `label` names the archive."""
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(self.size + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -64,26 +64,23 @@ class IdxFile:
 
 
 # Checksums are of the decompressed content, since mirrors recompress the files now and then.
-CONTENTS = (
+EXPECTED_CONTENTS = (
     ("train-images", (60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     ("train-labels", (60_000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
     ("t10k-images", (10_000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
     ("t10k-labels", (10_000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 )
-FILES = tuple(IdxFile(f"{name}-idx{len(shape)}-ubyte", shape, sha256) for name, shape, sha256 in CONTENTS)
-MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+FILES = tuple(
+    IdxFile(f"{name}-idx{len(shape)}-ubyte", shape, sha256) for name, shape, sha256 in EXPECTED_CONTENTS
 )
+CVDF_MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist/"
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", CVDF_MIRROR)
 TIMEOUT = (5.0, 15.0)  # seconds to connect, and between pieces of a response
 
 
 @register
 class Mnist(Source):
-    """The 60,000 training and 10,000 test images as uint8, memory-mapped.
-
-    Format, shape and size of the files are always checked; with `verify`, also their checksums.
-    """
+    """MNIST data set, 60,000 training and 10,000 test images as uint8, memory-mapped from validated files."""
 
     name, summary = "mnist", "70,000 images of 28 x 28 pixels, downloaded by `mu2mpi data mnist`"
     classes, scale = 10, 1 / 255
@@ -105,11 +102,11 @@ class Mnist(Source):
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
-        """Download missing files; damaged ones are replaced only in the cache, not in the user's folder."""
+        """Download missing MNIST files; damaged ones are replaced in the cache only. Return all paths."""
         folder, is_cache = _locate_folder(data_dir)
         failures = []
         arrays, problems = _open_arrays(folder, verify=True)
-        if problems and (is_cache or not any(_find_file(folder, file) for file in problems)):
+        if problems and (is_cache or not any(_find_idx_file(folder, file) for file in problems)):
             failures = _download([*problems], folder)
             arrays, problems = _open_arrays(folder, verify=True)
         if problems:
@@ -123,23 +120,23 @@ class Mnist(Source):
 
 
 def _locate_folder(data_dir: Path | None) -> tuple[Path, bool]:
-    """Folder of the four files, and whether it is the cache (not a folder that the user named)."""
+    """Folder of the four MNIST files, and whether it is in the cache rather than named by the user."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
     return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
 
 
-def _find_file(folder: Path, file: IdxFile) -> Path | None:
+def _find_idx_file(folder: Path, file: IdxFile) -> Path | None:
     candidates = (folder / file.name, folder / f"{file.name}.gz")
     # Unlike Path.exists, os.path.exists returns False for a folder without search permission.
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
 def _open_arrays(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], dict[IdxFile, str]]:
-    """Open the four arrays; return the valid ones by path, and a message for each other file."""
+    """Open the four MNIST arrays; return the valid ones by path, and a message for each faulty file."""
     arrays, problems = {}, {}
     for file in FILES:
         try:
-            if (path := _find_file(folder, file)) is None:
+            if (path := _find_idx_file(folder, file)) is None:
                 raise InputError(f"{folder / file.name}[.gz] is missing, or its folder is not readable")
             arrays[path] = open_idx(path, file, verify)
         except InputError as error:
@@ -148,11 +145,7 @@ def _open_arrays(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint
 
 
 def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    """Open the array in an IDX file, read-only and memory-mapped; with `verify`, compare its checksum.
-
-    A gzip file (recognised by its content) is decompressed once into the cache folder, or into memory if the
-    cache is not writable.
-    """
+    """Open the array in an IDX file, memory-mapped; a gzip file is decompressed into the cache once."""
     check_readable(path)
     try:
         with open(path, "rb") as file:
@@ -163,13 +156,13 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     # Named by the archive's checksum, so that a good cached copy never hides a damaged archive.
-    copy = cache_folder() / "unpacked" / f"{expected.name}-{hashlib.sha256(archive).hexdigest()}"
+    cached_copy = cache_folder() / "unpacked" / f"{expected.name}-{hashlib.sha256(archive).hexdigest()}"
     with suppress(OSError, InputError):
-        return _open_mapped(copy, expected, verify)
+        return _open_mapped(cached_copy, expected, verify)
     content = expected.decompress(archive, verify, path)
     with suppress(OSError):
-        write_atomically(copy, [content])
-        return _open_mapped(copy, expected, verify=False)
+        write_atomically(cached_copy, [content])
+        return _open_mapped(cached_copy, expected, verify=False)
     return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
 
 
@@ -177,29 +170,27 @@ def _open_mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint
     # An empty file cannot be mapped.
     content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
     expected.check(content, verify, path)
-    # A plain ndarray, so that its rows are plain too, and not memmap objects.
+    # Rows of a plain ndarray are plain too, and not memmap objects.
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
 
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
-    """Download files, each from the first mirror with a valid copy; return the failures on the way."""
+    """Download MNIST files, each from the first mirror with a valid copy; return messages of failures."""
     import requests
 
-    failures, wanted = [], list(files)
+    failures, remaining = [], list(files)
     for mirror in MIRRORS:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            while wanted:
-                name = f"{wanted[0].name}.gz"
+            while remaining:
+                name = f"{remaining[0].name}.gz"
                 print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
                 response = requests.get(f"{mirror}{name}", timeout=TIMEOUT)
                 response.raise_for_status()
-                write_atomically(
-                    folder / wanted[0].name, [wanted[0].decompress(response.content, True, name)]
-                )
-                del wanted[0]
+                content = remaining[0].decompress(response.content, True, name)
+                write_atomically(folder / remaining[0].name, [content])
+                del remaining[0]
         except (requests.Timeout, requests.ConnectionError):
-            # The exception's own text fills several lines.
             failures.append(f"{mirror}: no connection, or no response in time")
         except (requests.RequestException, InputError) as error:
             failures.append(f"{mirror}: {error}")
@@ -209,7 +200,7 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
 
 
 def _unusable_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
-    """Error message: what is wrong with the files, and how to get valid ones."""
+    """Error message with the reasons why MNIST is unusable, and advice on how to get valid files."""
     command, removal = "mu2mpi data mnist", ""
     if not is_cache:
         command, removal = f"{command} --data-dir {folder.parent}", "Remove damaged files. "

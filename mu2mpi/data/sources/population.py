@@ -1,4 +1,4 @@
-"""Populations with known distributions of finite support, so that expectations are finite sums."""
+"""Data source of populations with known distributions of finite support: expectations are finite sums."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
 from mu2mpi.data.seed_stream import SeedStream, philox_key, unit_uniforms
-from mu2mpi.data.source import Samples, Source, SplitName
+from mu2mpi.data.source import Rows, Samples, Source, SplitName
 from mu2mpi.data.sources.synthetic import GeneratedOptions
 
 POINTS = 1024  # size of the support; a power of two, so that a uniform number selects a point exactly
-MAX_SIZE = 1 << 14  # features, or classes: support and joint probabilities then take at most 128 MB
-CORNERS, UNIFORM, PREFERENCES = range(3)  # streams of the seed
+MAX_DIMENSION = 1 << 14  # features, or classes: support and joint probabilities then take at most 128 MB
+SEED_STREAMS = {"corners": 0, "uniform": 1, "preferences": 2}
 
 
 class PopulationOptions(GeneratedOptions):
-    """Class separation, label noise, and heterogeneity of the machines."""
+    """Options of a population: sizes, class separation, label noise, and heterogeneity of machines."""
 
     margin: float = Field(0.5, ge=0, le=1, description="separation of the classes, 1 for a point each")
     label_noise: float = Field(0.1, ge=0, le=1, description="share of labels drawn at random")
@@ -28,7 +28,7 @@ class PopulationOptions(GeneratedOptions):
 
 @register
 class Population(Source):
-    """Uniform distribution on POINTS points of the cube [-1, 1]^features, with noisy class labels.
+    """Population uniform on POINTS points of the cube [-1, 1]^features, with noisy class labels.
 
     A point of class c is ``margin * v_c + (1 - margin) * u``, where v_c is a corner of the cube, opposite to
     v_{c+1} for even c, and u is uniform in the cube. The label is the point's class, or with probability
@@ -56,17 +56,24 @@ class Population(Source):
         samples: int,
         data_seed: int,
     ) -> None:
-        if max(features, classes) > MAX_SIZE:
-            raise InputError(f"--features and --classes must be at most {MAX_SIZE}; or use --data synthetic")
+        if max(features, classes) > MAX_DIMENSION:
+            raise InputError(
+                f"--features and --classes must be at most {MAX_DIMENSION}; or use --data synthetic"
+            )
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
         self.training_samples, self.test_samples = samples, POINTS
         self._seed = data_seed
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
         pairs = (min(classes, POINTS) + 1) // 2
-        corners = np.repeat(_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
+        corners = np.repeat(
+            _random_signs(data_seed, SEED_STREAMS["corners"], 0, (pairs, features)), 2, axis=0
+        )
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(SeedStream(data_seed, UNIFORM).integers(0, POINTS * features)) - 1
+        spread = (
+            2 * unit_uniforms(SeedStream(data_seed, SEED_STREAMS["uniform"]).integers(0, POINTS * features))
+            - 1
+        )
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.support = np.rint(exact * 2.0**12) * 2.0**-12
 
@@ -81,9 +88,7 @@ class Population(Source):
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
 
-    def generate_samples(
-        self, key: bytes, machine: int, machines: int, numbers: NDArray[np.int64]
-    ) -> Samples:
+    def generate_samples(self, key: bytes, machine: int, machines: int, numbers: Rows) -> Samples:
         first, last = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, -1)
         integers = SeedStream(philox_key(key, "fresh samples")).integers(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(integers)[numbers - first]
@@ -99,9 +104,8 @@ class Population(Source):
             pairs = np.minimum(classes // 2, len(preferred) - 1)
             is_partner = (sides[points[noisy]] ^ preferred[pairs]) != (classes % 2 == 1)
             has_partner = classes < 2 * len(preferred)
-            classes ^= (is_partner & has_partner & (scaled_class - classes < self.heterogeneity)).astype(
-                np.int32
-            )
+            is_changed = is_partner & has_partner & (scaled_class - classes < self.heterogeneity)
+            classes ^= is_changed.astype(np.int32)
         labels[noisy] = classes
         return Samples(self.support[points], labels)
 
@@ -109,16 +113,15 @@ class Population(Source):
         raise TypeError("a population has no rows: samples are drawn, and expectations are finite sums")
 
     def _class_preferences(self, machine: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Side of each point of the machine's plane, and a bit for each pair of classes.
-
-        If the two differ, the second class of the pair is preferred, else the first.
-        """
+        """Side of each support point relative to a machine's plane, and a preference bit per class pair."""
         pairs = self.classes // 2
-        own = _signs(self._seed, PREFERENCES, machine // 2, (self.dimension + 1 + pairs,))
-        plane, signs = own[:-pairs], own[-pairs:]
+        plane_and_signs = _random_signs(
+            self._seed, SEED_STREAMS["preferences"], machine // 2, (self.dimension + 1 + pairs,)
+        )
+        plane, signs = plane_and_signs[:-pairs], plane_and_signs[-pairs:]
         return self.support @ plane[:-1] + plane[-1] < 0, (signs < 0) ^ (machine % 2 == 1)
 
 
-def _signs(seed: int, stream: int, substream: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _random_signs(seed: int, stream: int, substream: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     bits = SeedStream(seed, stream).integers(substream, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)

@@ -1,8 +1,9 @@
-"""Synthetic samples of a multinomial logistic model, generated row by row on demand."""
+"""Data source of synthetic samples of a multinomial logistic model, generated row by row on demand."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.seed_stream import SeedStream, unit_uniforms
 from mu2mpi.data.source import Samples, Source, SplitName
 
-STREAMS = {"true model": 0, "training": 1, "test": 2}  # of the seed
+SEED_STREAMS = {"true model": 0, "training": 1, "test": 2}  # of the seed
 BLOCK_VALUES = 1 << 15  # features in a block of rows, which share a substream
 MAX_SINGLE_ROWS = 8  # rows of a block generated one by one: each costs about an eighth of the block
 MAX_INFORMATIVE = 256  # features on which labels depend
@@ -21,7 +22,7 @@ LABEL_BUFFER_SIZE = 1 << 20  # numbers in each temporary array while labels are 
 
 
 class GeneratedOptions(Options):
-    """Sizes and seed of generated data."""
+    """Options of generated data: numbers of samples, features and classes, and the seed."""
 
     samples: int = Field(10_000, ge=2, lt=2**32, description="number of training samples")
     features: int = Field(20, ge=1, le=10_000_000, description="number of features per sample")
@@ -31,13 +32,11 @@ class GeneratedOptions(Options):
 
 @register
 class Synthetic(Source):
-    """Features z uniform on [-1, 1), and labels drawn from softmax(W z + b).
+    """Synthetic samples with features z uniform on [-1, 1) and labels drawn from softmax(W z + b).
 
     The entries of W and b are uniform, and scaled so that each logit has the standard deviation
     ``2 sqrt(2 log classes)``: at most points one class then has a probability well above 1/2, whatever the
     number of classes. W is zero but for the columns of at most 256 evenly spaced features.
-
-    Each row is a function of the seed, its number, and the numbers of features and classes alone.
     """
 
     name, summary = "synthetic", "samples of a multinomial logistic model"
@@ -56,40 +55,37 @@ class Synthetic(Source):
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
-        stream = SeedStream(self._seed, STREAMS[split])
+        stream = SeedStream(self._seed, SEED_STREAMS[split])
         blocks, offsets = np.divmod(rows, self._block_rows)
-        # Grouped by block, so that each block is generated once.
         order = np.argsort(blocks, kind="stable")
         starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for group in np.split(order, starts[1:]) if len(rows) else []:
             block, own_offsets = int(blocks[group[0]]), offsets[group]
             if len(group) > MAX_SINGLE_ROWS:
-                block_features, block_uniforms = self._generate(stream, block, 0, self._block_rows)
+                block_features, block_uniforms = self._generate_rows(stream, block, 0, self._block_rows)
                 features[group], uniforms[group] = block_features[own_offsets], block_uniforms[own_offsets]
                 continue
             for row, offset in zip(group.tolist(), own_offsets.tolist(), strict=True):
                 single_row = slice(row, row + 1)
-                features[single_row], uniforms[single_row] = self._generate(stream, block, offset, 1)
+                features[single_row], uniforms[single_row] = self._generate_rows(stream, block, offset, 1)
         return Samples(features, self._random_labels(features, uniforms))
 
-    def _generate(
+    def _generate_rows(
         self, stream: SeedStream, block: int, first: int, rows: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Generate features of consecutive rows of a block, and the uniform numbers for their labels."""
+        """Generate features of consecutive rows of a block, and uniform random numbers for their labels."""
         # A substream has a word for each row's label, then half a word for each feature.
         uniforms = unit_uniforms(stream.integers(block, rows, first))
         start, end = first * self.dimension, (first + rows) * self.dimension
         integers = stream.integers(block, (end + 1) // 2 - start // 2, self._block_rows + start // 2)
-        halves = integers.view(np.uint32)[start % 2 :][: end - start]
+        half_words = integers.view(np.uint32)[start % 2 :][: end - start]
         # 24 bits of each half word are exact in float32, and so is the shift to [-1, 1).
-        features = (halves >> np.uint32(8)).astype(np.float32)
+        features = (half_words >> np.uint32(8)).astype(np.float32)
         features *= np.float32(2.0**-23)
         features -= np.float32(1)
         return features.reshape(rows, self.dimension), uniforms
 
-    def _random_labels(
-        self, features: NDArray[np.float32], uniforms: NDArray[np.float64]
-    ) -> NDArray[np.int32]:
+    def _random_labels(self, features: NDArray[Any], uniforms: NDArray[np.float64]) -> NDArray[np.int32]:
         labels = np.empty(len(features), np.int32)
         step = max(1, LABEL_BUFFER_SIZE // max(self.classes, len(self._columns)))
         for start in range(0, len(features), step):
@@ -100,20 +96,17 @@ class Synthetic(Source):
         return labels
 
     def _cumulative_weights(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Cumulative sums over classes of unnormalised probabilities: shape (n, classes)."""
+        """Cumulative sums of the unnormalised class probabilities of n samples: shape (n, classes)."""
         logits = features[:, self._columns].astype(np.float64) @ self._weights.T + self._intercept
         return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
 
 
-def _random_model(
-    seed: int, classes: int, informative: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw W, shape (classes, informative), and b, shape (classes,), as multiples of 2**-12.
+def _random_model(seed: int, classes: int, informative: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Draw weights W, shape (classes, informative), and intercept b of the true model, multiples of 2**-12.
 
-    Features are multiples of 2**-23, so that sums in W z + b are exact in float64: labels do not depend on
-    the summation order or the number of threads of the linear algebra library.
+    As features are multiples of 2**-23, sums in W z + b are exact in float64, in any order.
     """
-    integers = SeedStream(seed, STREAMS["true model"]).integers(0, classes * (informative + 1))
+    integers = SeedStream(seed, SEED_STREAMS["true model"]).integers(0, classes * (informative + 1))
     uniform = 2 * unit_uniforms(integers.reshape(classes, informative + 1)) - 1
     logit_std = 2 * math.sqrt(2 * math.log(classes))
     # The product of two uniform numbers on [-1, 1] has the variance 1/9.

@@ -1,4 +1,4 @@
-"""Samples in a file of the user's own, with a share of them, or another file, for testing."""
+"""Data source of samples in the user's own file; the test set is a share of its rows or another file."""
 
 from __future__ import annotations
 
@@ -42,20 +42,22 @@ Flag = Annotated[bool | None, AfterValidator(lambda value: value or None)]
 warnings.filterwarnings("ignore", 'Field name "schema"')
 
 
-def _text(description: str) -> Any:
+def _text_option(description: str) -> Any:
     return Field(None, min_length=1, coerce_numbers_to_str=True, description=description)
 
 
 class FileOptions(Options):
-    """Which arrays or columns of a file hold features and labels, and how they are validated."""
+    """Options of a user's data file: arrays or columns of features and labels, test set, and validation."""
 
     schema: FileName = Field(  # type: ignore[assignment]
         None, description="file declaring the columns of a table in public terms (docs/guides/data.md)"
     )
-    features: str | None = _text(
+    features: str | None = _text_option(
         "dataset or columns of features [default: features, X, x, images or data; in CSV all others]"
     )
-    labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
+    labels: str | None = _text_option(
+        "dataset or column of labels [default: labels, label, y, target or class]"
+    )
     test: ShareOrFile = Field(None, description="share for testing, or another file [default: 0.2]")
     missing_labels: Literal["keep"] | None = Field(
         None, description="treatment of labels such as NA: keep them as class names"
@@ -72,8 +74,8 @@ class FileOptions(Options):
     def _check_combination(self) -> Self:
         if self.schema is not None:
             replaced = ("features", "labels", "missing_labels", "feature_bound", "label_range")
-            if given := [name for name in replaced if getattr(self, name) is not None]:
-                raise ValueError(f"schema replaces {' and '.join(given)}; leave out either")
+            if given_options := [name for name in replaced if getattr(self, name) is not None]:
+                raise ValueError(f"schema replaces {' and '.join(given_options)}; leave out either")
         elif self.strict and self.label_range is None:
             raise ValueError("strict needs declared values; give schema or label_range with it")
         return self
@@ -91,10 +93,9 @@ class FileOptions(Options):
 
 @register
 class UserFile(Source):
-    """Samples of a file: a share of its rows is the test set, or another file is.
+    """Samples of a user's data file; features are divided by the public bound ``--feature-bound``, if given.
 
-    Rows are read on demand from formats that support it. Features are divided by ``--feature-bound``; without
-    a bound, samples must be scaled to norm 1 (``--normalize unit``).
+    Without a bound, samples must be scaled to norm 1 (``--normalize unit``).
     """
 
     name, form, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
@@ -132,24 +133,22 @@ class UserFile(Source):
                 low, high = map(float, options.label_range.split(":"))
                 self._label = ColumnSchema(type="label", low=low, high=high)
             if self._label is None:
-                self._class_values = _find_classes(training, self._missing_markers)
+                self._class_values = _distinct_labels(training, self._missing_markers)
                 self.class_names = tuple(map(str, self._class_values))
             else:
                 self.label_range = self._label.range
                 self.class_names = tuple(map(str, self._label.classes)) if self._label.classes else None
             self.classes = len(self.class_names) if self.class_names else LABEL_BINS
-        # A preset's choice of scaling does not depend on the number of machines, which is not known yet.
         if request.scaling == "unit":
             self.scale, self.feature_limit, self.feature_remedy = 1.0, MAX_ABS_FEATURE, "remove the sample"
         else:
             self.scale = 1 / (options.feature_bound or 1.0)
         self._block_rows = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
-        names = training.feature_names
-        # A result file cannot store forbidden characters.
+        names = training.feature_names  # A result file cannot store forbidden characters.
         self.feature_names = names if names and not any(map(FORBIDDEN_CHARACTERS.search, names)) else None
 
     def _open_test(self, schema: Schema | None, training: Table) -> None:
-        """Set the training and test sets, from a random split of the file or from two files."""
+        """Set up the training and test sets, by a random split of one file or from two files."""
         test = self._options.test or (schema and schema.test) or 0.2
         if not isinstance(test, str):
             if training.samples < 2:
@@ -162,17 +161,17 @@ class UserFile(Source):
                 self.test_rows = split.test_rows(np.arange(split.n_test))
             return
         path = Path(test).expanduser()
-        other = self._open_table(schema, path, training.dimension)
+        test_table = self._open_table(schema, path, training.dimension)
         if os.path.samefile(path, training.path):
             raise InputError(f"the test file {path} is the training file. Give another, or a share.")
-        if (count := other.dimension) != self.dimension:
+        if (count := test_table.dimension) != self.dimension:
             raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
-        self.training_samples, self.test_samples = training.samples, other.samples
-        self._sets = {"training": (training, np.asarray), "test": (other, np.asarray)}
+        self.training_samples, self.test_samples = training.samples, test_table.samples
+        self._sets = {"training": (training, np.asarray), "test": (test_table, np.asarray)}
         self.files = training.path, path
 
     def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
-        """Read rows in the order of the file, in blocks, and return them in the order asked for."""
+        """Read samples block by block in the order of the file; return them in the order of `rows`."""
         table, file_rows = self._sets[split]
         rows = file_rows(rows)
         order = np.argsort(rows, kind="stable")
@@ -192,8 +191,8 @@ class UserFile(Source):
         table, file_rows = self._sets["training"]
         blocks = row_chunks(self.training_samples, COLUMN_ROWS)
         with redacted_errors(self.is_public):
-            parts = [self._read_labels(table, file_rows(numbers)) for numbers in blocks]
-        return class_indices(np.concatenate(parts), self.classes)
+            labels = [self._read_labels(table, file_rows(numbers)) for numbers in blocks]
+        return class_indices(np.concatenate(labels), self.classes)
 
     def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
         if not self.has_owners:
@@ -203,7 +202,7 @@ class UserFile(Source):
             return table.column("owner", file_rows(rows)).to_names(self._missing_markers)
 
     def _read_labels(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Labels of some rows (ascending): int32 classes, or float64 in [-1, 1]."""
+        """Labels in given rows of a table (ascending): int32 classes, or float64 in [-1, 1]."""
         column = table.column("label", rows)
         if self._label is not None:
             return self._label.encode_labels(column, self._strict, self.flaws)
@@ -219,15 +218,14 @@ class UserFile(Source):
         if schema is None:
             return open_data_file(path, dimension).table(self._options.features, self._options.labels)
         # A sparse file may lack trailing features, which are 0.
-        file = open_data_file(
-            path, max((int(name) for name in schema.columns if name.isdecimal()), default=0)
-        )
+        last_feature = max((int(name) for name in schema.columns if name.isdecimal()), default=0)
+        file = open_data_file(path, last_feature)
         schema.check_column_names(path, file.column_names)
         return EncodedTable(file.column_reader(schema.value_kinds), schema, self._strict, self.flaws)
 
 
-def _find_classes(table: Table, missing_markers: set[str]) -> NDArray[Any]:
-    """Sorted distinct labels of a file; InputError if there is one, or too many to be classes."""
+def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
+    """Sorted distinct labels of a table; InputError if all labels are equal, or too many to be classes."""
     classes = table.column("label", np.arange(0)).to_names(missing_markers)
     for rows in row_chunks(table.samples, COLUMN_ROWS):
         classes = np.union1d(classes, table.column("label", rows).to_names(missing_markers))
@@ -246,10 +244,9 @@ def _find_classes(table: Table, missing_markers: set[str]) -> NDArray[Any]:
 
 
 class HoldoutSplit:
-    """Random split of the rows of a file into a test and a training set, computed without a list of rows.
+    """Random split of the rows of a file into a training and a test set, computed without a list of rows.
 
-    The rows are cut into as many strata of nearly equal length as there are test rows, and one uniformly
-    random row of each stratum is a test row. Both sets have at least one row.
+    Rows are cut into equal strata, as many as test rows; a random row of each stratum is the test row.
     """
 
     def __init__(self, rows: int, fraction: float, seed: int) -> None:
@@ -260,24 +257,24 @@ class HoldoutSplit:
         self._key = np.uint64(int.from_bytes(digest[:8], "little"))
 
     def test_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of test samples by their numbers; the k-th lies in the k-th stratum."""
-        start = self._start(numbers)
-        length = (self._start(numbers + 1) - start).astype(np.uint64)
+        """File rows of test samples by their numbers; test sample k lies in stratum k."""
+        start = self._stratum_start(numbers)
+        length = (self._stratum_start(numbers + 1) - start).astype(np.uint64)
         return start + (_splitmix64(numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
 
     def training_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of training samples by their numbers."""
+        """File rows of training samples by their numbers."""
         # floor(k n_training / n_test) training samples precede stratum k.
         stratum = ((numbers + 1) * self.n_test - 1) // self.n_training
         rows = numbers + stratum
         return rows + (rows >= self.test_rows(stratum))
 
-    def _start(self, stratum: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _stratum_start(self, stratum: NDArray[np.int64]) -> NDArray[np.int64]:
         return stratum * self._rows // self.n_test
 
 
 def _splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64-bit hash of each word: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """64-bit hash of each integer by the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
     values = (values + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
