@@ -26,7 +26,7 @@ LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 
 # Program that prints the size of COMM_WORLD on each rank, by one write, since launchers interleave output.
 PROBE_PROGRAM = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
-PROBE_TIMEOUT = 60  # Seconds
+PROBE_SECONDS = 60
 
 # Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
 FORWARDED = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
@@ -61,8 +61,7 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
     """Find a launcher command that starts `ranks` ranks in one COMM_WORLD; InputError if there is none."""
     if ranks == 1:
         return []
-    # Two attempts, since a probe may fail by the loss of a node or a process.
-    for _ in range(2):
+    for _ in range(2):  # A probe may fail by the loss of a node.
         problems = []
         for candidate in _candidate_commands(ranks):
             problem = _probe(candidate, ranks, environment)
@@ -99,18 +98,16 @@ def _probe(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) 
     """Test a launcher command; return None if it starts connected ranks, else the problem as text."""
     command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE_PROGRAM]
     try:
-        probe = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, env=environment
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    sizes = probe.stdout.split()
-    if probe.returncode == 0 and sizes == [str(ranks)] * ranks:
+    sizes = done.stdout.split()
+    if done.returncode == 0 and sizes == [str(ranks)] * ranks:
         return None
     problem = f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
-    if probe.returncode != 0:
-        problem = f"it ends with code {probe.returncode}"
-    return "\n    ".join([problem, *[line for line in probe.stderr.splitlines() if line.strip()][-12:]])
+    if done.returncode != 0:
+        problem = f"it ends with code {done.returncode}"
+    return "\n    ".join([problem, *[line for line in done.stderr.splitlines() if line.strip()][-12:]])
 
 
 class OutputFiles:

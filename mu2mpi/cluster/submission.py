@@ -201,12 +201,11 @@ class SweepJob:
 def _is_done(experiment: Experiment, path: Path) -> bool:
     """Whether the file `path` is a result of an experiment with all settings of `experiment`."""
     try:
-        stored_experiment = read_experiment(path) if path.exists() else None
+        stored = read_experiment(path) if path.exists() else None
     except InputError:
         return False
-    return stored_experiment is not None and all(
-        getattr(stored_experiment, name) == value for name, value in experiment.settings().items()
-    )
+    settings = experiment.settings().items()
+    return stored is not None and all(getattr(stored, name) == value for name, value in settings)
 
 
 def _minutes_text(seconds: float) -> str:

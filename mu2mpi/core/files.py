@@ -56,7 +56,6 @@ def write_atomically(
     except FileExistsError:
         raise
     except OSError as error:
-        # The original error may name the temporary file, which means nothing to the user.
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     # Some network file systems cannot flush a folder; the file is written nevertheless.
     with suppress(OSError):
@@ -127,7 +126,6 @@ def _rename(temporary: Path, path: Path, replace: bool) -> None:
         except FileExistsError:
             raise
         except OSError:
-            # A file system without hard links: check just before the rename.
-            if os.path.lexists(path):
+            if os.path.lexists(path):  # The file system has no hard links.
                 raise FileExistsError(path) from None
     os.replace(temporary, path)

@@ -43,13 +43,9 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)  # Format 1.10 has checksums of metadata.
-    for set_order in (
-        creation.set_attr_creation_order,
-        creation.set_link_creation_order,
-    ):
+    for set_order in (creation.set_attr_creation_order, creation.set_link_creation_order):
         set_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
-    # Attributes stored outside of the object header would have no checksum.
-    creation.set_attr_phase_change(1 << 15, 0)
+    creation.set_attr_phase_change(1 << 15, 0)  # Keeps attributes in the object header, with checksum.
     with h5py.File(h5f.create(b"image", h5f.ACC_TRUNC, creation, access)) as file:
         fill(file)
         file.flush()

@@ -39,8 +39,7 @@ def _discard_stale_kernels() -> None:
     newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
     # numba writes an index before its code; if it is killed in between, the index must not name stale code.
     for cached in sorted(package.rglob("__pycache__/*.nb[ic]"), key=lambda path: path.suffix, reverse=True):
-        # Other processes may remove the same files concurrently, and the folder may be read-only.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # The folder may be shared or read-only.
             if cached.stat().st_mtime < newest:
                 cached.unlink()
 

@@ -23,8 +23,7 @@ class Options(BaseModel):
             if field.is_required() or not field.description:
                 raise TypeError(f"the option {name} of {cls.__name__} needs a default and a description")
         if not cls.__module__.startswith("mu2mpi."):
-            # Build the validator now, so that errors in an extension surface at its import.
-            cls.model_rebuild()
+            cls.model_rebuild()  # Errors in an extension surface at its import.
 
 
 def check_registered_name(kind: str, name: str | None) -> str | None:

@@ -48,9 +48,7 @@ class ColumnValues:
         try:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            numbers = [
-                math.nan if _is_missing(text) else parse_number(text) for text in self._stripped_texts()
-            ]
+            numbers = [math.nan if _is_missing(text) else parse_number(text) for text in self._stripped()]
         bad = np.array([number is None for number in numbers], bool)
         self.reject(bad, "a value that is not a number", "correct it, or declare another type with --schema")
         return np.array(numbers, np.float64)
@@ -60,7 +58,7 @@ class ColumnValues:
         if self.values.dtype.kind in "biuf":
             distinct, inverse = np.unique(self.values, return_inverse=True)
             return np.array([_number_code(v, declared) for v in distinct.tolist()], np.int64)[inverse.ravel()]
-        texts = self._stripped_texts()
+        texts = self._stripped()
         code_of_text = {text: _text_code(text, declared, are_integers) for text in set(texts)}
         return np.array([code_of_text[text] for text in texts], np.int64)
 
@@ -69,7 +67,6 @@ class ColumnValues:
         if self.values.dtype.kind not in "SUO":
             with np.errstate(invalid="ignore"):
                 ints = self.values.astype(np.int64)
-            # NaN and values outside the range of int64 differ from their conversion too.
             self.reject(ints != self.values, "a value that is neither a whole number nor text", "correct it")
             return ints
         texts = self._texts()
@@ -89,7 +86,7 @@ class ColumnValues:
         with read_errors(self.path):
             return [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
 
-    def _stripped_texts(self) -> list[str | None]:
+    def _stripped(self) -> list[str | None]:
         return [value if value is None else str(value).strip() for value in self._texts()]
 
 

@@ -14,7 +14,7 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
 from mu2mpi.data.redaction import printable
 
-BUDGET_PARAMETERS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
+BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
 MAX_TRACE_CELLS = 10**8  # machines x rounds of a trace
 
 
@@ -26,13 +26,11 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
     """
     if path.suffix.lower() == ".toml":
         content = read_toml(path)
-        if not content or any(
-            k not in BUDGET_PARAMETERS or not isinstance(t, dict) for k, t in content.items()
-        ):
+        if not content or any(k not in BUDGET_KINDS or not isinstance(t, dict) for k, t in content.items()):
             raise InputError(f"{path} must have tables [rho] or [epsilon] of machine names and numbers")
         budgets = [(kind, name, value) for kind, table in content.items() for name, value in table.items()]
     else:
-        kind, machines, values = _read_columns(path, BUDGET_PARAMETERS)
+        kind, machines, values = _read_columns(path, BUDGET_KINDS)
         budgets = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
     index_of = {name: i for i, name in enumerate(names)}
     by_machine: dict[int, tuple[str, float]] = {}

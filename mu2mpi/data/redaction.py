@@ -40,7 +40,6 @@ def read_errors(path: Path) -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
     except Exception as error:
-        # Libraries raise a dozen different exceptions for damaged files, depending on where the damage is.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
         detail = f"cannot read {path}: {printable(reason, 300)}"
         if isinstance(error, OSError | EOFError | KeyError) and not isinstance(error, gzip.BadGzipFile):

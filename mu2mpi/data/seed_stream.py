@@ -21,8 +21,7 @@ class SeedStream:
     """Random access to the Philox stream of a seed in ``0 .. 2**63 - 1`` or of a `philox_key`."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:
-        # Repositioning one generator takes an eighth of the time of constructing another.
-        self._philox = np.random.Philox(key=seed | stream << 64)
+        self._philox = np.random.Philox(key=seed | stream << 64)  # Repositioned, which is fast
         self._state: Any = self._philox.state
 
     def integers(self, substream: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:

@@ -221,16 +221,11 @@ class Source(OptionValue, ABC):
             samples = self.read(split, rows)
             self._check_features(split, rows, samples.features)
             low, high = (0, self.classes - 1) if samples.labels.dtype.kind == "i" else (-1, 1)
-            bad_indices = np.flatnonzero(~((samples.labels >= low) & (samples.labels <= high)))
-            if bad_indices.size:
-                sample, label = (
-                    self._describe_sample(split, rows[bad_indices[0]]),
-                    samples.labels[bad_indices[0]],
-                )
-                requirement = f"labels must lie in {low} .. {high}"
-                raise DataError(
-                    f"{self.name}: {requirement}", f"{sample} has the label {label}; {requirement}"
-                )
+            bad = np.flatnonzero(~((samples.labels >= low) & (samples.labels <= high)))
+            if bad.size:
+                sample, label = self._describe_sample(split, rows[bad[0]]), samples.labels[bad[0]]
+                rule = f"labels must lie in {low} .. {high}"
+                raise DataError(f"{self.name}: {rule}", f"{sample} has the label {label}; {rule}")
         return self.encode_labels(samples)
 
     def _check_features(self, split: SplitName, rows: NDArray[np.int64], features: NDArray[Any]) -> None:
@@ -246,12 +241,10 @@ class Source(OptionValue, ABC):
         sample, value = self._describe_sample(split, rows[row]), features[row, column]
         names, is_finite = self.feature_names, np.isfinite(value)
         location = f"column {printable(names[column])}" if names else f"feature {column}"
-        fault, remedy = (
-            ("too large", self.feature_remedy) if is_finite else ("not finite", "remove the sample")
-        )
+        bad, remedy = ("too large", self.feature_remedy) if is_finite else ("not finite", "remove the sample")
         requirement = f"features must be finite and at most {limit:g} in absolute value, so {remedy}"
         raise DataError(
-            f"{self.name} has a value in {location} that is {fault}; {requirement}",
+            f"{self.name} has a value in {location} that is {bad}; {requirement}",
             f"{sample} has the value {value} in {location}; {requirement}",
         )
 
@@ -288,7 +281,6 @@ def column_digest(header: str, chunks: Iterable[tuple[NDArray[np.generic], ...]]
     """SHA-256 digest of a header and of columns in chunks, independent of the chunk boundaries."""
     digests: list[hashlib._Hash] = []
     for chunk in chunks:
-        # The fixed width of 8 separates the dtype from the bytes of the values.
         digests = digests or [hashlib.sha256(f"{column.dtype.str:8}".encode()) for column in chunk]
         for digest, column in zip(digests, chunk, strict=True):
             if column.dtype.kind == "O":

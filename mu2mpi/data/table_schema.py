@@ -267,14 +267,12 @@ def _validate_schema(content: dict[str, Any], source: str) -> Schema:
 def _explain_error(error: Any) -> str:
     """Line of text that explains a pydantic validation error of a schema, with the remedy."""
     message = str(error["msg"]).removeprefix("Value error, ")
-    location = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
-    column_type = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
-    if isinstance(column_type, str) and column_type in COLUMN_TYPES:
-        return f'{location}{message}; a column of type = "{column_type}" {COLUMN_TYPES[column_type][1]}'
-    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(column_type or ''), COLUMN_TYPES)}"
-    return (
-        f"{location}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
-    )
+    place = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
+    kind = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
+    if isinstance(kind, str) and kind in COLUMN_TYPES:
+        return f'{place}{message}; a column of type = "{kind}" {COLUMN_TYPES[kind][1]}'
+    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(kind or ''), COLUMN_TYPES)}"
+    return f"{place}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
 
 
 class EncodedTable(Table):

@@ -121,10 +121,8 @@ class DataFile(ABC):
         if self.is_table:
             options = [] if features is None else [name.strip() for name in features.split(",")]
         inputs = [find_array_name(self.path, self.names, name, "features") for name in options]
-        targets = [
-            find_array_name(self.path, self.names, labels, "labels"),
-            *({OWNER_COLUMN} & {*self.names}),
-        ]
+        label_name = find_array_name(self.path, self.names, labels, "labels")
+        targets = [label_name, *({OWNER_COLUMN} & {*self.names})]
         if self.is_table and features is None:
             inputs = [name for name in self.names if name not in targets]
         name, count = Counter([*inputs, *set(targets)]).most_common(1)[0]

@@ -151,7 +151,6 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
         with open(path, "rb") as file:
             if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
                 return _open_mapped(path, expected, verify)
-            # The beginning of a file that is far too large is rejected as truncated.
             archive = GZIP_MAGIC + file.read(min(os.path.getsize(path), 2 * expected.size))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
@@ -170,7 +169,6 @@ def _open_mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint
     # An empty file cannot be mapped.
     content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
     expected.check(content, verify, path)
-    # Rows of a plain ndarray are plain too, and not memmap objects.
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
 
 

@@ -14,8 +14,8 @@ from mu2mpi.data.source import Rows, Samples, Source, SplitName
 from mu2mpi.data.sources.synthetic import GeneratedOptions
 
 POINTS = 1024  # size of the support; a power of two, so that a uniform number selects a point exactly
-MAX_DIMENSION = 1 << 14  # features, or classes: support and joint probabilities then take at most 128 MB
-SEED_STREAMS = {"corners": 0, "uniform": 1, "preferences": 2}
+MAX_SIZE = 1 << 14  # features, or classes: support and joint probabilities then take at most 128 MB
+CORNERS, UNIFORM, PREFERENCES = range(3)  # Philox streams of the seed
 
 
 class PopulationOptions(GeneratedOptions):
@@ -56,24 +56,17 @@ class Population(Source):
         samples: int,
         data_seed: int,
     ) -> None:
-        if max(features, classes) > MAX_DIMENSION:
-            raise InputError(
-                f"--features and --classes must be at most {MAX_DIMENSION}; or use --data synthetic"
-            )
+        if max(features, classes) > MAX_SIZE:
+            raise InputError(f"--features and --classes must be at most {MAX_SIZE}; or use --data synthetic")
         self.dimension, self.classes = features, classes
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
         self.training_samples, self.test_samples = samples, POINTS
         self._seed = data_seed
         self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
         pairs = (min(classes, POINTS) + 1) // 2
-        corners = np.repeat(
-            _random_signs(data_seed, SEED_STREAMS["corners"], 0, (pairs, features)), 2, axis=0
-        )
+        corners = np.repeat(_random_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = (
-            2 * unit_uniforms(SeedStream(data_seed, SEED_STREAMS["uniform"]).integers(0, POINTS * features))
-            - 1
-        )
+        spread = 2 * unit_uniforms(SeedStream(data_seed, UNIFORM).integers(0, POINTS * features)) - 1
         exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
         self.support = np.rint(exact * 2.0**12) * 2.0**-12
 
@@ -93,7 +86,7 @@ class Population(Source):
         integers = SeedStream(philox_key(key, "fresh samples")).integers(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(integers)[numbers - first]
         points = scaled.astype(np.int64)
-        # The fractional part is uniform too, and independent of the point: it decides the label.
+        # The fractional part is uniform, independent of the point, and decides the label.
         labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)
         scaled_class = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
@@ -115,10 +108,8 @@ class Population(Source):
     def _class_preferences(self, machine: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Side of each support point relative to a machine's plane, and a preference bit per class pair."""
         pairs = self.classes // 2
-        plane_and_signs = _random_signs(
-            self._seed, SEED_STREAMS["preferences"], machine // 2, (self.dimension + 1 + pairs,)
-        )
-        plane, signs = plane_and_signs[:-pairs], plane_and_signs[-pairs:]
+        random = _random_signs(self._seed, PREFERENCES, machine // 2, (self.dimension + 1 + pairs,))
+        plane, signs = random[:-pairs], random[-pairs:]
         return self.support @ plane[:-1] + plane[-1] < 0, (signs < 0) ^ (machine % 2 == 1)
 
 

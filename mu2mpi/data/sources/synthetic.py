@@ -70,9 +70,7 @@ class Synthetic(Source):
                 features[single_row], uniforms[single_row] = self._generate_rows(stream, block, offset, 1)
         return Samples(features, self._random_labels(features, uniforms))
 
-    def _generate_rows(
-        self, stream: SeedStream, block: int, first: int, rows: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    def _generate_rows(self, stream: SeedStream, block: int, first: int, rows: int) -> tuple[Any, Any]:
         """Generate features of consecutive rows of a block, and uniform random numbers for their labels."""
         # A substream has a word for each row's label, then half a word for each feature.
         uniforms = unit_uniforms(stream.integers(block, rows, first))

@@ -42,7 +42,7 @@ Flag = Annotated[bool | None, AfterValidator(lambda value: value or None)]
 warnings.filterwarnings("ignore", 'Field name "schema"')
 
 
-def _text_option(description: str) -> Any:
+def _text(description: str) -> Any:
     return Field(None, min_length=1, coerce_numbers_to_str=True, description=description)
 
 
@@ -52,12 +52,10 @@ class FileOptions(Options):
     schema: FileName = Field(  # type: ignore[assignment]
         None, description="file declaring the columns of a table in public terms (docs/guides/data.md)"
     )
-    features: str | None = _text_option(
+    features: str | None = _text(
         "dataset or columns of features [default: features, X, x, images or data; in CSV all others]"
     )
-    labels: str | None = _text_option(
-        "dataset or column of labels [default: labels, label, y, target or class]"
-    )
+    labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
     test: ShareOrFile = Field(None, description="share for testing, or another file [default: 0.2]")
     missing_labels: Literal["keep"] | None = Field(
         None, description="treatment of labels such as NA: keep them as class names"
