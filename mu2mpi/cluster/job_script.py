@@ -129,7 +129,6 @@ def option_names(trait: str | None = None) -> list[str]:
 
 
 def _replace_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert entries NAME=VALUE of the setting "sbatch" whose NAME is a job option to that option."""
     replaced = dict(settings)
     for name in {"sbatch", "setup"} & replaced.keys():
         replaced[name] = replaced[name] if isinstance(replaced[name], list) else [replaced[name]]
@@ -218,7 +217,6 @@ def _directive_lines(directives: Mapping[str, object]) -> list[str]:
 
 
 def _pbs_resources(options: JobOptions) -> dict[str, object]:
-    """Fields of the PBS template: a resource chunk per node (or per rank without nodes), and the walltime."""
     per_chunk = options.ntasks_per_node or (math.ceil(options.ranks / options.nodes) if options.nodes else 1)
     cores, memory = per_chunk * options.cpus_per_task, ""
     if options.mem_per_cpu:

@@ -75,7 +75,6 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
 
 
 def _env_command(environment: Mapping[str, str]) -> list[str]:
-    """Command prefix ``env NAME=VALUE ...`` that sets FORWARDED on the hosts of all ranks."""
     return ["env", *(f"{name}={value}" for name, value in environment.items() if FORWARDED.fullmatch(name))]
 
 
@@ -95,7 +94,6 @@ def _candidate_commands(ranks: int) -> list[list[str]]:
 
 
 def _probe(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    """Test a launcher command; return None if it starts connected ranks, else the problem as text."""
     command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE_PROGRAM]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
@@ -234,7 +232,6 @@ def launch(
 
 
 def _requeue_unfinished(reported: int | None, outputs: OutputFiles, received: set[int], limit: int) -> bool:
-    """Requeue the SLURM job if its run can resume, by the reported exit code and the received signals."""
     if slurm.job_id() is None:
         return False
     cause = "user" if signal.SIGINT in received else "scheduler" if received else None

@@ -95,7 +95,6 @@ def task_states() -> dict[tuple[str, int], str]:
 
 
 def _slurm(*command: str) -> "subprocess.CompletedProcess[str]":
-    """Run a SLURM command; exit code 1 if it is not installed or takes more than 30 seconds."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

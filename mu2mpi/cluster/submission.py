@@ -149,7 +149,6 @@ class SweepJob:
             print_message(f"job {table_job} then writes the table to table-{job}.txt")
 
     def _print_submission(self, job: str, remaining: set[Path]) -> None:
-        """Print the size and estimated cost of a submitted job, and the paths of its results and logs."""
         ranks, runs_per_task = self.options.ranks, math.ceil(len(self.runs) / self.tasks)
         all_costs = zip(self.runs, self.run_costs, strict=True)
         costs = [run if path in remaining else RunCost(0.0, run.machines) for path, run in all_costs]

@@ -23,7 +23,6 @@ _CACHE_LINE_BYTES = 64  # A 512-bit vector across two lines takes twice as long 
 
 
 def _enable_wide_vectors() -> None:
-    """Make LLVM use 512-bit vectors on processors with AVX-512, unless NUMBA_CPU_FEATURES or _NAME is set."""
     is_chosen = "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ
     if is_chosen or platform.machine() not in ("x86_64", "AMD64"):
         return

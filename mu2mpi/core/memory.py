@@ -38,7 +38,6 @@ def available_memory() -> float:
 
 
 def _available_in_cgroup(folder: Path) -> list[float]:
-    """Bytes below the memory limit of a control group, such as that of a SLURM job; empty without a limit."""
     return [
         # The page cache counts as usage, but the kernel reclaims it under memory pressure.
         maximum - used + sum(_read_counters(folder / "memory.stat", f"{prefix}(?:in)?active_file"))

@@ -222,7 +222,6 @@ def _refuse_unconnected_processes(reason: str) -> None:
 
 
 def _abort_on_exception(ranks: Communicator, kind: object, error: BaseException, trace: object) -> None:
-    """Exception hook: print an uncaught exception with the number of this rank, and abort all ranks."""
     lines = "".join(traceback.format_exception(error))
     sys.stderr.write(f"mu2mpi: rank {ranks.rank} of {ranks.size} failed:\n{lines}")
     ranks.abort(1)

@@ -101,7 +101,6 @@ def register(component: Component) -> Component:
 
 
 def _missing_attributes(component: object) -> list[str]:
-    """Names of abstract methods and annotated class variables that a component fails to define, sorted."""
     cls = component if isinstance(component, type) else type(component)
     declared = (entry for base in cls.__mro__ for entry in vars(base).get("__annotations__", {}).items())
     variables = {name for name, annotation in declared if "ClassVar" in str(annotation)}
@@ -183,7 +182,6 @@ def describe_imports() -> str:
 
 
 def _check_module_name(file: Path) -> None:
-    """Raise InputError if the name of a Python file is no valid module name or that of another module."""
     name = file.stem
     is_taken = "." in name or name in _OWN_PACKAGES or name in sys.modules
     if not is_taken and (other_module := find_spec(name)) is not None:
@@ -193,7 +191,6 @@ def _check_module_name(file: Path) -> None:
 
 
 def _import_file(file: Path, spec: ModuleSpec) -> None:
-    """Execute a Python file as a module, and record the SHA-256 digest of the executed bytes."""
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # Dataclasses look up the module of a class here.
     try:
@@ -248,7 +245,6 @@ def _entry_points(kind: str) -> dict[str, Any]:
 
 @cache
 def _has_entry_points() -> bool:
-    """Whether any installed distribution has entry points in a group of mu2mpi, such as mu2mpi.methods."""
     for folder in sys.path:
         for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
             with suppress(OSError):

@@ -45,7 +45,6 @@ def example_purpose(text: str) -> str:
 
 
 def _example_hint(path: Path) -> str:
-    """Sentence with the `mu2mpi examples` command that writes `path` if it is an example file; else empty."""
     if path.name not in example_texts():
         return ""
     output = "" if path.parent == Path(EXAMPLES_FOLDER) else f" --output {shlex.quote(str(path.parent))}"

@@ -133,7 +133,6 @@ def stratified_rows(
 
 
 def _random_order(samples: int, key: bytes, use: str = "dealing of samples") -> Integers:
-    """Random permutation of the row numbers of `samples` training samples."""
     # Sorting raw bits gives the same order in all versions of NumPy, unlike its shuffle.
     bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)

@@ -48,7 +48,6 @@ def schema_template(data: str) -> str:
 
 
 def _describe_columns(source: Any, schema_toml: str) -> list[str]:
-    """Lines of text on each column of a file by its schema, with counts of flaws if data are public."""
     _ = source.digest  # reads all rows, and so counts their flaws
     schema, flaws = parse_schema(schema_toml), source.flaws if source.is_public else {}
     width = max(map(len, schema.columns))

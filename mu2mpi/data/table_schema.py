@@ -54,7 +54,6 @@ BOOLEAN_TEXTS = {
 
 
 def _validate_values(values: object) -> tuple[str | int, ...]:
-    """Validate a list of distinct category or class names, and return it as a tuple."""
     if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
         raise ValueError("must be a list of texts or whole numbers")
     texts = [*map(str, values)]
@@ -265,7 +264,6 @@ def _validate_schema(content: dict[str, Any], source: str) -> Schema:
 
 
 def _explain_error(error: Any) -> str:
-    """Line of text that explains a pydantic validation error of a schema, with the remedy."""
     message = str(error["msg"]).removeprefix("Value error, ")
     place = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
     kind = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]

@@ -73,7 +73,6 @@ class Csv(TextFile):
 
 
 def _integers_or_objects(values: list[str]) -> NDArray[np.generic]:
-    """Convert texts to int64 if all are integers, so that 01 equals 1 and 2 < 10; else to objects."""
     with suppress(ValueError, OverflowError):
         if not any("_" in value for value in values):  # int("1_2") is 12.
             return np.array([int(value) for value in values], np.int64)

@@ -64,7 +64,6 @@ class Hdf5(DataFile):
 
 
 def _find_table_group(group: Any) -> Any:
-    """Innermost HDF5 group with the datasets of a table, which PyTables and pandas nest in other groups."""
     while not any(name in group for name in DEFAULT_NAMES["features"]):
         children = [group[name] for name in group if not name.startswith("_i_")]
         if len(children) != 1 or not isinstance(children[0], h5py.Group):

@@ -80,7 +80,6 @@ def _open_parquet(path: Path) -> Any:
 
 
 def _to_array(column: Any) -> NDArray[Any]:
-    """Convert an Arrow column to a NumPy array of numbers (NaN for null) or of objects (text or None)."""
     import pyarrow as pa
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

@@ -44,7 +44,6 @@ def stratified_split(labels: NDArray[np.int32], test_samples: int) -> tuple[Rows
 
 
 def _read_table() -> NDArray[np.int64]:
-    """Table of scikit-learn's digits, shape (1797, 65): 64 pixels and the class of each image."""
     specification = importlib.util.find_spec("sklearn")
     if specification is None or not specification.submodule_search_locations:
         raise InputError('the digits need scikit-learn: pip install "mu2mpi[digits]"')

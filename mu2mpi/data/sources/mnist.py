@@ -120,7 +120,6 @@ class Mnist(Source):
 
 
 def _locate_folder(data_dir: Path | None) -> tuple[Path, bool]:
-    """Folder of the four MNIST files, and whether it is in the cache rather than named by the user."""
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
     return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
 
@@ -198,7 +197,6 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
 
 
 def _unusable_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
-    """Error message with the reasons why MNIST is unusable, and advice on how to get valid files."""
     command, removal = "mu2mpi data mnist", ""
     if not is_cache:
         command, removal = f"{command} --data-dir {folder.parent}", "Remove damaged files. "

@@ -146,7 +146,6 @@ class UserFile(Source):
         self.feature_names = names if names and not any(map(FORBIDDEN_CHARACTERS.search, names)) else None
 
     def _open_test(self, schema: Schema | None, training: Table) -> None:
-        """Set up the training and test sets, by a random split of one file or from two files."""
         test = self._options.test or (schema and schema.test) or 0.2
         if not isinstance(test, str):
             if training.samples < 2:
@@ -223,7 +222,6 @@ class UserFile(Source):
 
 
 def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
-    """Sorted distinct labels of a table; InputError if all labels are equal, or too many to be classes."""
     classes = table.column("label", np.arange(0)).to_names(missing_markers)
     for rows in row_chunks(table.samples, COLUMN_ROWS):
         classes = np.union1d(classes, table.column("label", rows).to_names(missing_markers))
