@@ -36,7 +36,7 @@ def limit_seconds(limit: str) -> float:
 
 WORD_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
 LINE_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
-SIZE_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
+MEM_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
 TextLine = Annotated[str, Field(pattern=LINE_RE)]
 # The script depends on the directives array and signal, which --array-limit and --signal-seconds control.
 SbatchDirective = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
@@ -66,9 +66,7 @@ class JobOptions(BaseModel):
     ntasks: int | None = _field(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
     ntasks_per_node: int | None = _field(None, "N", "ranks per node", "directive", ge=1)
     cpus_per_task: int = _field(1, "N", "cores per rank [default: 1]", "directive", ge=1)
-    mem_per_cpu: str | None = _field(
-        None, "SIZE", "memory per core, such as 2G", "directive", pattern=SIZE_RE
-    )
+    mem_per_cpu: str | None = _field(None, "SIZE", "memory per core, such as 2G", "directive", pattern=MEM_RE)
     time: TimeLimit = _field("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
     partition: str | None = _field(None, "NAME", "partition; in PBS, queue", "directive", pattern=WORD_RE)
     account: str | None = _field(None, "NAME", "account to charge", "directive", pattern=WORD_RE)

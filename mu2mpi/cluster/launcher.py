@@ -48,7 +48,6 @@ def default_rank_count() -> int:
             if not text.isdecimal() or int(text) < 1:
                 raise InputError(f"{name} must be at least 1, got {text!r}.")
             return int(text)
-    # For example 8, 4(x2) or 3,1. It is 1 in a job with several cores for a single task.
     if in_job and os.environ.get("SLURM_TASKS_PER_NODE", "1") != "1":
         raise InputError(
             "this SLURM job has several tasks per node, but no number of ranks. Submit it with --ntasks=N, "

@@ -109,7 +109,6 @@ def remove_temporaries() -> None:
 
 def remove_stale_temporaries(path: Path) -> None:
     """Remove temporary files that any process left behind for `path` or for names that extend its name."""
-    # A writer that is still running gets FileNotFoundError when it renames its file.
     for target in {path, Path(os.path.realpath(path))}:
         pattern = re.compile(rf"\.{re.escape(target.name)}(\..+)?\.\d+-[0-9a-f]{{8}}\.tmp")
         for file_name in os.listdir(target.parent):

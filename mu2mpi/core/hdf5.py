@@ -61,8 +61,7 @@ def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str,
     """Write HDF5 attributes; strings have fixed length, since variable-length ones have no checksum."""
     for name, value in without_booleans(attributes).items():
         if isinstance(value, str):
-            # Some MPI libraries end their version string with a null byte.
-            text = value.replace("\0", "").encode()
+            text = value.replace("\0", "").encode()  # Some MPI versions end with a null byte.
             target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))
         else:
             target.attrs[name] = value

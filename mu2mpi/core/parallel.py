@@ -36,7 +36,6 @@ class Communicator:
     host = socket.gethostname()  # Name of the host of this rank
     rank = 0  # Index of this rank
     size = 1  # Number of ranks
-    # Order in which ranks fill shared caches. Nodes may have file systems of their own.
     cache_turn = 0  # 0 on rank 0, 1 on the first rank of every other node, 2 on all other ranks
     node_rank: int | None = 0  # Index of this rank among the ranks on rank 0's node; None on other nodes
     node_size = 1  # Number of ranks on this rank's node
@@ -123,7 +122,6 @@ class MpiCommunicator(Communicator):
         from mpi4py import MPI
 
         self._mpi, self._comm = MPI, comm
-        # With their default root, rank 0, these methods of mpi4py implement the interface directly.
         self.bcast, self.bcast_object = comm.Bcast, comm.bcast  # type: ignore[method-assign]
         self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
         self.rank, self.size = comm.Get_rank(), comm.Get_size()

@@ -17,7 +17,6 @@ EXAMPLES_FOLDER = "jobs"  # In the repository, and the default output folder of 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file; InputError if it cannot be read or is not valid TOML."""
-    # Unlike Path.exists, os.path.exists raises no OSError for a name that is too long.
     if not os.path.exists(path) and (hint := _example_hint(path)):
         raise InputError(f"there is no {path}. {hint}")
     check_readable(path)

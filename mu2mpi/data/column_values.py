@@ -119,5 +119,4 @@ def _text_code(text: str | None, declared: Mapping[str, int], are_integers: bool
 def _number_code(number: float, declared: Mapping[str, int]) -> int:
     if isinstance(number, float) and not number.is_integer():
         return MISSING_CODE if math.isnan(number) else UNDECLARED_CODE
-    # Compared as digits: a large integer may equal its neighbour as a float.
-    return declared.get(str(int(number)), UNDECLARED_CODE)
+    return declared.get(str(int(number)), UNDECLARED_CODE)  # As floats, large integers may be equal.

@@ -214,7 +214,6 @@ class Source(OptionValue, ABC):
 
     def _read_checked(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
         size = self.training_samples if split == "training" else self.test_samples
-        # Negative indices would wrap around, and generated sources have infinitely many rows.
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
         with redacted_errors(self.is_public):

@@ -44,8 +44,7 @@ COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "label": (({"classes"}, {"low", "high"}), 'and classes = ["no", "yes"], or low = 0, high = 10; just one'),
 }
 Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"  # counts of missing and undeclared values, by column
-# Code of each common spelling of a boolean, in lower, upper and title case
-BOOLEAN_TEXTS = {
+BOOLEAN_TEXTS = {  # code of each common spelling of a boolean, in lower, upper and title case
     change_case(text): code
     for code, texts in enumerate(("false f no n 0", "true t yes y 1"))
     for text in texts.split()

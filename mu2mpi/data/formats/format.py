@@ -61,7 +61,6 @@ class Table:
             raise InputError(f"{path} must have at most {MAX_FEATURES} features, got {self.dimension}")
         if features.dtype.kind not in "biuf":
             raise InputError(f"{path}: features must be real numbers, got the type {features.dtype}")
-        # Smallest dtype of the kernels that represents all features exactly, else float64
         dtypes = (dtype for dtype in (np.uint8, np.float32) if np.can_cast(features.dtype, dtype))
         self.feature_type: np.dtype[Any] = np.dtype(next(dtypes, np.float64))
 
@@ -94,10 +93,7 @@ class ColumnReader:
 
 
 class DataFile(ABC):
-    """Base class of file formats: an open data file of named arrays.
-
-    A format sets `names` and defines `arrays`. A sparse file has at least `dimension` features.
-    """
+    """Base class of file formats, which set `names` and define `arrays`: an open file of named arrays."""
 
     kind: ClassVar[str] = "formats"
     name: ClassVar[str]  # of the format

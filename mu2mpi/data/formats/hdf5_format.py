@@ -91,10 +91,7 @@ class ConcatenatedRows:
 
 
 class DatasetRows:
-    """Rows of an HDF5 dataset of numbers or text, indexed by ascending row numbers.
-
-    Native, unchunked values are read from file offsets, fast for scattered rows; HDF5 reads all others.
-    """
+    """Rows of an HDF5 dataset, indexed by ascending row numbers; read from file offsets if possible."""
 
     def __init__(self, path: Path, name: str, dataset: Any) -> None:
         if not isinstance(dataset, h5py.Dataset):

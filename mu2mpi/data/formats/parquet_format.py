@@ -42,12 +42,10 @@ class Parquet(DataFile):
             sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
             numeric = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
             for name in wanted:
-                arrow_type, column = schema.field(name).type, f"column {printable(name)}"
-                value_type = arrow_type.value_type if types.is_dictionary(arrow_type) else arrow_type
+                dtype, column = schema.field(name).type, f"column {printable(name)}"
+                value_type = dtype.value_type if types.is_dictionary(dtype) else dtype
                 if not any(test(value_type) for test in (*numeric, types.is_string, types.is_large_string)):
-                    raise InputError(
-                        f"{self.path}: {column} has the type {arrow_type}; declare it as ignored"
-                    )
+                    raise InputError(f"{self.path}: {column} has the type {dtype}; declare it as ignored")
         starts, expected = np.cumsum([0, *sizes]), file_identity(self.path)
         row_bytes = sum(8 if kind == "numbers" else 64 for kind in wanted.values())
         check_fits_in_memory(self.path, max(sizes, default=0) * row_bytes)

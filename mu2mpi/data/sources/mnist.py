@@ -64,15 +64,13 @@ class IdxFile:
 
 
 # Checksums are of the decompressed content, since mirrors recompress the files now and then.
-EXPECTED_CONTENTS = (
+IDX_SPECS = (
     ("train-images", (60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     ("train-labels", (60_000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
     ("t10k-images", (10_000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
     ("t10k-labels", (10_000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 )
-FILES = tuple(
-    IdxFile(f"{name}-idx{len(shape)}-ubyte", shape, sha256) for name, shape, sha256 in EXPECTED_CONTENTS
-)
+FILES = tuple(IdxFile(f"{name}-idx{len(shape)}-ubyte", shape, sha256) for name, shape, sha256 in IDX_SPECS)
 CVDF_MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", CVDF_MIRROR)
 TIMEOUT = (5.0, 15.0)  # seconds to connect, and between pieces of a response
@@ -165,7 +163,6 @@ def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
 
 
 def _open_mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
-    # An empty file cannot be mapped.
     content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
     expected.check(content, verify, path)
     return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))

@@ -86,7 +86,6 @@ class Population(Source):
         integers = SeedStream(philox_key(key, "fresh samples")).integers(machine, last + 1 - first, first)
         scaled = POINTS * unit_uniforms(integers)[numbers - first]
         points = scaled.astype(np.int64)
-        # The fractional part is uniform, independent of the point, and decides the label.
         labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)
         scaled_class = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]

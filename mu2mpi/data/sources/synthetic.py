@@ -107,8 +107,7 @@ def _random_model(seed: int, classes: int, informative: int) -> tuple[NDArray[An
     integers = SeedStream(seed, SEED_STREAMS["true model"]).integers(0, classes * (informative + 1))
     uniform = 2 * unit_uniforms(integers.reshape(classes, informative + 1)) - 1
     logit_std = 2 * math.sqrt(2 * math.log(classes))
-    # The product of two uniform numbers on [-1, 1] has the variance 1/9.
-    uniform[:, :-1] *= 3 * logit_std / math.sqrt(informative)
+    uniform[:, :-1] *= 3 * logit_std / math.sqrt(informative)  # A product of two uniforms has variance 1/9.
     uniform[:, -1] *= logit_std / 4
     model = np.rint(uniform * 2.0**12) * 2.0**-12
     return np.ascontiguousarray(model[:, :-1]), model[:, -1].copy()

@@ -91,10 +91,7 @@ class FileOptions(Options):
 
 @register
 class UserFile(Source):
-    """Samples of a user's data file; features are divided by the public bound ``--feature-bound``, if given.
-
-    Without a bound, samples must be scaled to norm 1 (``--normalize unit``).
-    """
+    """Samples of a user's data file, scaled by ``--feature-bound`` or to norm 1 (``--normalize unit``)."""
 
     name, form, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
     options, is_user_data, classes_are_numbers = FileOptions, True, False
@@ -214,7 +211,6 @@ class UserFile(Source):
     def _open_table(self, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
         if schema is None:
             return open_data_file(path, dimension).table(self._options.features, self._options.labels)
-        # A sparse file may lack trailing features, which are 0.
         last_feature = max((int(name) for name in schema.columns if name.isdecimal()), default=0)
         file = open_data_file(path, last_feature)
         schema.check_column_names(path, file.column_names)
