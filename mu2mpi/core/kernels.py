@@ -1,7 +1,6 @@
 """Compilation of numba kernels: decorators, specialised copies, and functions that kernels share.
 
-Division follows NumPy; products and sums may be fused (FMA). Only `reduction` functions may reorder sums, in
-an order that depends on the processor type alone.
+Products and sums may be fused (FMA). Only `reduction` functions may reorder sums, by the processor type.
 """
 
 import contextlib

@@ -178,10 +178,7 @@ class MpiCommunicator(Communicator):
 
 @cache
 def world() -> Communicator:
-    """Return the communicator of all ranks; the first call initialises MPI.
-
-    From then on, an uncaught exception on any rank aborts all. InputError if started ranks are not connected.
-    """
+    """Return the communicator of all ranks, initialising MPI; InputError if ranks are not connected."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

@@ -112,10 +112,9 @@ def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted:
 def stratified_rows(
     strata: NDArray[np.generic], starts: Integers, counts: Integers, samples: int, key: bytes, hosted: range
 ) -> Integers:
-    """Training rows of machines that take random samples of strata (classes or owners): one column each.
+    """Training rows of the hosted machines, which take random samples of strata (classes or owners).
 
-    A machine takes the intervals `starts`, `counts`, shape (machines, intervals), of the list of samples that
-    is sorted by stratum and shuffled within each stratum.
+    A machine takes intervals, given by `starts` and `counts`, of the samples shuffled within each stratum.
     """
     # One permutation shuffles each stratum, the other the order of use across a machine's strata.
     order, use_order = _random_order(len(strata), key), _random_order(len(strata), key, "order of use")

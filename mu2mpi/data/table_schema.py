@@ -79,10 +79,7 @@ ValueList = Annotated[tuple[str | int, ...], BeforeValidator(_validate_values)]
 
 
 class ColumnSchema(BaseModel):
-    """Declaration of one column in a table schema: column type, and the keys of that type.
-
-    Features are numbers in [-1, 1]: `ordinal` categories are evenly spaced, and `categorical` ones one-hot.
-    """
+    """Declaration of one column in a table schema: its type, and the keys of that type."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 

@@ -100,10 +100,7 @@ class Synthetic(Source):
 
 
 def _random_model(seed: int, classes: int, informative: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Draw weights W, shape (classes, informative), and intercept b of the true model, multiples of 2**-12.
-
-    As features are multiples of 2**-23, sums in W z + b are exact in float64, in any order.
-    """
+    """Draw weights W, shape (classes, informative), and intercept b; on a grid, so that sums are exact."""
     integers = SeedStream(seed, SEED_STREAMS["true model"]).integers(0, classes * (informative + 1))
     uniform = 2 * unit_uniforms(integers.reshape(classes, informative + 1)) - 1
     logit_std = 2 * math.sqrt(2 * math.log(classes))

@@ -236,10 +236,7 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
 
 
 class HoldoutSplit:
-    """Random split of the rows of a file into a training and a test set, computed without a list of rows.
-
-    Rows are cut into equal strata, as many as test rows; a random row of each stratum is the test row.
-    """
+    """Random split of file rows into training and test sets, with one test row in each of equal strata."""
 
     def __init__(self, rows: int, fraction: float, seed: int) -> None:
         self.n_test = min(rows - 1, max(1, round(fraction * rows)))
