@@ -198,7 +198,6 @@ class SweepJob:
 
 
 def _is_done(experiment: Experiment, path: Path) -> bool:
-    """Whether the file `path` is a result of an experiment with all settings of `experiment`."""
     try:
         stored = read_experiment(path) if path.exists() else None
     except InputError:

@@ -196,7 +196,6 @@ class UserFile(Source):
             return table.column("owner", file_rows(rows)).to_names(self._missing_markers)
 
     def _read_labels(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Labels in given rows of a table (ascending): int32 classes, or float64 in [-1, 1]."""
         column = table.column("label", rows)
         if self._label is not None:
             return self._label.encode_labels(column, self._strict, self.flaws)
