@@ -64,7 +64,9 @@ class PerMachineAccounts:
                     f"{name} of machine {self.names[i]} is {stated[i]:.10g}, but its rounds, weight and "
                     f"budget give {computed[i]:.10g}"
                 )
-        matrices = [np.empty(0) if a.participation is None else a.participation for a in (self, other)]
-        if not np.array_equal(*matrices):
+        stored, expected = (
+            np.empty(0) if a.participation is None else a.participation for a in (self, other)
+        )
+        if not np.array_equal(stored, expected):
             messages.append("present is not the participation of the experiment")
         return messages
