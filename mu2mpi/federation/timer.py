@@ -1,11 +1,13 @@
 """Timer of a run: seconds by phase, such as computation or communication, and by rank."""
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.core.parallel import Communicator
+if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
 
 PHASES = ("compute", "noise", "step", "data", "communication", "waiting", "evaluation")
 MEAN_SAMPLED_ROUNDS = 1000  # rounds, on average, whose communication times of all ranks are compared
@@ -38,7 +40,7 @@ class Timer:
             self._sampled_seconds.append(self.seconds["communication"] - self._communication_before)
         self._communication_before = self.seconds["communication"]
 
-    def seconds_by_rank(self, communicator: Communicator) -> dict[str, NDArray[np.float64]]:
+    def seconds_by_rank(self, communicator: "Communicator") -> dict[str, NDArray[np.float64]]:
         """Return seconds by phase and rank on rank 0; communication beyond the fastest rank is waiting."""
         own = list(self.seconds.values()), self._sampled_seconds
         seconds, sampled = zip(*(communicator.gather(own) or [own]), strict=True)

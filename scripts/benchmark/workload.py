@@ -17,7 +17,7 @@ from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import open_source_on_ranks, resolve
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.privacy.noise.noise_stream import MACHINE, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, key_words, root_key, standard_normal
 
 KEY = key_words(root_key(1))
 D = 7850
@@ -93,7 +93,7 @@ def generators() -> dict[str, Any]:
     sfc = np.random.Generator(np.random.SFC64(1))
     philox = np.random.Generator(np.random.Philox(1))
     return {
-        "ours": lambda k: standard_normal(KEY, MACHINE, 1, k, D),
+        "ours": lambda k: standard_normal(KEY, MACHINE_STREAM, 1, k, D),
         "SFC64": lambda _: sfc.standard_normal(D),
         "Philox": lambda _: philox.standard_normal(D),
     }

@@ -436,7 +436,7 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
     assert 0.3 < mu.max() < 0.5
     (judgement,) = report.verdicts
     for reading in (judgement.largest, judgement.smallest, judgement.learned):
-        of_round = mu[int(reading.what.rpartition(" ")[2]) - 1]
+        of_round = mu[int(reading.group.rpartition(" ")[2]) - 1]
         assert reading.share.low * 0.5 < of_round < reading.share.high * 0.5
 
 

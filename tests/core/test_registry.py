@@ -176,7 +176,7 @@ def test_files_that_are_missing_or_have_the_same_name_cannot_be_imported(tmp_pat
 
 
 OTHERS = """
-    from mu2mpi.federation.estimators import GRADIENT, ITERATE
+    from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
     from mu2mpi.methods.method import Method
     from mu2mpi.core.registry import register
 
@@ -184,7 +184,7 @@ OTHERS = """
 
     class Mine(Method):
         name, title, summary = "mine", "Mine", "gradients at iterates, in another package"
-        estimator, query = GRADIENT, ITERATE
+        estimator, query = GRADIENT, LAST_ITERATE
 
     mine = Mine()
     """

@@ -16,7 +16,7 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.privacy.noise.correlation import Correlation
 print(*numeric_platforms(Communicator()))
 x = -np.random.default_rng(0).random(200_000) * 20
-norms = Correlation(0.75, 4, 1000, True, False).norms
+norms = Correlation(0.75, 4, 1000, True, False).column_norms
 for column in (np.exp(x), np.expm1(x), np.array([*map(math.exp, x.tolist())]), norms):
     print(hashlib.sha256(column.tobytes()).hexdigest())
 """

@@ -15,8 +15,8 @@ from helpers.simulations import simulation_of
 from helpers.sources import random_source
 from scipy import stats
 
-from mu2mpi.audit.adversary_view import play
-from mu2mpi.audit.canaries import CLIPPED, Canaries, Numbered
+from mu2mpi.audit.adversary_view import run_as_rank
+from mu2mpi.audit.canaries import CLIPPED, Canaries, IndexedSource
 from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator, MpiCommunicator
@@ -274,7 +274,7 @@ def test_the_audit_records_what_crosses_the_wire(communicator, server):
     size, rank = communicator.size, communicator.rank
     settings = {"clip_norm": CLIPPED.clip_norm, "diameter": CLIPPED.diameter}
     experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **settings)
-    constants = resolve(experiment, Numbered(size * ROUNDS, 2), size).constants
+    constants = resolve(experiment, IndexedSource(size * ROUNDS, 2), size).constants
     canaries = Canaries(constants, CLIPPED, bytes(32))
     kinds = np.arange(len(canaries)) % 2 == 0
     key = bytes(range(32))
@@ -282,12 +282,12 @@ def test_the_audit_records_what_crosses_the_wire(communicator, server):
     mpi = MpiCommunicator(recorder)
     recorder.log.clear()
     hosted = range(rank, rank + 1)
-    play(constants, canaries, hosted, kinds, mpi, key)
+    run_as_rank(constants, canaries, hosted, kinds, mpi, key)
     sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
 
     def watch(recorded):
         hosted = range(recorded.rank, recorded.rank + 1)
-        play(constants, canaries, hosted, kinds, recorded, key)
+        run_as_rank(constants, canaries, hosted, kinds, recorded, key)
         return recorded.sent, recorded.received
 
     ours = run_on_ranks(size, watch)

@@ -124,7 +124,7 @@ def test_sweeps_that_differ_in_their_number_of_runs_are_refused(folders, tmp_pat
 
 
 def test_every_option_that_names_a_file_is_tried():
-    speaking = re.compile("file of your own|file that|file with|another file|:FILE")
+    speaking = re.compile("file of your own|file that|file with|another file|file declaring|:FILE")
     named = set()
     for name, field in option_fields().items():
         kind = (field.json_schema_extra or {}).get("forms")

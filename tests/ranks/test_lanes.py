@@ -118,10 +118,10 @@ def test_an_error_in_one_lane_is_one_of_all_once_the_others_are_through(tmp_path
     config.write_text('data = "synthetic"\nsamples = 60\nmachines = [1]\nseed = [1, 2]\n')
     script = (
         "import sys\nfrom mu2mpi.cli import main\nfrom mu2mpi.execution import job\n"
-        "from mu2mpi.core.errors import InputError\nwrite = job.Job._write\n"
+        "from mu2mpi.core.errors import InputError\nwrite = job.Job._write_result\n"
         "def failing(self, result, path):\n"
         "    if 'seed-2' in str(path):\n        raise InputError('bad luck')\n"
-        "    write(self, result, path)\njob.Job._write = failing\nsys.exit(main(sys.argv[1:]))\n"
+        "    write(self, result, path)\njob.Job._write_result = failing\nsys.exit(main(sys.argv[1:]))\n"
     )
     ended = mpirun(2, "-c", script, "sweep", config, "--output", folder)
     assert ended.returncode == 2, ended.stderr

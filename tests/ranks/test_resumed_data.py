@@ -246,7 +246,7 @@ ON_TWO_NODES = """
 import os, sys
 from mu2mpi.cli import main
 from mu2mpi.data import source as sources
-from mu2mpi.data.sources.user_file import Split
+from mu2mpi.data.sources.user_file import HoldoutSplit
 from mu2mpi.core.parallel import world
 os.chdir(str(world().cache_turn))
 sys.exit(main(sys.argv[1:]))

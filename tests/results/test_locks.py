@@ -84,4 +84,4 @@ def test_who_insists_on_locks_is_told_where_there_are_none(wish, data, result, t
     assert done.returncode == 2
     for _, file in commands:
         assert f"error: {file} is on a file system without locks" in done.stderr
-    assert done.stderr.count(f"HDF5_USE_FILE_LOCKING is {wish}: unset it") == 2
+    assert done.stderr.count(f"HDF5_USE_FILE_LOCKING={wish} requires. Unset it") == 2
