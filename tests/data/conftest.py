@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.schema_tables import SCHEMA
 from helpers.small_mnist import SHAPES, Server
 
 from mu2mpi.data.sources import mnist
@@ -52,3 +53,11 @@ def serve() -> Iterator[Callable[[Path], Server]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    """Schema file of the patients of `helpers.schema_tables`."""
+    path = tmp_path / "patients.toml"
+    path.write_text(SCHEMA)
+    return path

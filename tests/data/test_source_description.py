@@ -3,25 +3,12 @@
 import tomllib
 
 import pytest
-from helpers.schema_tables import FORMATS, SCHEMA, table, written
+from helpers.schema_tables import FORMATS, SCHEMA, opened, table, written
 
 from mu2mpi.cli import main
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.execution.plan import open_source
 
 ROWS = 60
-
-
-@pytest.fixture
-def schema(tmp_path):
-    path = tmp_path / "patients.toml"
-    path.write_text(SCHEMA)
-    return path
-
-
-def opened(path, schema, loss="softmax", **settings):
-    return open_source(Experiment(data=str(path), schema=str(schema), loss=loss, **settings))
 
 
 @pytest.mark.parametrize("name", FORMATS)

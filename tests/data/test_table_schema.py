@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.property_tests import given
-from helpers.schema_tables import FEATURES, FORMATS, SCHEMA, expected, table, written
+from helpers.schema_tables import FEATURES, FORMATS, SCHEMA, expected, opened, table, written
 from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
@@ -19,17 +19,6 @@ from mu2mpi.data.table_schema import parse_schema
 from mu2mpi.execution.plan import open_source
 
 ROWS = 60
-
-
-@pytest.fixture
-def schema(tmp_path):
-    path = tmp_path / "patients.toml"
-    path.write_text(SCHEMA)
-    return path
-
-
-def opened(path, schema, loss="softmax", **settings):
-    return open_source(Experiment(data=str(path), schema=str(schema), loss=loss, **settings))
 
 
 def everything(source):

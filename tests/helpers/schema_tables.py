@@ -7,6 +7,10 @@ import h5py
 import numpy as np
 import pandas as pd
 
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.source import Source
+from mu2mpi.execution.plan import open_source
+
 SCHEMA = """
 [columns.age]
 type = "numeric"
@@ -112,3 +116,8 @@ def written(folder: Path, name: str, frame: pd.DataFrame) -> Path:
 FORMATS = (
     "a.csv", "packed.csv.gz", "a.parquet", "columns.npz", "fields.npz", "columns.h5", "group.h5", "fields.h5",
 )  # fmt: skip
+
+
+def opened(path: Path, schema: Path, loss: str = "softmax", **settings: object) -> Source:
+    """Open a table with the columns of a schema file."""
+    return open_source(Experiment(data=str(path), schema=str(schema), loss=loss, **settings))
