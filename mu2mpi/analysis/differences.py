@@ -63,7 +63,7 @@ def _settings_table(sides: Sides) -> str:
 
 
 def _setting_origin(run: RunSummary, name: str) -> str:
-    """Return what determines a setting of a run, such as " (by epsilon)"; empty if it is given."""
+    """Format the origin of a derived setting, such as " (by epsilon)"; empty for an explicit setting."""
     if run.independent_settings[name] is not None or run.settings[name] is None or name == "delta":
         return ""
     if name == "rho":

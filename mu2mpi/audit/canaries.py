@@ -220,7 +220,7 @@ class Canaries:
         return read_samples
 
     def sample_counts(self, hosted: range, batch_key: bytes) -> NDArray[np.int64]:
-        """Return how often each sample is in a machine's batches; shape (rounds, machines, samples)."""
+        """Count the inclusions of each sample in batches; shape (rounds, machines, samples)."""
         read = self._new_reader(hosted, sampling_key=batch_key)
         shape = self.constants.rounds, len(hosted), self.constants.batching.samples_per_machine
         counts, t = np.zeros(shape, np.int64), 1

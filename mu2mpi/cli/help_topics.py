@@ -24,6 +24,7 @@ GROUPS = {
     "output": "output overwrite log log_json",
 }
 DEFAULT_GROUP = "run"  # group of the options that GROUPS does not list
+_GROUP_TITLES = {name: title for title, members in GROUPS.items() for name in members.split()}
 PAGES = {
     "sources": "docs/guides/data.md",
     "partitions": "docs/guides/federations.md",
@@ -67,7 +68,7 @@ class RegisteredValue(NamedTuple):
     def own_fields(self) -> dict[str, Any]:
         """Pydantic fields, by name, of the own options of this value, without options in GROUPS."""
         options = lookup(self.kind, self.name).options.model_fields if self.option in SELECTORS else {}
-        return {name: field for name, field in options.items() if name not in _grouped_option_names()}
+        return {name: field for name, field in options.items() if name not in _GROUP_TITLES}
 
 
 def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
@@ -79,10 +80,10 @@ def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
 
 def grouped_options() -> dict[str, list[str]]:
     """Return the names of an experiment's options by group; own options of components come last."""
-    fields, listed_names, groups = option_fields(), _grouped_option_names(), dict[str, list[str]]()
+    fields, groups = option_fields(), dict[str, list[str]]()
     for title, members in GROUPS.items():
         names = [name for name in members.split() if name in fields]
-        own_names = [own for name in names for own in own_options(name) if own not in listed_names]
+        own_names = [own for name in names for own in own_options(name) if own not in _GROUP_TITLES]
         groups[title] = list(dict.fromkeys([*names, *own_names]))
     return groups
 
@@ -98,10 +99,6 @@ def option_values(option: str) -> list[RegisteredValue]:
 def _value_label(kind: str, name: str) -> str:
     form = getattr(lookup(kind, name), "form", name) if kind != "losses" else name
     return form.removeprefix("a ").upper() if " " in form else form
-
-
-def _grouped_option_names() -> set[str]:
-    return {name for members in GROUPS.values() for name in members.split()}
 
 
 def _short_help(parser: ArgumentParser, command: Any) -> str:
@@ -166,13 +163,12 @@ def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
     """Return a parser's options by group, without own options of methods, sources, servers, mechanisms."""
     defaults, special = parser._action_groups[:2], parser._action_groups[2:]
     actions = {action.dest: action for group in defaults for action in group._group_actions}
-    titles = {name: title for title, members in GROUPS.items() for name in members.split()}
-    own_names = {name for selector in SELECTORS for name in own_options(selector)} - titles.keys()
-    order = [*titles, *(actions.keys() - titles.keys())]
+    own_names = {name for selector in SELECTORS for name in own_options(selector)} - _GROUP_TITLES.keys()
+    order = [*_GROUP_TITLES, *(actions.keys() - _GROUP_TITLES.keys())]
     groups: dict[str, list[Action]] = {title: [] for title in GROUPS}
     for name in sorted(actions, key=order.index):
         if name not in own_names and name != "help":
-            groups[titles.get(name, DEFAULT_GROUP)].append(actions[name])
+            groups[_GROUP_TITLES.get(name, DEFAULT_GROUP)].append(actions[name])
     return groups | {str(group.title): group._group_actions for group in special}
 
 

@@ -25,7 +25,7 @@ def job_id() -> str | None:
 
 
 def restart_count() -> int:
-    """Return how many times SLURM has requeued this job (SLURM_RESTART_COUNT)."""
+    """Read the number of times SLURM has requeued this job (SLURM_RESTART_COUNT)."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 

@@ -40,7 +40,7 @@ _minima: WeakKeyDictionary[Source, dict[tuple[Loss, Scaling, float, float], Mini
 
 
 def max_gradients(constants: RunConstants, test_samples: int) -> int:
-    """Return how often (5 to 1,000) the test loss's gradient fits in 1.5 s or a tenth of the run's time."""
+    """Estimate the number of test-loss gradients (5 to 1,000) that fit in 1.5 s or a tenth of the run."""
     gradient_cost = EVALUATIONS_PER_GRADIENT * evaluation_cost(constants, test_samples)
     return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_SEARCH_NANOSECONDS) / gradient_cost)))
 

@@ -41,7 +41,7 @@ def scatter_sum(machines: Machines, communicator: Communicator, key: MaskKey) ->
 
 
 def gather_statistics(machines: Machines, t: int, communicator: Communicator, key: MaskKey) -> IncrementStats:
-    """Return increment statistics of rounds 1 .. t: of all machines on rank 0, of hosted ones elsewhere."""
+    """Gather increment statistics of rounds 1 .. t: all machines' on rank 0, the hosted ones' elsewhere."""
     counts = machines.class_counts(t)
     own = IncrementStats(machines.largest_squared_norm, machines.clipped, counts)
     flat, (message,) = padded_zeros((1, counts.size + 2))

@@ -76,14 +76,14 @@ def _replacement_indices(key, first, first_round, indices, n, rejected):  # type
 def sample_poisson_batches(
     key: bytes, machines: range, rounds: range, n: int, threshold: int
 ) -> tuple[Integers, Integers]:
-    """Return indices and sizes of Poisson batches of n <= 2^35 samples, probability threshold / 2^64."""
+    """Sample Poisson batches of n <= 2^35 samples with probability threshold / 2^64: indices and sizes."""
     sizes = np.empty((len(rounds), len(machines)), np.int64)
     indices = _poisson_indices(key_words(key), machines.start, rounds.start, sizes, n, np.uint64(threshold))
     return indices, sizes
 
 
 def sample_replacement_batches(key: bytes, machines: range, rounds: range, n: int, K: int) -> Integers:
-    """Return indices of batches with replacement (Lemire, 2019), shape (rounds, machines, K)."""
+    """Sample batches with replacement (Lemire, 2019): indices, shape (rounds, machines, K)."""
     indices = np.empty((len(rounds), len(machines), K), np.int64)
     rejected = np.uint64(2**64 % n)
     _replacement_indices(key_words(key), machines.start, rounds.start, indices, np.uint64(n), rejected)

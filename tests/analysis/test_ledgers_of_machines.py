@@ -160,7 +160,11 @@ def attribute(**values):
         ("trusted", cell("rho", 2, 0.1), "rho of machine south is 0.1"),
         ("trace", cell("weight", 0, 0.7), "weight of machine "),
         ("drawn", cell("epsilon", 0, 0.1), "epsilon of machine 0 is 0.1"),
-        ("gradients", with_experiment(participation="bernoulli:0.5"), "present is not the participation"),
+        (
+            "gradients",
+            with_experiment(participation="bernoulli:0.5"),
+            "participation is not that of the experiment",
+        ),
         ("gradients", with_experiment(participation=None), "/privacy/machines"),
         ("gradients", with_experiment(rounds=2**31), "2,147,483,648"),
         (

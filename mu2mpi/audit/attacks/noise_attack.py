@@ -89,7 +89,7 @@ def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
 
 
 def _tested_machines_and_rounds(constants: RunConstants) -> tuple[list[int], list[int]]:
-    """Return indices of the machines and rounds whose noise is tested, from 0 and from 1."""
+    """Select the machines (from 0) and rounds (from 1) whose noise is tested."""
     machines = [0] if constants.task.trust.is_central else BOUNDARIES
     if constants.mechanism.correlation is not None:
         return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])

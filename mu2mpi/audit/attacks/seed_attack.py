@@ -102,8 +102,8 @@ def _batch_faults(subsampling: str, root: bytes) -> list[str]:
     if (batching := HIGH_ENTROPY_BATCHING.get(subsampling)) is None:
         return []
     pairs = [(machine, t) for machine in BOUNDARIES for t in BOUNDARIES[1:]]
-    drawn = (batching.batches(root, range(machine, machine + 1), range(t, t + 1)) for machine, t in pairs)
-    repeated = len(pairs) - len({batch.indices.tobytes() for batch in drawn})
+    batches = (batching.batches(root, range(machine, machine + 1), range(t, t + 1)) for machine, t in pairs)
+    repeated = len(pairs) - len({batch.indices.tobytes() for batch in batches})
     return [f"{repeated:,} batches of random samples were used before"] * (repeated > 0)
 
 
@@ -112,7 +112,7 @@ def _create_run_keys(experiment: Experiment, root: bytes | None = None) -> RunKe
 
 
 def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
-    """Return how often each sample is in a batch of each run; shape (runs, machine-rounds, samples)."""
+    """Count the inclusions of each sample in batches; shape (runs, machine-rounds, samples)."""
     by_machine = enumerate(canaries.participation_rounds)
     present = [(t - 1, machine) for machine, rounds in by_machine for t in rounds.tolist()]
     if len(present) > MAX_MACHINE_ROUNDS:
@@ -122,8 +122,8 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -
     runs = max(MIN_RUNS, min(MAX_RUNS, MAX_COUNTS // (len(present) * samples)))
     counts, hosted = np.empty((runs, len(present), samples)), range(canaries.constants.task.machines)
     for run in range(runs):
-        sampling = _create_run_keys(experiment, derive_key(root, "draws", str(run))).batching
-        counts[run] = canaries.sample_counts(hosted, sampling)[machine_rounds]
+        batch_key = _create_run_keys(experiment, derive_key(root, "draws", str(run))).batching
+        counts[run] = canaries.sample_counts(hosted, batch_key)[machine_rounds]
     return counts
 
 

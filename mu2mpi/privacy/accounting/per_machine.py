@@ -68,5 +68,5 @@ class PerMachineAccounts:
             np.empty(0) if a.participation is None else a.participation for a in (self, other)
         )
         if not np.array_equal(stored, expected):
-            messages.append("present is not the participation of the experiment")
+            messages.append("participation is not that of the experiment")
         return messages
