@@ -35,7 +35,7 @@ def main(folder: Path, wanted: list[str]) -> None:
             seconds = time.perf_counter() - started
             measures = [result.metrics.get(name, np.nan) for name in ("accuracy", "auc", "r2", "rmse")]
             values = [f"{value:.5g}" for value in (*measures, result.history.test_loss[-1])]
-            samples = result.facts.samples if result.facts else 0
+            samples = result.public_facts.samples if result.public_facts else 0
             about = path.stem, samples, f"{method} {loss}", epsilon, seed
             print(*about, *values, result.experiment.rounds, f"{seconds:.1f}", sep=",", flush=True)
 

@@ -16,7 +16,7 @@ from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, GroupKey, Labels, 
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.hdf5 import without_booleans
-from mu2mpi.privacy.accounting.per_machine import column_metadata
+from mu2mpi.privacy.accounting.per_machine_accounts import column_metadata
 from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import SCORE_COLUMNS, History
 

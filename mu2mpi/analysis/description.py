@@ -12,7 +12,7 @@ from mu2mpi.analysis.setting_labels import format_value, rounded_up
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.losses.metrics.metric import metrics
-from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, Theory, checkpoint_path
 from mu2mpi.results.result import Result

@@ -141,17 +141,19 @@ def contradictions(result: Result) -> list[str]:
     try:
         if result.accounts is not None:
             constants = result.constants
-            plan: Any = constants.task.per_machine
+            plan: Any = constants.problem.per_machine_plan
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
             used = round(constants.sum_over_machines(constants.rounds, constants.batching.distinct_samples))
             expected = plan.main_mechanism.attributes() | {"S": constants.S}
             differences = result.accounts.differences(plan.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
-            task, method, used = result.task, experiment.chosen_method, mechanism.samples_used
-            release = method.release(task, method.batching(task, rounds))
-            if mechanism.supports(release):
-                expected = mechanism.release_attributes(release) | {"S": method.contribution_bound(task)}
+            problem, method, used = result.problem, experiment.chosen_method, mechanism.samples_used
+            released_sums = method.released_sums(problem, method.batching(problem, rounds))
+            if mechanism.supports(released_sums):
+                expected = mechanism.expected_attributes(released_sums) | {
+                    "S": method.contribution_bound(problem)
+                }
             else:
                 pair = f"mechanism = {mechanism.name} with method = {method.name}"
                 found.append(f"there is no privacy analysis of {pair}")
@@ -221,12 +223,12 @@ def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
     """Return the group privacy guarantee of a run for all samples of a person; its claims must be valid."""
     privacy, T = result.privacy, result.experiment.rounds or 0
     constants = None if result.accounts is None else result.constants
-    if constants is None or constants.task.per_machine is None:
-        batching = result.experiment.chosen_method.batching(result.task, T)
+    if constants is None or constants.problem.per_machine_plan is None:
+        batching = result.experiment.chosen_method.batching(result.problem, T)
         machines = privacy.mechanism.machines
         mechanisms, rounds = [privacy.mechanism] * machines, [T] * machines
     else:
-        batching, plan = constants.batching, constants.task.per_machine
+        batching, plan = constants.batching, constants.problem.per_machine_plan
         takes_part = plan.mechanism_index >= 0
         mechanisms = [plan.mechanisms[k] for k in plan.mechanism_index[takes_part].tolist()]
         rounds = plan.participation.counts[takes_part].tolist()
@@ -237,7 +239,7 @@ def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
     return person_guarantee(
         held,
         person.machines,
-        shares_noise=result.experiment.trust.protects_sum_only,
+        shares_noise=result.experiment.trust_mode.protects_sum_only,
         one_per_round=batching.max_batch_size == 1 and not batching.subsampling,
         delta=privacy.delta,
         aggregated_machines=privacy.aggregated_machines,

@@ -164,8 +164,8 @@ def _text_sort_key(text: Any) -> tuple[bool, bool, Any]:
     """Return the sort key of a text setting; trust modes are ordered by the trust that they need."""
     if text not in known_names("servers"):
         return False, True, text
-    trust = lookup("servers", text)
-    return trust.is_central, trust.protects_sum_only, text
+    trust_mode = lookup("servers", text)
+    return trust_mode.is_central, trust_mode.protects_sum_only, text
 
 
 def drop_repeats(runs: Iterable[RunSummary], *columns: str) -> tuple[list[RunSummary], list[str]]:

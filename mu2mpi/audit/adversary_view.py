@@ -68,19 +68,21 @@ def all_attacks() -> list[ModuleType]:
 def run_as_rank(
     constants: RunConstants,
     canaries: Canaries,
-    hosted: range,
+    hosted_machines: range,
     variants: Variants,
     communicator: Communicator,
     key: bytes,
     unmasked: list[Integers] | None = None,
 ) -> Array:
     """Run the algorithm as one rank, with all randomness from a 32-byte key; return the output, (d,)."""
-    read = canaries.sample_reader(hosted, variants, derive_key(key, "sampling"))
-    machines, server = create_machines_and_server(constants, hosted, read, communicator, key_words(key))
+    read = canaries.sample_reader(hosted_machines, variants, derive_key(key, "sampling"))
+    machines, server = create_machines_and_server(
+        constants, hosted_machines, read, communicator, key_words(key)
+    )
     for t in range(1, constants.rounds + 1):
         if canaries.case.chooses_query_points:
-            server.iterates.x[...] = canaries.case.query_point(t, constants.task.rows)
-            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, constants.task.rows)
+            server.iterates.x[...] = canaries.case.query_point(t, constants.problem.rows)
+            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, constants.problem.rows)
         server.run_round(t, machines, Timer())
         if unmasked is not None and server.unmasked is not None:
             unmasked.append(server.unmasked.copy())
@@ -90,21 +92,23 @@ def run_as_rank(
 def reveals_only_noisy_sums(constants: RunConstants) -> bool:
     """Whether an adversary's observations determine the noisy sums of messages, and nothing else."""
     # Iterates of audited runs stay inside the ball.
-    iterates_suffice = constants.iterates_reveal_messages and constants.task.noise_variance == 1
-    return constants.mechanism.shows_messages and (iterates_suffice or not constants.task.trust.is_central)
+    iterates_suffice = constants.iterates_reveal_messages and constants.problem.noise_variance == 1
+    return constants.mechanism.reveals_messages and (
+        iterates_suffice or not constants.problem.trust_mode.is_central
+    )
 
 
 def hides_single_messages(constants: RunConstants) -> bool:
     """Whether masks or shuffling hide single messages, so that noise protects only their sum."""
-    return constants.task.trust.protects_sum_only and not constants.task.trust.is_central
+    return constants.problem.trust_mode.protects_sum_only and not constants.problem.trust_mode.is_central
 
 
 def without_noise(constants: RunConstants) -> RunConstants:
     """Return run constants without noise, with the grid spacing of the noisy messages."""
     noiseless = replace(constants, mechanism=replace(constants.mechanism, sigma=0.0))
-    if (plan := constants.task.per_machine) is not None:
+    if (plan := constants.problem.per_machine_plan) is not None:
         mechanisms = tuple(replace(mechanism, sigma=0.0) for mechanism in plan.mechanisms)
-        noiseless = noiseless.with_task(per_machine=replace(plan, mechanisms=mechanisms))
+        noiseless = noiseless.with_problem(per_machine_plan=replace(plan, mechanisms=mechanisms))
     return noiseless
 
 
@@ -128,29 +132,32 @@ def observe_runs(
         central server; the sum that remains to colluders if messages are masked; or the output if messages
         are hidden.
     """
-    hides_messages, is_central = not constants.mechanism.shows_messages, constants.task.trust.is_central
+    hides_messages, is_central = (
+        not constants.mechanism.reveals_messages,
+        constants.problem.trust_mode.is_central,
+    )
     is_masked = hides_single_messages(constants)
 
     def record(rank: RecordedRank) -> Any:
-        rows, hosted = list[Any](), range(rank.rank, rank.rank + 1)
+        rows, hosted_machines = list[Any](), range(rank.rank, rank.rank + 1)
         for run_variants, key in zip(variants, keys, strict=True):
             unmasked: list[Integers] = []
             rank.clear_record()
-            output = run_as_rank(constants, canaries, hosted, run_variants, rank, key, unmasked)
+            output = run_as_rank(constants, canaries, hosted_machines, run_variants, rank, key, unmasked)
             arrays: list[Any] = [output] if rank.rank == 0 else []
             if not hides_messages:
                 arrays = [*(rank.received if is_central else rank.sent), *(unmasked if is_masked else [])]
             rows.append(np.concatenate(list(map(np.ravel, arrays))) if arrays else np.empty(0))
         return np.array(rows)
 
-    recorded: list[Any] = run_on_ranks(constants.task.machines, record)
+    recorded: list[Any] = run_on_ranks(constants.problem.machines, record)
     if hides_messages:
         return recorded
     if is_central:
         sums = [_recovered_sums(constants, canaries, received) for received in recorded[1:]]
         return [np.empty((len(keys), 0)), *sums]
     if is_masked:
-        colluders = constants.task.machines - constants.task.noise_shares
+        colluders = constants.problem.machines - constants.problem.noise_shares
         recorded = _aggregates_without_colluders(np.array(recorded), colluders)
     messages = enumerate(sent * constants.mechanism.grid_spacing for sent in recorded)
     return [_whitened_messages(canaries, machine, sent) for machine, sent in messages]
@@ -170,7 +177,7 @@ def _aggregates_without_colluders(messages: Integers, colluders: int) -> list[In
 def _whitened_messages(canaries: Canaries, machine: int, sent: Array) -> Array:
     """Return the messages of a machine, or their changes while it is absent, scaled to unit noise."""
     mechanism, active = canaries.mechanism(machine), canaries.participation_rounds[machine] - 1
-    by_round = sent.reshape(len(sent), -1, canaries.constants.task.d)
+    by_round = sent.reshape(len(sent), -1, canaries.constants.problem.d)
     carried = canaries.constants.estimator.is_cumulative * by_round[:, :-1]
     new = np.concatenate([by_round[:, :1], by_round[:, 1:] - carried], axis=1) / mechanism.sigma
     new[:, active] = _whiten(mechanism, by_round[:, active])
@@ -187,14 +194,14 @@ def _whiten(mechanism: Mechanism, by_round: Array) -> Array:
 
 def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Array) -> Array:
     """Return noisy sums recovered from a central server's x_2, ..., x_T, then other received numbers."""
-    runs, d, steps = len(iterates), constants.task.d, constants.rounds - 1
+    runs, d, steps = len(iterates), constants.problem.d, constants.rounds - 1
     query_points, rest = np.split(iterates, [steps * d], axis=1)
     w, x = np.zeros((runs, d)), np.zeros((runs, d))
     case, mechanism, sums = canaries.case, canaries.constants.mechanism, []
     for t, x_next in enumerate(np.split(query_points, steps, axis=1), 1):
         if case.chooses_query_points:
-            x = np.broadcast_to(case.query_point(t, constants.task.rows).ravel(), x.shape)
-        weight = constants.query.averaging_weight(t + 1)
+            x = np.broadcast_to(case.query_point(t, constants.problem.rows).ravel(), x.shape)
+        weight = constants.query_point.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
         step = constants.step_size(t) / (constants.total_weight * constants.batching.batch_size(t))
         sums.append((w - w_next) / step)
@@ -211,6 +218,6 @@ def observations_against(constants: RunConstants, recorded: list[Array], machine
     """
     if hides_single_messages(constants):
         return recorded[machine]
-    is_central = constants.task.trust.is_central and constants.mechanism.shows_messages
+    is_central = constants.problem.trust_mode.is_central and constants.mechanism.reveals_messages
     views = [view for rank, view in enumerate(recorded) if not (is_central and rank in (0, machine))]
     return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])

@@ -57,7 +57,7 @@ def realistic_constants(pixels: int = PIXELS, **settings: Any) -> RunConstants:
 
 def single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
     """Return machine i, with the same known sample in every round, and its server."""
-    features, sizes = np.ones((1, constants.task.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
+    features, sizes = np.ones((1, constants.problem.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
     read_samples = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
     return create_machines_and_server(constants, range(i, i + 1), read_samples, communicator, key_words(key))
 
@@ -85,14 +85,14 @@ class WorstCase:
         """Return the distance between both variants' increments in round t, over twice the clipping norm."""
         C = unweighted_norm(constants)
         features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_TYPE)
-        z = constants.task.scaling.scaled_samples(features, IndexedSource.scale)
-        points = (self.query_point(k, constants.task.rows) for k in (t, t - 1))
+        z = constants.problem.scaling.scaled_samples(features, IndexedSource.scale)
+        points = (self.query_point(k, constants.problem.rows) for k in (t, t - 1))
         x, x_previous = (point * self.chooses_query_points for point in points)
         increments = []
         for variant, sample in enumerate(z):
             labels = encode_labels(np.full(2, self.label(t) ^ variant, np.int32), constants)
             margins = np.array([x @ sample, x_previous @ sample])
-            c, c_previous = constants.task.loss.losses_and_residuals(margins, labels)[1]
+            c, c_previous = constants.problem.loss.losses_and_residuals(margins, labels)[1]
             if constants.estimator.is_cumulative:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
@@ -109,13 +109,13 @@ UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_po
 def unweighted_norm(constants: RunConstants) -> float:
     """Clipping norm of increments before multiplication by the weight of their machine."""
     # The largest weight is 1.
-    plan = constants.task.per_machine
+    plan = constants.problem.per_machine_plan
     return constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
 
 
 def encode_labels(classes: NDArray[np.int32], constants: RunConstants) -> Labels:
-    """Return classes 0 and 1 as labels of the task's loss: classes, or -1 and 1 for numeric labels."""
-    return classes if constants.task.loss.label_kind == "classes" else 2 * classes.astype(np.float64) - 1
+    """Return classes 0 and 1 as labels of the problem's loss: classes, or -1 and 1 for numeric labels."""
+    return classes if constants.problem.loss.label_kind == "classes" else 2 * classes.astype(np.float64) - 1
 
 
 class Canaries:
@@ -134,12 +134,18 @@ class Canaries:
 
     def __init__(self, constants: RunConstants, case: WorstCase, partition_key: bytes) -> None:
         self.constants, self.case = constants, case
-        count, batching, plan = constants.task.machines, constants.batching, constants.task.per_machine
+        count, batching, plan = (
+            constants.problem.machines,
+            constants.batching,
+            constants.problem.per_machine_plan,
+        )
         samples = count * batching.samples_per_machine
         # The readers return row numbers, the same in every run unless batches are subsampled at random.
         source = IndexedSource(samples, samples)
         self._new_reader = partial(make_sample_reader, source, constants, partition_key, partition="iid")
-        self._cached_reader = cache(lambda hosted: cache(self._new_reader(hosted, sampling_key=bytes(32))))
+        self._cached_reader = cache(
+            lambda hosted_machines: cache(self._new_reader(hosted_machines, sampling_key=bytes(32)))
+        )
         every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
         if plan is not None:
             present = plan.participation.participation_matrix(every, range(count))
@@ -169,7 +175,7 @@ class Canaries:
 
     def _canaries_of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
         """Yield round, machine, sample index in the machine, and rounds of dependent messages per canary."""
-        batching, is_central = self.constants.batching, self.constants.task.trust.is_central
+        batching, is_central = self.constants.batching, self.constants.problem.trust_mode.is_central
         # A central server does not use the messages of the last round.
         last = self.constants.rounds - is_central
         active = [t for t in self.participation_rounds[machine].tolist() if t <= last]
@@ -184,15 +190,15 @@ class Canaries:
 
     def mechanism(self, machine: int) -> Mechanism:
         """Privacy mechanism of a machine, or the main mechanism if the machine never participates."""
-        plan = self.constants.task.per_machine
+        plan = self.constants.problem.per_machine_plan
         own = None if plan is None else plan.hosted_mechanisms(range(machine, machine + 1))[0]
         return own or self.constants.mechanism
 
     def claims(self, budget: Budget) -> list[Budget]:
         """Return the privacy claim for each canary: a budget, or the stronger guarantee of its machine."""
-        plan, claims = self.constants.task.per_machine, []
+        plan, claims = self.constants.problem.per_machine_plan, []
         for machine in self.machines.tolist():
-            own = budget if plan is None else plan.unequal.budgets.get(machine, budget)
+            own = budget if plan is None else plan.unequal_machines.budgets.get(machine, budget)
             mechanism, epsilon = self.mechanism(machine), own.epsilon
             rho = math.inf if (stated := mechanism.stated_rho) is None else stated
             if plan is not None and (math.isinf(epsilon) or rho < own.rho * (1 - 1e-9)):
@@ -203,14 +209,20 @@ class Canaries:
     def __len__(self) -> int:
         return len(self._canary_rows)
 
-    def sample_reader(self, hosted: range, variants: Variants, batch_key: bytes = bytes(32)) -> SampleReader:
+    def sample_reader(
+        self, hosted_machines: range, variants: Variants, batch_key: bytes = bytes(32)
+    ) -> SampleReader:
         """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
         labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_TYPE)
         labels[self._canary_rows] ^= variants
         if self.case.chooses_query_points:
             features[self._canary_rows, 0] = ~variants
         is_random = self.constants.batching.subsampling
-        read = self._new_reader(hosted, sampling_key=batch_key) if is_random else self._cached_reader(hosted)
+        read = (
+            self._new_reader(hosted_machines, sampling_key=batch_key)
+            if is_random
+            else self._cached_reader(hosted_machines)
+        )
 
         def read_samples(t: int) -> HostedSamples:
             samples = read(t)
@@ -219,15 +231,15 @@ class Canaries:
 
         return read_samples
 
-    def sample_counts(self, hosted: range, batch_key: bytes) -> NDArray[np.int64]:
+    def sample_counts(self, hosted_machines: range, batch_key: bytes) -> NDArray[np.int64]:
         """Count the inclusions of each sample in batches; shape (rounds, machines, samples)."""
-        read = self._new_reader(hosted, sampling_key=batch_key)
-        shape = self.constants.rounds, len(hosted), self.constants.batching.samples_per_machine
+        read = self._new_reader(hosted_machines, sampling_key=batch_key)
+        shape = self.constants.rounds, len(hosted_machines), self.constants.batching.samples_per_machine
         counts, t = np.zeros(shape, np.int64), 1
         while t <= self.constants.rounds:
             samples = read(t)
             sizes = samples.sizes.ravel()
-            cells = (t - 1) * len(hosted) + np.repeat(np.arange(sizes.size), sizes)
+            cells = (t - 1) * len(hosted_machines) + np.repeat(np.arange(sizes.size), sizes)
             np.add.at(counts.reshape(-1, shape[2]), (cells, self._index_in_machine[samples.labels]), 1)
             t += len(samples.sizes)
         return counts

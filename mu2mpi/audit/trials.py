@@ -22,7 +22,7 @@ from mu2mpi.audit.evidence import CONFIDENCE
 from mu2mpi.audit.verdicts import Report, evaluate_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
-from mu2mpi.config.task_builder import build_task, build_unequal_machines, input_digests
+from mu2mpi.config.problem_builder import build_problem, build_unequal_machines, input_digests
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import lookup
@@ -93,7 +93,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Re
         cases = {CLIPPED: constants}
         # Reused samples, or hidden iterates, need the same increment in every round.
         is_used_once = constants.batching.max_uses_per_sample(constants.rounds) == 1
-        if is_used_once and constants.mechanism.shows_messages and math.isfinite(constants.S):
+        if is_used_once and constants.mechanism.reveals_messages and math.isfinite(constants.S):
             cases[UNCLIPPED] = audit_constants(experiment, UNCLIPPED)
     check_agreement(files, communicator)
     start_compiler()
@@ -115,47 +115,57 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
     """Return run constants of a worst case; InputError without a claim, or without an observer."""
     if math.isinf(experiment.rho):
         raise InputError("--rho inf makes no privacy claim to audit. Give a finite --rho")
-    shows_messages = lookup("mechanisms", experiment.chosen_mechanism).shows_messages
+    reveals_messages = lookup("mechanisms", experiment.chosen_mechanism).reveals_messages
     # If iterates are observed, a third machine must see a step of a trusted server after the canary's.
-    for name, minimum in (("machines", 3 if shows_messages else 1), ("rounds", 3)):
+    for name, minimum in (("machines", 3 if reveals_messages else 1), ("rounds", 3)):
         value = getattr(experiment, name)
         if value is None or value < minimum:
-            problem = f"--{name} must be at least {minimum} in an audit, got {value}"
-            raise InputError(f"{problem}. Use a larger --{name}")
+            fault = f"--{name} must be at least {minimum} in an audit, got {value}"
+            raise InputError(f"{fault}. Use a larger --{name}")
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
     method, options = experiment.chosen_method, experiment.options
     samples, audit_options = method.audit_settings(machines, rounds, options)
-    unequal = None
+    unequal_machines = None
     if experiment.has_unequal_machines:
         check_machine_rounds(machines, rounds)
         # No machine uses more samples than rounds.
-        unequal = build_unequal_machines(experiment, rounds * np.arange(1, machines + 1), None)
+        unequal_machines = build_unequal_machines(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, one feature and a bias.
     scaled = experiment.replace(diameter=case.diameter)
-    default_task = build_task(scaled, machines, 2, 2, samples or MAX_SAMPLES, unequal=unequal)
-    task = replace(default_task, clip_norm=case.clip_norm, options=options.model_copy(update=audit_options))
-    batching = method.batching(task, rounds)
-    if shows_messages:
+    default_problem = build_problem(
+        scaled, machines, 2, 2, samples or MAX_SAMPLES, unequal_machines=unequal_machines
+    )
+    problem = replace(
+        default_problem, clip_norm=case.clip_norm, options=options.model_copy(update=audit_options)
+    )
+    batching = method.batching(problem, rounds)
+    if reveals_messages:
         # Steps so small that no iterate comes near the boundary of the ball, whatever the noise.
-        budgets = [task.budget] if unequal is None else [task.budget, *unequal.budgets.values()]
-        task = replace(task, eta_scale=case.step_scale * min(1.0, *(budget.rho for budget in budgets)))
-    constants: RunConstants = method.run_constants(task, batching)
-    trust = experiment.trust
+        budgets = (
+            [problem.budget]
+            if unequal_machines is None
+            else [problem.budget, *unequal_machines.budgets.values()]
+        )
+        problem = replace(problem, eta_scale=case.step_scale * min(1.0, *(budget.rho for budget in budgets)))
+    constants: RunConstants = method.run_constants(problem, batching)
+    trust_mode = experiment.trust_mode
     # A single draw replaces the noise of all machines, including the colluders' known share.
-    uses_single_noise_sample = trust.is_central and not trust.distributes_key(constants.task.server_options)
-    return constants.with_task(noise_shares=machines) if uses_single_noise_sample else constants
+    uses_single_noise_sample = trust_mode.is_central and not trust_mode.distributes_key(
+        constants.problem.server_options
+    )
+    return constants.with_problem(noise_shares=machines) if uses_single_noise_sample else constants
 
 
 def _check_size(constants: RunConstants, trials: int) -> None:
     """Raise InputError if an audit exceeds the limits on array sizes or samples per machine."""
-    machines, rounds = constants.task.machines, constants.rounds
-    if machines * rounds * max(machines * rounds, 2 * trials * constants.task.d) > MAX_ARRAY_SIZE:
+    machines, rounds = constants.problem.machines, constants.rounds
+    if machines * rounds * max(machines * rounds, 2 * trials * constants.problem.d) > MAX_ARRAY_SIZE:
         problem = f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit"
         raise InputError(f"{problem}. Use fewer --trials, --machines or --rounds")
     if (samples := constants.batching.samples_per_machine) > MAX_SAMPLES:
         limit = f"an audit has at most {MAX_SAMPLES:,} samples per machine, and this method needs {samples:,}"
         raise InputError(f"{limit}. Use a larger --rho or fewer --rounds")
-    plan = constants.task.per_machine if constants.task.trust.is_central else None
+    plan = constants.problem.per_machine_plan if constants.problem.trust_mode.is_central else None
     if plan is not None and not plan.participation.counts_until(constants.rounds - 1).any():
         problem = "no machine participates before the last round"
         raise InputError(f"{problem}. A trusted server ignores its messages")
@@ -164,8 +174,8 @@ def _check_size(constants: RunConstants, trials: int) -> None:
 def _setup_text(experiment: Experiment, constants: RunConstants) -> str:
     """Return a phrase with method, output alone (if so), batching and options of the audited runs."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
-    alone = "" if constants.mechanism.shows_messages else "its output alone"
-    resolved = experiment.trust.resolve_options(experiment.server_options, constants.task.machines)
+    alone = "" if constants.mechanism.reveals_messages else "its output alone"
+    resolved = experiment.trust_mode.resolve_options(experiment.server_options, constants.problem.machines)
     options = experiment.server_options.model_dump() | resolved
     options |= {name: getattr(experiment, name) for name in PER_MACHINE_OPTIONS}
     texts = (f"{name} = {value}" for name, value in options.items() if value is not None)

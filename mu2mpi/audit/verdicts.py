@@ -98,7 +98,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, risk: float) -> Verdict:
     single = map(SeparationEstimate, names[-len(canaries) :], learned_shares, claims)
     return Verdict(
         *bound,
-        all_samples=estimates[0] if canaries.constants.mechanism.shows_messages else None,
+        all_samples=estimates[0] if canaries.constants.mechanism.reveals_messages else None,
         largest=max(estimates, key=lambda estimate: estimate.share.low),
         smallest=min(estimates, key=lambda estimate: estimate.share.high),
         learned=max(single, key=lambda estimate: estimate.share.low),
@@ -138,12 +138,12 @@ def _counting_bound(
 def _expected_shares(canaries: Canaries) -> Array:
     """Return the share of the claimed rho that correct runs reach, per canary; 1 for hidden iterates."""
     constants = canaries.constants
-    if not constants.mechanism.shows_messages:
+    if not constants.mechanism.reveals_messages:
         return np.ones(len(canaries))
     separation, shares = partial(canaries.case.separation, constants), []
     for machine, messages in zip(canaries.machines.tolist(), canaries.messages, strict=True):
         share, numbers = canaries.mechanism(machine).rho_fraction, messages
-        if not constants.task.trust.is_central:
+        if not constants.problem.trust_mode.is_central:
             # The accountant numbers the rounds in which a machine participates.
             numbers = (np.searchsorted(canaries.participation_rounds[machine], messages) + 1).tolist()
         if canaries.affects_later_rounds:
@@ -159,7 +159,7 @@ def _canary_groups(canaries: Canaries) -> tuple[list[str], Array]:
     machines, rounds = canaries.machines.tolist(), canaries.rounds.tolist()
     labels = [f"machine {i}, round {t}" for i, t in zip(machines, rounds, strict=True)]
     named = dict(zip(labels, np.eye(len(machines)), strict=True))
-    if canaries.constants.mechanism.shows_messages:
+    if canaries.constants.mechanism.reveals_messages:
         groups = {"all samples": np.ones(len(machines))}
         groups |= {f"machine {i}": canaries.machines == i for i in sorted(set(machines))}
         groups |= {f"round {t}": canaries.rounds == t for t in sorted(set(rounds))}

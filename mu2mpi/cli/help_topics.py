@@ -97,8 +97,8 @@ def option_values(option: str) -> list[RegisteredValue]:
 
 
 def _value_label(kind: str, name: str) -> str:
-    form = getattr(lookup(kind, name), "form", name) if kind != "losses" else name
-    return form.removeprefix("a ").upper() if " " in form else form
+    option_syntax = getattr(lookup(kind, name), "option_syntax", name) if kind != "losses" else name
+    return option_syntax.removeprefix("a ").upper() if " " in option_syntax else option_syntax
 
 
 def _short_help(parser: ArgumentParser, command: Any) -> str:

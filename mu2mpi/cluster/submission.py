@@ -103,7 +103,7 @@ class SweepJob:
         costs = []
         for plan in self.runs.values():
             nanoseconds = run_cost(plan.constants) + plan_evaluations(plan).cost(plan.constants)
-            costs.append(RunCost(RUN_SECONDS + nanoseconds * 1e-9, plan.constants.task.machines))
+            costs.append(RunCost(RUN_SECONDS + nanoseconds * 1e-9, plan.constants.problem.machines))
         return costs
 
     @cached_property

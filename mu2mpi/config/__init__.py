@@ -1,1 +1,1 @@
-"""Settings of experiments and sweeps: validation, TOML, and the task of a run."""
+"""Settings of experiments and sweeps: validation, TOML, and the problem of a run."""

@@ -72,7 +72,7 @@ class Experiment(ExperimentOptions):
             try:
                 # None means the default, as if the option were not given.
                 super().__init__(**{name: value for name, value in common.items() if value is not None})
-                chosen = {"data": self.source.form, "method": self.method, "server": self.server}
+                chosen = {"data": self.source.option_syntax, "method": self.method, "server": self.server}
                 self._implied_mechanism = implied_mechanism(own)
                 # The default mechanism depends on own options of the method, so these are validated first.
                 mechanisms = own_options("mechanism")
@@ -80,7 +80,7 @@ class Experiment(ExperimentOptions):
                 self._own_options = build_options(chosen, own)
                 self._own_options |= build_options({"mechanism": self.chosen_mechanism}, mechanism_options)
                 check_compatibility(self)
-                self.chosen_method.check(self, self.options)
+                self.chosen_method.check_experiment(self, self.options)
             except ValidationError as error:
                 raise InputError(format_validation_errors(error)) from None
             except ValueError as error:
@@ -165,7 +165,7 @@ class Experiment(ExperimentOptions):
         return find_source(self.data)
 
     @property
-    def trust(self) -> type[TrustMode]:
+    def trust_mode(self) -> type[TrustMode]:
         """Class of the trust mode."""
         trust_mode: type[TrustMode] = lookup("servers", self.server)
         return trust_mode
@@ -183,7 +183,7 @@ class Experiment(ExperimentOptions):
     @property
     def chosen_mechanism(self) -> str:
         """Name of the noise mechanism: --mechanism, or else implied by the server, own options or method."""
-        default = self.trust.mechanism or self._implied_mechanism or self.chosen_method.mechanism
+        default = self.trust_mode.mechanism or self._implied_mechanism or self.chosen_method.mechanism
         return self.mechanism or default
 
     @property
@@ -197,11 +197,13 @@ class Experiment(ExperimentOptions):
         by_rho = lookup("mechanisms", self.chosen_mechanism).budget_parameter == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
 
-    def preset_settings(self, facts: PublicFacts | None = None) -> dict[str, Any]:
+    def preset_settings(self, public_facts: PublicFacts | None = None) -> dict[str, Any]:
         """Return the settings that --preset chooses, which explicit settings override, or {} without it."""
         if self.preset is None:
             return {}
-        chosen: dict[str, Any] = lookup("presets", self.preset).settings(self.chosen_method, self, facts)
+        chosen: dict[str, Any] = lookup("presets", self.preset).settings(
+            self.chosen_method, self, public_facts
+        )
         return chosen
 
     @property
@@ -233,8 +235,8 @@ class Experiment(ExperimentOptions):
 
 def check_compatibility(experiment: Experiment) -> None:
     """Raise InputError if settings of an experiment contradict each other."""
-    trust_mode, mechanism = experiment.trust, experiment.chosen_mechanism
-    experiment.source.check(experiment, experiment.source_options)
+    trust_mode, mechanism = experiment.trust_mode, experiment.chosen_mechanism
+    experiment.source.check_experiment(experiment, experiment.source_options)
     if experiment.norm_bound is not None and experiment.normalize == "unit":
         message = "--norm-bound has no effect with --normalize unit, which makes norms 1. Give only one"
         raise InputError(message)
@@ -261,7 +263,7 @@ def _check_unequal_machines(experiment: Experiment, name: str) -> None:
     """Raise InputError if settings contradict the named option, one of PER_MACHINE_OPTIONS."""
     option = f"--{name} {getattr(experiment, name)}"
     method, mechanism = experiment.chosen_method, lookup("mechanisms", experiment.chosen_mechanism)
-    for selector, chosen in {"server": experiment.trust, "method": method}.items():
+    for selector, chosen in {"server": experiment.trust_mode, "method": method}.items():
         if not chosen.supports_partial_participation:
             raise InputError(
                 f"{option} does not work with --{selector} {chosen.name}, which needs equal machines in "
@@ -274,7 +276,7 @@ def _check_unequal_machines(experiment: Experiment, name: str) -> None:
             f"{option} does not work with --preset {experiment.preset} and --method {method.name}, whose "
             "steps assume all machines. Use --method mu2-sgd, or give --clip-norm, --diameter and --eta-scale"
         )
-    has_machine_accounts = mechanism.budget_parameter == "rho" and mechanism.shows_messages
+    has_machine_accounts = mechanism.budget_parameter == "rho" and mechanism.reveals_messages
     if experiment.budgets is not None and not has_machine_accounts:
         raise InputError(
             f"{option} does not work with --mechanism {mechanism.name}, which has one account for all "
@@ -285,7 +287,14 @@ def _check_unequal_machines(experiment: Experiment, name: str) -> None:
 def sent_settings(experiment: Experiment) -> Experiment:
     """Return the experiment without settings, such as --seed, that change neither messages nor sigma."""
     presets = lookup("methods", experiment.method).presets
-    unsent = "seed", "evaluations", "strict", "data_is_public", *presets, *experiment.trust.simulation_options
+    unsent = (
+        "seed",
+        "evaluations",
+        "strict",
+        "data_is_public",
+        *presets,
+        *experiment.trust_mode.simulation_options,
+    )
     changes: dict[str, Any] = dict.fromkeys(unsent)
     if lookup("mechanisms", experiment.chosen_mechanism).budget_parameter == "rho":
         changes |= {"rho": experiment.rho, "epsilon": None}
@@ -296,21 +305,23 @@ def sent_settings(experiment: Experiment) -> Experiment:
 
 def simulated_protocol(experiment: Experiment) -> str:
     """Name of the simulated protocol: "aggregate" (noise of the sum alone), or that of the trust mode."""
-    return experiment.noise or experiment.trust.simulation_fidelity(experiment.server_options)
+    return experiment.noise or experiment.trust_mode.simulation_fidelity(experiment.server_options)
 
 
-def automatic_settings(experiment: Experiment, facts: PublicFacts | None) -> dict[str, Any]:
+def automatic_settings(experiment: Experiment, public_facts: PublicFacts | None) -> dict[str, Any]:
     """Return the settings that the preset and the server choose in place of unset ones, by name."""
     defaults = type(experiment.server_options)()
-    resolved = experiment.trust.resolve_options(defaults, experiment.machines or 1)
-    return {**experiment.preset_settings(facts), **defaults.model_dump(), **resolved}
+    resolved = experiment.trust_mode.resolve_options(defaults, experiment.machines or 1)
+    return {**experiment.preset_settings(public_facts), **defaults.model_dump(), **resolved}
 
 
-def complete_experiment(experiment: Experiment, facts: PublicFacts | None = None, **sizes: Any) -> Experiment:
+def complete_experiment(
+    experiment: Experiment, public_facts: PublicFacts | None = None, **sizes: Any
+) -> Experiment:
     """Return the experiment with `sizes`, such as machines=10, and unset settings chosen by the preset."""
     sizes = {name: value for name, value in sizes.items() if value is not None}
     sized = experiment.replace_unchecked(**sizes)
-    preset, explicit = sized.preset_settings(facts), sized.explicit_settings
+    preset, explicit = sized.preset_settings(public_facts), sized.explicit_settings
     chosen = {name: value for name, value in preset.items() if name not in explicit}
     return experiment.replace(**chosen, **sizes)
 

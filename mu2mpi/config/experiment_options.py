@@ -204,7 +204,7 @@ def _option_classes(selector: str) -> tuple[tuple[str, type[BaseModel]], ...]:
     """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
     kind = SELECTORS.get(selector)
     classes = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
-    return tuple((cls.form if selector == "data" else name, cls.options) for name, cls in classes)
+    return tuple((cls.option_syntax if selector == "data" else name, cls.options) for name, cls in classes)
 
 
 def own_options(selector: str) -> dict[str, dict[str, FieldInfo]]:

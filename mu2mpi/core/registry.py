@@ -54,11 +54,11 @@ class OptionValue:
     """Base class of components that are the value of an option, such as ``--partition labels:N``."""
 
     name: str
-    form: ClassVar[str]  # Syntax of the value, such as "labels:N"; by default the name
+    option_syntax: ClassVar[str]  # Syntax of the value, such as "labels:N"; by default the name
 
     def __init_subclass__(cls) -> None:
-        if "name" in vars(cls) and "form" not in vars(cls):
-            cls.form = cls.name
+        if "name" in vars(cls) and "option_syntax" not in vars(cls):
+            cls.option_syntax = cls.name
 
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
@@ -71,8 +71,8 @@ def register(component: Component) -> Component:
     Parameters
     ----------
     component : class or object
-        Component with the attributes `kind` (``methods``, ``losses``, ``figures``, ...) and `name`, by which
-        users choose it. It replaces a component of the same name; built-in components replace none.
+        Component with the attributes `component_kind` (``methods``, ``losses``, ``figures``, ...) and `name`,
+        by which users choose it. It replaces a component of the same name; built-in components replace none.
 
     Raises
     ------
@@ -88,9 +88,9 @@ def register(component: Component) -> Component:
     >>> mu2mpi.Experiment(loss="ours").loss
     'ours'
     """
-    kind, name = getattr(component, "kind", None), getattr(component, "name", None)
+    kind, name = getattr(component, "component_kind", None), getattr(component, "name", None)
     if kind not in _registered or not isinstance(name, str):
-        raise ValueError(f"{component!r} has no kind among {', '.join(_registered)}, or no name")
+        raise ValueError(f"{component!r} has no component_kind among {', '.join(_registered)}, or no name")
     if missing := _missing_attributes(component):
         raise ValueError(f"{component!r} lacks {', '.join(missing)}")
     is_built_in = getattr(component, "__module__", None) == _built_in_modules(kind).get(name, "")

@@ -19,21 +19,23 @@ Random: TypeAlias = "np.random.RandomState"
 class Partition(OptionValue, ABC):
     """Assignment of training samples to machines, as --partition selects by NAME or NAME:VALUE."""
 
-    kind: ClassVar[str] = "partitions"
+    component_kind: ClassVar[str] = "partitions"
     summary: ClassVar[str] = ""  # a few words for the help of --partition
     is_default: ClassVar[bool] = False  # whether it is the default for data without owners
     is_by_owner: ClassVar[bool] = False  # whether machines are the owners that the data name
 
     def __init__(self, value: str | None = None) -> None:
         if value is not None:
-            raise InputError(f"should be {self.form}, without a value")
+            raise InputError(f"should be {self.option_syntax}, without a value")
 
     def min_samples_per_machine(self, source: Source, machines: int) -> int:
         """Return the smallest number of training samples of any machine; InputError if a machine has none."""
         return samples_per_machine(source.training_samples, machines)
 
     @abstractmethod
-    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
+    def rows(
+        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+    ) -> Integers:
         """Training rows assigned to the machines hosted on this rank, in order of use.
 
         Parameters
@@ -60,7 +62,9 @@ class LabelPartition(Partition):
     def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
         """Count samples per machine and class, shape (machines, classes); rows sum to `samples` or more."""
 
-    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
+    def rows(
+        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+    ) -> Integers:
         """Training rows of the hosted machines: random subsets of the classes, with sizes `class_counts`."""
         min_samples = self.min_samples_per_machine(source, machines)
         # NumPy guarantees the stream of RandomState, but not that of Generator.
@@ -68,14 +72,14 @@ class LabelPartition(Partition):
         classes, sizes = source.training_labels(), source.class_sizes
         counts = self.class_counts(sizes, machines, min_samples, random)
         starts: Integers = (np.cumsum(sizes) - sizes) + (np.cumsum(counts, axis=0) - counts)
-        return stratified_rows(classes, starts, counts, samples, key, hosted)
+        return stratified_rows(classes, starts, counts, samples, key, hosted_machines)
 
 
 def parse_partition(text: str) -> Partition:
     """Parse a --partition value such as ``dirichlet:0.3`` to a partition; InputError if it is invalid."""
     name, colon, value = text.partition(":")
     if name not in (names := known_names("partitions")):
-        forms = [lookup("partitions", known_name).form for known_name in names]
+        forms = [lookup("partitions", known_name).option_syntax for known_name in names]
         raise InputError(f"should be one of: {', '.join(forms)}{did_you_mean(text, forms)}")
     partition: type[Partition] = lookup("partitions", name)
     return partition(value if colon else None)
@@ -102,15 +106,20 @@ def check_enough_samples(available: int, machines: int, rounds: int, needed: int
         raise InputError(f"{need}, and {have}. Give {fewer}, or fewer --machines.")
 
 
-def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted: range) -> Integers:
+def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted_machines: range) -> Integers:
     """Training rows of an i.i.d. partition, blocks of a permutation: shape (samples_used, len(hosted))."""
     block_size = samples_per_machine(samples, machines)
     blocks = _random_order(samples, key)[: machines * block_size].reshape(machines, block_size)
-    return np.ascontiguousarray(blocks[np.asarray(hosted, np.int64), :samples_used].T)
+    return np.ascontiguousarray(blocks[np.asarray(hosted_machines, np.int64), :samples_used].T)
 
 
 def stratified_rows(
-    strata: NDArray[np.generic], starts: Integers, counts: Integers, samples: int, key: bytes, hosted: range
+    strata: NDArray[np.generic],
+    starts: Integers,
+    counts: Integers,
+    samples: int,
+    key: bytes,
+    hosted_machines: range,
 ) -> Integers:
     """Training rows of the hosted machines, which take random samples of strata (classes or owners).
 
@@ -121,8 +130,8 @@ def stratified_rows(
     grouped = order[np.argsort(strata[order], kind="stable")]
     use_position = np.empty_like(use_order)
     use_position[use_order] = np.arange(len(use_order))
-    rows = np.empty((samples, len(hosted)), np.int64)
-    for column, machine in enumerate(hosted):
+    rows = np.empty((samples, len(hosted_machines)), np.int64)
+    for column, machine in enumerate(hosted_machines):
         nonempty = np.flatnonzero(counts[machine])
         intervals = zip(starts[machine, nonempty], counts[machine, nonempty], strict=True)
         own_rows = np.concatenate([grouped[start : start + count] for start, count in intervals])

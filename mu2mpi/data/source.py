@@ -64,7 +64,7 @@ class DataRequest:
 class Source(OptionValue, ABC):
     """Data source: class for a value of ``--data`` and its options; an instance is the opened data set."""
 
-    kind: ClassVar[str] = "sources"
+    component_kind: ClassVar[str] = "sources"
     summary: ClassVar[str] = ""  # a few words for the help of --data
     options: ClassVar[type[Options]] = Options
     # Whether samples are the user's own, possibly personal data: other files may hold the same samples
@@ -94,7 +94,7 @@ class Source(OptionValue, ABC):
     is_public: bool = True  # whether error messages may name rows and values
 
     @classmethod
-    def check(cls, experiment: Any, options: Any) -> None:
+    def check_experiment(cls, experiment: Any, options: Any) -> None:
         """Raise InputError if other settings of an experiment are incompatible with this data source."""
         if experiment.normalize == "box":
             raise InputError("normalize = box needs feature_bound, an option of files. Leave it out.")
@@ -181,9 +181,11 @@ class Source(OptionValue, ABC):
     def digest(self) -> bytes:
         """SHA-256 digest of the training data (private); the first access reads and validates all samples."""
         sizes = self.training_samples, self.dimension, self.classes
-        facts = (*map(int, sizes), self.scale, self.feature_limit, self.has_owners, self.class_names)
+        public_facts = (*map(int, sizes), self.scale, self.feature_limit, self.has_owners, self.class_names)
         declared = [fact for fact in (self.label_range, self.schema_toml) if fact is not None]
-        return column_digest(repr((*facts, *declared)), () if self.is_generated else self._checked_chunks())
+        return column_digest(
+            repr((*public_facts, *declared)), () if self.is_generated else self._checked_chunks()
+        )
 
     def _checked_chunks(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
         """Yield validated chunks of training features, labels and any owners; also validate the test set."""

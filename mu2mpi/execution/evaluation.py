@@ -240,19 +240,19 @@ def compare_with_theory(
     Collective. The minimum of the regularised test loss is searched once for all runs of a sweep, and not for
     models of more than `MAX_SEARCH_PARAMETERS`.
     """
-    bound, task = constants.excess_loss_bound, constants.task
-    if task.d > MAX_SEARCH_PARAMETERS:
+    bound, problem = constants.excess_loss_bound, constants.problem
+    if problem.d > MAX_SEARCH_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
     max_passes = max_gradients(constants, source.test_samples)
     minima = _minima.setdefault(source, {})
-    key = task.loss, task.scaling, task.radius, task.l2
+    key = problem.loss, problem.scaling, problem.radius, problem.l2
 
     def penalty(x: NDArray[np.float64]) -> float:
-        return task.l2 * inner(x, x) / 2
+        return problem.l2 * inner(x, x) / 2
 
     def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         loss, gradient = evaluator.gradient(x)
-        return loss + penalty(x), gradient + task.l2 * x if task.l2 else gradient
+        return loss + penalty(x), gradient + problem.l2 * x if problem.l2 else gradient
 
     # Ranks that worked on different runs of a sweep have different minima: rank 0 decides for all.
     minimum: Minimum | None = communicator.bcast_object(minima.get(key))
@@ -261,8 +261,8 @@ def compare_with_theory(
         minimum.passes == max_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < max_passes)
     )
     if minimum is None or not is_reusable:
-        start, stop_rule = np.zeros((task.rows, task.features)), (max_passes, evaluator.tolerance)
-        minimum = minimise_over_ball(objective, start, task.radius, task.smoothness, *stop_rule)
+        start, stop_rule = np.zeros((problem.rows, problem.features)), (max_passes, evaluator.tolerance)
+        minimum = minimise_over_ball(objective, start, problem.radius, problem.smoothness, *stop_rule)
     minima[key] = minimum
     _, gradient = objective(x)
     return Theory(

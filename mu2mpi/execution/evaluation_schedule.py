@@ -27,21 +27,21 @@ FREE_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may
 
 def run_cost(constants: RunConstants) -> float:
     """Estimate the time of all rounds on one core without evaluations, in nanoseconds."""
-    task, rounds, correlation = constants.task, constants.rounds, constants.mechanism.correlation
+    problem, rounds, correlation = constants.problem, constants.rounds, constants.mechanism.correlation
     noise_vectors: float = rounds
-    if not (task.trust.is_central or task.aggregate_noise):
+    if not (problem.trust_mode.is_central or problem.aggregate_noise):
         # An absent machine's last noise is drawn a second time, to remove it from a cumulative message.
-        repeats = 2 if task.per_machine is not None and constants.estimator.is_cumulative else 1
+        repeats = 2 if problem.per_machine_plan is not None and constants.estimator.is_cumulative else 1
         noise_vectors = constants.sum_over_machines(rounds, float) * repeats
     gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples)
     ns_per_sample = NS_PER_NORMAL + (NS_PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
     noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0
-    return task.d * (NS_PER_GRADIENT_WEIGHT * gradients + noise) + NS_PER_ROUND * rounds
+    return problem.d * (NS_PER_GRADIENT_WEIGHT * gradients + noise) + NS_PER_ROUND * rounds
 
 
 def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
     """Estimate the time of one evaluation on one core, in nanoseconds."""
-    return NS_PER_TEST_WEIGHT * constants.task.d * test_samples + NS_PER_EVALUATION
+    return NS_PER_TEST_WEIGHT * constants.problem.d * test_samples + NS_PER_EVALUATION
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def plan_evaluations(plan: Plan) -> EvaluationSchedule:
     """Return the schedule of a run's evaluations: as many as requested, or as take a tenth of its time."""
     constants, test_samples = plan.constants, plan.source.test_samples
     # A history of models would reveal messages that the mechanism does not protect.
-    count = plan.experiment.evaluations if constants.mechanism.shows_messages else 1
+    count = plan.experiment.evaluations if constants.mechanism.reveals_messages else 1
     if count is not None:
         rounds = evaluation_rounds(constants.rounds, count)
         return EvaluationSchedule(rounds, test_samples, test_samples)
@@ -76,7 +76,7 @@ def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[
     if affordable >= MIN_EVALUATIONS * full:
         return min(DEFAULT_EVALUATIONS, int(affordable / full)), test_samples
     each = (affordable - full) / (MIN_EVALUATIONS - 1)
-    sample_size = int(max(0.0, each - NS_PER_EVALUATION) / (NS_PER_TEST_WEIGHT * constants.task.d))
+    sample_size = int(max(0.0, each - NS_PER_EVALUATION) / (NS_PER_TEST_WEIGHT * constants.problem.d))
     return MIN_EVALUATIONS, min(test_samples, max(MIN_TEST_SAMPLES, sample_size))
 
 

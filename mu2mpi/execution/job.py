@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task_builder import input_digests
+from mu2mpi.config.problem_builder import input_digests
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.core.parallel import Communicator, world

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, complete_experiment, sent_settings
-from mu2mpi.config.task_builder import (
-    build_task,
+from mu2mpi.config.problem_builder import (
+    build_problem,
     build_unequal_machines,
     imported_module_digests,
     used_input_digests,
@@ -39,7 +39,7 @@ class Plan:
     experiment: Experiment  # with M, T, the method's sizes and the choices of its preset filled in
     source: Source
     partition: str  # partition of the samples among machines, such as "iid"
-    facts: PublicFacts  # public facts of the data that presets may use
+    public_facts: PublicFacts  # public facts of the data that presets may use
     constants: RunConstants
     # Digests of budget and trace files, by name
     used_input_digests: dict[str, str] = field(default_factory=dict)
@@ -81,35 +81,41 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     max_samples = None if is_population else partition.min_samples_per_machine(source, machines)
     samples = max(1, source.training_samples // machines) if max_samples is None else max_samples
     square = float(source.dimension) if source.max_squared_norm is None else source.max_squared_norm
-    unequal = None
+    unequal_machines = None
     if experiment.has_unequal_machines:
         check_machine_rounds(machines, experiment.rounds or 1)
         owners = (source.owner_sizes, source.owner_names) if partition.is_by_owner else None
-        unequal = build_unequal_machines(experiment, *(owners or (np.full(machines, samples), None)))
-    facts = PublicFacts(source.classes, square, machines * samples)
-    if unequal is not None and experiment.preset is not None:
-        rounds = experiment.rounds or unequal.max_rounds
-        protects_sum_only = experiment.trust.protects_sum_only
-        reduction, effective = unequal.public_averaging(rounds, protects_sum_only, experiment.rho)
-        facts = facts._replace(noise_reduction=reduction, effective_machines=effective)
-    trust_options = experiment.trust.resolve_options(experiment.server_options, machines)
-    experiment = complete_experiment(experiment, facts, machines=machines, **trust_options)
+        unequal_machines = build_unequal_machines(experiment, *(owners or (np.full(machines, samples), None)))
+    public_facts = PublicFacts(source.classes, square, machines * samples)
+    if unequal_machines is not None and experiment.preset is not None:
+        rounds = experiment.rounds or unequal_machines.max_rounds
+        protects_sum_only = experiment.trust_mode.protects_sum_only
+        reduction, effective = unequal_machines.public_averaging(rounds, protects_sum_only, experiment.rho)
+        public_facts = public_facts._replace(noise_reduction=reduction, effective_machines=effective)
+    trust_options = experiment.trust_mode.resolve_options(experiment.server_options, machines)
+    experiment = complete_experiment(experiment, public_facts, machines=machines, **trust_options)
     method = experiment.chosen_method
     shape = machines, source.classes, source.dimension + 1, samples
-    task = build_task(experiment, *shape, max_samples, square, unequal)
-    batching = method.batching(task, experiment.rounds)
-    if not batching.is_fresh and unequal is not None and unequal.participation.needs_fresh_samples:
+    problem = build_problem(experiment, *shape, max_samples, square, unequal_machines)
+    batching = method.batching(problem, experiment.rounds)
+    if (
+        not batching.is_fresh
+        and unequal_machines is not None
+        and unequal_machines.participation.needs_fresh_samples
+    ):
         raise InputError(
             f"--participation {experiment.participation} needs a method with a fresh sample per round, and "
             f"--method {method.name} has none. Choose another --participation."
         )
     if max_samples is not None:
-        if unequal is not None and batching.is_fresh:
-            max_samples = int(unequal.samples.max())
+        if unequal_machines is not None and batching.is_fresh:
+            max_samples = int(unequal_machines.samples.max())
         check_enough_samples(max_samples, machines, batching.rounds, batching.samples_per_machine)
-    completed = experiment.replace_unchecked(rounds=batching.rounds, **method.resolve_options(task, batching))
-    constants = method.run_constants(task, batching)
-    return Plan(completed, source, partition_text, facts, constants, used_input_digests(experiment))
+    completed = experiment.replace_unchecked(
+        rounds=batching.rounds, **method.resolve_options(problem, batching)
+    )
+    constants = method.run_constants(problem, batching)
+    return Plan(completed, source, partition_text, public_facts, constants, used_input_digests(experiment))
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
@@ -139,10 +145,10 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     """Raise SharedInputError unless all ranks have equal settings, files and training data; collective."""
     check_data(plan.source, communicator)
     check_settings([plan.experiment], communicator)
-    per_machine = plan.constants.task.per_machine
+    per_machine_plan = plan.constants.problem.per_machine_plan
     values = {
         "the schema of the data": plan.source.schema_toml,
-        "the privacy budgets or the participation of machines": per_machine and per_machine.digest,
+        "the privacy budgets or the participation of machines": per_machine_plan and per_machine_plan.digest,
     }
     check_agreement({**plan.input_files, **values}, communicator)
 
@@ -221,6 +227,6 @@ class RunKeys:
             noise = cls.noise_key(root, experiment, context)
             data_keys = derive_key(root, "dealing"), derive_key(noise, "sampling")
         partition, batching = communicator.bcast_object(data_keys)
-        if experiment.trust.distributes_key(experiment.server_options):
+        if experiment.trust_mode.distributes_key(experiment.server_options):
             noise = communicator.bcast_object(noise)
         return cls(root, partition, batching, key_words(noise) if noise else None)

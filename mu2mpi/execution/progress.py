@@ -22,7 +22,7 @@ PRIVATE_TEST_NOTE = "losses and scores are computed without noise on a share of 
 
 def headline(start: RunStart) -> str:
     """Describe the run in one line: data, trust mode, noise, M, T, d, method."""
-    experiment, constants, task = start.experiment, start.constants, start.constants.task
+    experiment, constants, problem = start.experiment, start.constants, start.constants.problem
     method = "" if experiment.method == default_name("methods") else f", by {experiment.method}"
     participation = "" if experiment.participation is None else f" ({experiment.participation})"
     noise = f"rho = {experiment.rho:g}" if constants.mechanism.is_noisy else "no noise"
@@ -32,8 +32,8 @@ def headline(start: RunStart) -> str:
         noise += f" (epsilon = {experiment.epsilon:g}, delta = {experiment.delta:g})"
     resumed = f"; resuming after round {start.rounds_done}" if start.rounds_done else ""
     return (
-        f"{experiment.data}, {task.server} server, {noise}: M = {task.machines} machines{participation}, "
-        f"T = {constants.rounds} rounds, d = {task.d}{method}{resumed}"
+        f"{experiment.data}, {problem.server} server, {noise}: M = {problem.machines} machines"
+        f"{participation}, T = {constants.rounds} rounds, d = {problem.d}{method}{resumed}"
     )
 
 
@@ -147,8 +147,8 @@ class LogFile(Callback):
         values = {
             "settings": start.experiment.settings(),
             "rounds": start.constants.rounds,
-            "machines": start.constants.task.machines,
-            "parameters": start.constants.task.d,
+            "machines": start.constants.problem.machines,
+            "parameters": start.constants.problem.d,
             "rounds_done": start.rounds_done,
             "ranks": start.ranks,
             **({"note": note} if note else {}),

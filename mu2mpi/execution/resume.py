@@ -35,7 +35,7 @@ def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, 
         # The job that wrote it has just finished; its result is detected before the first message.
         return None
     # Open settings were resolved when the run began, perhaps on another number of ranks.
-    resolvable = ("machines", "rounds", *method_option_names(), *experiment.trust.options.model_fields)
+    resolvable = ("machines", "rounds", *method_option_names(), *experiment.trust_mode.options.model_fields)
     from_preset = [name for name in experiment.preset_settings() if name not in experiment.explicit_settings]
     open_settings = [*from_preset, *(name for name in resolvable if getattr(experiment, name) is None)]
     resolved = {name: getattr(checkpoint.experiment, name) for name in open_settings}
@@ -73,17 +73,22 @@ def check_same_data(checkpoint: Checkpoint, source: Source, digests: Mapping[str
 
 def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
     """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
-    constants, task, q, counts = plan.constants, plan.constants.task, checkpoint.q, checkpoint.class_counts
+    constants, problem, q, counts = (
+        plan.constants,
+        plan.constants.problem,
+        checkpoint.q,
+        checkpoint.class_counts,
+    )
     iterates = Iterates(constants)
-    shape, arrays = (task.rows, task.features), iterates.state_arrays()
+    shape, arrays = (problem.rows, problem.features), iterates.state_arrays()
     rounds = plan_evaluations(plan).rounds
-    radii = dict.fromkeys(arrays, task.radius) | dict.fromkeys(constants.state, math.inf)
+    radii = dict.fromkeys(arrays, problem.radius) | dict.fromkeys(constants.state, math.inf)
     is_valid = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": q.dtype == np.int64 and q.shape == shape and -MAX_SUM < q.min() <= q.max() < MAX_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (task.machines, counted_class_columns(constants))
+        and counts.shape == (problem.machines, counted_class_columns(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

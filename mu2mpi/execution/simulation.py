@@ -84,7 +84,7 @@ class Simulation:
     """Run of a plan on all ranks; InputError if noise cannot be sampled accurately or samples are invalid."""
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
-        self.plan, self.communicator, task = plan, communicator, plan.constants.task
+        self.plan, self.communicator, problem = plan, communicator, plan.constants.problem
         self.experiment, self.source, self.constants = plan.experiment, plan.source, plan.constants
         experiment, source, constants = self.experiment, self.source, self.constants
         # 1. Derive the keys of partition, batches and noise.
@@ -95,7 +95,7 @@ class Simulation:
             claims: dict[str, Any] = {
                 "delta": experiment.delta,
                 "noise": simulated_protocol(experiment),
-                "server": task.server,
+                "server": problem.server,
                 "S": constants.S,
                 "noise_recomputable": experiment.seed is not None,
             }
@@ -105,18 +105,18 @@ class Simulation:
                 known = self.privacy if mechanism is constants.mechanism else None
                 (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
             # 3. Create the machines of this rank, the server and the evaluator.
-            hosted = block(task.machines, communicator.size, communicator.rank)
-            sampling = keys.partition, hosted, plan.partition, keys.batching
+            hosted_machines = block(problem.machines, communicator.size, communicator.rank)
+            sampling = keys.partition, hosted_machines, plan.partition, keys.batching
             reader = make_sample_reader(source, constants, *sampling)
-            created = create_machines_and_server(constants, hosted, reader, communicator, keys.noise)
+            created = create_machines_and_server(constants, hosted_machines, reader, communicator, keys.noise)
             self.machines, self.server = created
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
             if source.has_known_distribution:
-                self.evaluator = ExactEvaluator(source, communicator, task.loss, task.scaling)
+                self.evaluator = ExactEvaluator(source, communicator, problem.loss, problem.scaling)
             else:
-                options = task.G, self.evaluations.sample_size
-                self.evaluator = Evaluator(source, communicator, task.loss, task.scaling, *options)
+                options = problem.G, self.evaluations.sample_size
+                self.evaluator = Evaluator(source, communicator, problem.loss, problem.scaling, *options)
         # 4. Restore the state, read the first samples and compile the kernels.
         self.timer, self.rounds_done = Timer(constants.rounds), 0
         self._rows: list[HistoryRow] = []  # on rank 0
@@ -131,7 +131,7 @@ class Simulation:
     ) -> Result:
         """Run the remaining rounds and return the result on every rank, see `share_result`."""
         communicator, constants, iterates = self.communicator, self.constants, self.server.iterates
-        source, per_machine = self.source, constants.task.per_machine
+        source, per_machine_plan = self.source, constants.problem.per_machine_plan
         local = callbacks if callbacks is not None and communicator.rank == 0 else CallbackList()
         try:
             local.start(RunStart("", self.experiment, constants, self.rounds_done, communicator.size))
@@ -162,9 +162,9 @@ class Simulation:
             feature_names=source.feature_names,
             schema_toml=source.schema_toml,
             scale=source.scale,
-            facts=self.plan.facts,
-            unit=constants.task.loss.unit,
-            accounts=per_machine.accounts(self.experiment.delta) if per_machine else None,
+            public_facts=self.plan.public_facts,
+            unit=constants.problem.loss.unit,
+            accounts=per_machine_plan.accounts(self.experiment.delta) if per_machine_plan else None,
             timing=self.timer.seconds_by_rank(communicator),
             environment=environment.describe(communicator),
         )
@@ -208,7 +208,7 @@ class Simulation:
     def _evaluation(self, t: int, loss: float, score: float, elapsed_seconds: float) -> Evaluation:
         constants, evaluations = self.constants, self.evaluations
         test_samples = evaluations.test_samples if t == constants.rounds else evaluations.sample_size
-        label_kind, rho_spent = constants.task.loss.label_kind, constants.rho_spent(t)
+        label_kind, rho_spent = constants.problem.loss.label_kind, constants.rho_spent(t)
         return Evaluation(t, loss, score, label_kind, test_samples, rho_spent, elapsed_seconds)
 
     def _history_row(self, evaluation: Evaluation, estimate_error: float) -> HistoryRow:
@@ -289,7 +289,7 @@ class Simulation:
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
-            is_central = self.constants.task.trust.is_central
+            is_central = self.constants.problem.trust_mode.is_central
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
                 self.communicator.bcast(array)
             scatter_sum(machines, self.communicator, self._transfer_key)
@@ -297,7 +297,7 @@ class Simulation:
     @property
     def _transfer_key(self) -> NDArray[np.uint32] | None:
         """Key of the masks of gathered sums; None for a central server, which may see unmasked sums."""
-        return None if self.constants.task.trust.is_central else self.keys.noise
+        return None if self.constants.problem.trust_mode.is_central else self.keys.noise
 
     def _gather_counts(self) -> IncrementStats:
         counts = gather_statistics(self.machines, self.rounds_done, self.communicator, self._transfer_key)

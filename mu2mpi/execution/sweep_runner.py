@@ -84,7 +84,7 @@ def run_sweep(
             check_data(source, communicator)
         report(communicator, f"{len(runs) - len(todo)} of {len(runs)} runs are finished; {len(todo)} to go")
         constants, positions = [runs[path].constants for path in todo], itertools.count(1)
-        machines, costs = [each.task.machines for each in constants], [*map(run_cost, constants)]
+        machines, costs = [each.problem.machines for each in constants], [*map(run_cost, constants)]
         for batch in schedule_runs(machines, costs, communicator.size):
             labels = {run: f"[{next(positions)}/{len(todo)}]" for run in batch.runs()}
             with _group_job(job, batch) as (group_job, group):

@@ -44,24 +44,24 @@ def compile_kernels(plan: Plan, communicator: Communicator) -> None:
 
 def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) -> list[Callable[[], object]]:
     """Return functions that call each kernel of a run on tiny arrays, the slowest to compile first."""
-    x, task, loss_function = np.zeros((2, 2)), constants.task, constants.task.loss
+    x, problem, loss_function = np.zeros((2, 2)), constants.problem, constants.problem.loss
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if loss_function.label_kind == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
     key, scales, counts = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
-    add_samples = constants.estimator.compile_kernel(loss_function, task.rows)
+    add_samples = constants.estimator.compile_kernel(loss_function, problem.rows)
     losses = loss_function.compile_kernel(sum_losses)
     signed_noise = partial(add_signed_noise, noised, key, counts, counts, scales, scales, 1)
     mechanism = replace(constants.mechanism, sigma=constants.mechanism.grid_spacing)
-    small_constants = constants.with_task(rows=2, features=2)
+    small_constants = constants.with_problem(rows=2, features=2)
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
-        *([signed_noise] if task.per_machine else []),
+        *([signed_noise] if problem.per_machine_plan else []),
         lambda: add_samples(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
-        *([] if task.trust.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
+        *([] if problem.trust_mode.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
     return [partial(_call, call, loss_function) for call in calls]
 

@@ -41,14 +41,14 @@ class Estimator:
         """Return k_t, the factor of the gradient in a message: t for summed increments, 1 for gradients."""
         return t if self.is_cumulative else 1
 
-    def contribution_bound(self, G: float, L: float, D: float, query: QueryPoint) -> float:
+    def contribution_bound(self, G: float, L: float, D: float, query_point: QueryPoint) -> float:
         """Return the bound on the norm of a sample's contribution to a message; infinite if there is none.
 
         Increments at averaged iterates have S = G + 2 L D (Lemma 4.2); last iterates may move by D a round.
         """
         if not self.is_cumulative:
             return G
-        return G + 2 * L * D if query.is_averaged else math.inf
+        return G + 2 * L * D if query_point.is_averaged else math.inf
 
     def compile_kernel(self, loss_function: "Loss", rows: int) -> Any:
         """Return the kernel that adds samples to messages, compiled for a loss and a number of rows."""

@@ -38,7 +38,7 @@ def _add_outer_products(q, c, z):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _clip(c, squared_z, clip_bound, grid_spacing):  # type: ignore[no-untyped-def]
+def _clip(c, squared_z, reduced_clip_norm, grid_spacing):  # type: ignore[no-untyped-def]
     """Clip c z^T by scaling c, in grid units; return the unclipped squared norm, and if it was clipped."""
     # An increment whose norm leaves the range of floating-point numbers, or is NaN, becomes 0.
     squared_c = squared_norm(c)
@@ -46,19 +46,19 @@ def _clip(c, squared_z, clip_bound, grid_spacing):  # type: ignore[no-untyped-de
     if not (MIN_SQUARE <= squared_c <= MAX_SQUARE and MIN_SQUARE <= squared_z <= MAX_SQUARE):
         c[:] = 0.0
         return squared, not squared <= 0.0
-    factor = projection_factor(squared, clip_bound)
+    factor = projection_factor(squared, reduced_clip_norm)
     for k in range(c.size):
         c[k] *= factor / grid_spacing
     return squared, factor < 1.0
 
 
 @inline
-def _add_clipped(q, c, z, count, clip_bound, grid_spacing):  # type: ignore[no-untyped-def]
+def _add_clipped(q, c, z, count, reduced_clip_norm, grid_spacing):  # type: ignore[no-untyped-def]
     """Add clipped products c_i z_i^T to q; return their largest unclipped squared norm and clipped count."""
     largest, clipped = 0.0, 0
     for i in range(count):
         squared_z = squared_norm(z[i, : q.shape[1]])
-        squared, is_clipped = _clip(c[i], squared_z, clip_bound, grid_spacing)
+        squared, is_clipped = _clip(c[i], squared_z, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped += is_clipped
         if not squared_z <= MAX_SQUARE:
@@ -104,7 +104,19 @@ def _add_row(q, c, row, scale, bias):  # type: ignore[no-untyped-def]
 
 
 def add_increments(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
+    q,
+    x,
+    x_previous,
+    features,
+    labels,
+    scales,
+    bias,
+    first,
+    end,
+    t,
+    reduced_clip_norm,
+    grid_spacing,
+    block_size,
 ):
     """Add the increments s_{t,i} of samples, clipped and rounded to the grid, to the sum q of messages.
 
@@ -128,14 +140,26 @@ def add_increments(  # type: ignore[no-untyped-def]
             residual(r_previous, labels[start + i])
             for k in range(classes):
                 r[k] += (t - 1.0) * (r[k] - r_previous[k])
-        squared, clipped_now = _add_clipped(q, margins, z, count, clip_bound, grid_spacing)
+        squared, clipped_now = _add_clipped(q, margins, z, count, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped += clipped_now
     return largest, clipped
 
 
 def add_gradients(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
+    q,
+    x,
+    x_previous,
+    features,
+    labels,
+    scales,
+    bias,
+    first,
+    end,
+    t,
+    reduced_clip_norm,
+    grid_spacing,
+    block_size,
 ):
     """Set q to the sum of samples' clipped, rounded gradients at x_t; parameters as for `add_increments`."""
     q[:] = 0
@@ -150,14 +174,26 @@ def add_gradients(  # type: ignore[no-untyped-def]
         model_margins(x, z, margins, workspace)
         for i in range(count):
             residual(margins[i], labels[start + i])
-        squared, clipped_now = _add_clipped(q, margins, z, count, clip_bound, grid_spacing)
+        squared, clipped_now = _add_clipped(q, margins, z, count, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped += clipped_now
     return largest, clipped
 
 
 def add_increments_to_row(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
+    q,
+    x,
+    x_previous,
+    features,
+    labels,
+    scales,
+    bias,
+    first,
+    end,
+    t,
+    reduced_clip_norm,
+    grid_spacing,
+    block_size,
 ):
     """Add clipped increments of samples to q for a model of one row: `add_increments` without blocks."""
     margins = np.empty((2, 1))
@@ -168,7 +204,7 @@ def add_increments_to_row(  # type: ignore[no-untyped-def]
         residual(r, labels[i])
         residual(r_previous, labels[i])
         r[0] += (t - 1.0) * (r[0] - r_previous[0])
-        squared, is_clipped = _clip(r, square, clip_bound, grid_spacing)
+        squared, is_clipped = _clip(r, square, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped += is_clipped
         _add_row(q[0], r[0], features[i], scales[i], bias)
@@ -176,7 +212,19 @@ def add_increments_to_row(  # type: ignore[no-untyped-def]
 
 
 def add_gradients_to_row(  # type: ignore[no-untyped-def]
-    q, x, x_previous, features, labels, scales, bias, first, end, t, clip_bound, grid_spacing, block_size
+    q,
+    x,
+    x_previous,
+    features,
+    labels,
+    scales,
+    bias,
+    first,
+    end,
+    t,
+    reduced_clip_norm,
+    grid_spacing,
+    block_size,
 ):
     """Set q to the sum of clipped gradients for a model of one row: `add_gradients` without blocks."""
     q[0] = 0
@@ -185,7 +233,7 @@ def add_gradients_to_row(  # type: ignore[no-untyped-def]
     for i in range(first, end):
         r[0], square = _row_product(x[0], features[i], scales[i], bias)
         residual(r, labels[i])
-        squared, is_clipped = _clip(r, square, clip_bound, grid_spacing)
+        squared, is_clipped = _clip(r, square, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped += is_clipped
         _add_row(q[0], r[0], features[i], scales[i], bias)

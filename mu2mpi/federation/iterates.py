@@ -12,22 +12,24 @@ Floats = NDArray[np.float64]
 
 
 @reduction
-def _subtract_scaled(w, q_sum, scale):  # type: ignore[no-untyped-def]
-    """Subtract ``scale * q_sum`` from the vector w, in place, and return the squared norm of w."""
+def _subtract_scaled(w, message_sum, step_factor):  # type: ignore[no-untyped-def]
+    """Subtract ``step_factor * message_sum`` from the vector w, in place; return the squared norm of w."""
     squared = 0.0
     for j in range(w.size):
-        w[j] -= scale * np.float64(q_sum[j])
+        w[j] -= step_factor * np.float64(message_sum[j])
         squared += w[j] * w[j]
     return squared
 
 
 @kernel
-def take_step(w, x, x_next, q_sum, scale, radius, weight):  # type: ignore[no-untyped-def]
-    """Set w to w_{t+1} = proj(w_t - scale q_sum), and x_next to (1 - weight) x_t + weight w_{t+1}."""
-    w, x, x_next, q_sum = w.ravel(), x.ravel(), x_next.ravel(), q_sum.ravel()
+def take_step(w, x, x_next, message_sum, step_factor, radius, weight):  # type: ignore[no-untyped-def]
+    """Set w to proj(w_t - step_factor message_sum) and x_next to (1 - weight) x_t + weight w_{t+1}."""
+    w, x, x_next, message_sum = w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
     for start in range(0, w.size, NORM_BLOCK):
-        squared += _subtract_scaled(w[start : start + NORM_BLOCK], q_sum[start : start + NORM_BLOCK], scale)
+        squared += _subtract_scaled(
+            w[start : start + NORM_BLOCK], message_sum[start : start + NORM_BLOCK], step_factor
+        )
     factor = projection_factor(squared, radius)
     for j in range(w.size):
         w[j] *= factor
@@ -35,13 +37,13 @@ def take_step(w, x, x_next, q_sum, scale, radius, weight):  # type: ignore[no-un
 
 
 @kernel
-def take_lazy_step(dual, w, x, x_next, q_sum, scale, radius, weight):  # type: ignore[no-untyped-def]
-    """Subtract scale q_sum from `dual`, the unprojected sum of steps; set w to proj(dual), and x_next."""
-    dual, w, x, x_next, q_sum = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), q_sum.ravel()
+def take_lazy_step(dual, w, x, x_next, message_sum, step_factor, radius, weight):  # type: ignore[no-untyped-def]
+    """Subtract step_factor message_sum from `dual`, the sum of steps; set w to proj(dual), and x_next."""
+    dual, w, x, x_next, message_sum = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
     for start in range(0, w.size, NORM_BLOCK):
         stop = start + NORM_BLOCK
-        squared += _subtract_scaled(dual[start:stop], q_sum[start:stop], scale)
+        squared += _subtract_scaled(dual[start:stop], message_sum[start:stop], step_factor)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
         w[j] = dual[j] * factor
@@ -64,12 +66,12 @@ class Iterates:
     """
 
     def __init__(self, constants: RunConstants) -> None:
-        self.constants, task = constants, constants.task
-        shape = (task.rows, task.features)
+        self.constants, problem = constants, constants.problem
+        shape = (problem.rows, problem.features)
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.total_weight, constants.batching.batch_size
-        self._averaging_weight, self._radius = constants.query.averaging_weight, task.radius
-        self.l2 = task.l2
+        self._averaging_weight, self._radius = constants.query_point.averaging_weight, problem.radius
+        self.l2 = problem.l2
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
         self.state = {name: aligned_zeros(shape, np.float64) for name in constants.state}
@@ -98,24 +100,28 @@ class Iterates:
     def step(self, t: int, noised_sum: Integers) -> None:
         """Take the method's server step from round t to t + 1, given the noised sum in grid units."""
         self.noised_sum = noised_sum
-        scale = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
-        self.constants.step(self, t, noised_sum, scale)
+        step_factor = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
+        self.constants.step(self, t, noised_sum, step_factor)
 
     def apply_regulariser(self, t: int, w: Floats | None = None, factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
         w = self.w if w is None else w
         w -= factor * self._step_size(t) * self.constants.estimator.weight(t) * self.l2 * self.x
 
-    def projected_step(self, t: int, q_sum: Integers, scale: float, w: Floats | None = None) -> None:
-        """Set w, or self.w, to w_{t+1} = proj(w - scale q_sum), in place, and average it into x_{t+1}."""
+    def projected_step(
+        self, t: int, message_sum: Integers, step_factor: float, w: Floats | None = None
+    ) -> None:
+        """Set w, or self.w, to proj(w - step_factor message_sum), in place; average it into x_{t+1}."""
         w, x, x_next = self.w if w is None else w, self.x, self.x_previous
-        take_step(w, x, x_next, q_sum, scale, self._radius, self._averaging_weight(t + 1))
+        take_step(w, x, x_next, message_sum, step_factor, self._radius, self._averaging_weight(t + 1))
         self.x, self.x_previous = x_next, x
 
-    def lazy_projected_step(self, dual: Floats, t: int, q_sum: Integers, scale: float) -> None:
-        """Subtract scale q_sum from `dual`, in place; set w_{t+1} = proj(dual); average it into x_{t+1}."""
+    def lazy_projected_step(self, dual: Floats, t: int, message_sum: Integers, step_factor: float) -> None:
+        """Subtract step_factor message_sum from `dual`; set w_{t+1} = proj(dual); average it into x_{t+1}."""
         x, x_next = self.x, self.x_previous
-        take_lazy_step(dual, self.w, x, x_next, q_sum, scale, self._radius, self._averaging_weight(t + 1))
+        take_lazy_step(
+            dual, self.w, x, x_next, message_sum, step_factor, self._radius, self._averaging_weight(t + 1)
+        )
         self.x, self.x_previous = x_next, x
 
     def swap_query_points(self) -> None:

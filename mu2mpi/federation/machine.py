@@ -65,8 +65,8 @@ _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0)
 
 def counted_class_columns(constants: RunConstants) -> int:
     """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
-    task = constants.task
-    return task.classes if task.machines * task.classes <= MAX_CLASS_COUNTS else 0
+    problem = constants.problem
+    return problem.classes if problem.machines * problem.classes <= MAX_CLASS_COUNTS else 0
 
 
 class Machines:
@@ -83,38 +83,49 @@ class Machines:
     """
 
     def __init__(
-        self, constants: RunConstants, hosted: range, reader: SampleReader, key: NDArray[np.uint32] | None
+        self,
+        constants: RunConstants,
+        hosted_machines: range,
+        reader: SampleReader,
+        key: NDArray[np.uint32] | None,
     ) -> None:
-        task, mechanism, plan = constants.task, constants.mechanism, constants.task.per_machine
+        problem, mechanism, plan = constants.problem, constants.mechanism, constants.problem.per_machine_plan
         self.constants = constants
-        self.first, self.count = hosted.start, len(hosted)
+        self.first, self.count = hosted_machines.start, len(hosted_machines)
         self.samples, self._reader = _NO_SAMPLES, reader
-        self._add_samples = constants.estimator.compile_kernel(task.loss, task.rows)
+        self._add_samples = constants.estimator.compile_kernel(problem.loss, problem.rows)
         self._is_cumulative = constants.estimator.is_cumulative
-        self._clip_bound, self._grid_spacing = constants.clip_bound, mechanism.grid_spacing
-        self._own_clipping = constants.per_machine_clipping(hosted)
+        self._clip_bound, self._grid_spacing = constants.reduced_clip_norm, mechanism.grid_spacing
+        self._own_clipping = constants.per_machine_clipping(hosted_machines)
         # With aggregate noise, the host of the first machine draws for all.
         is_noisy = (plan or mechanism).is_noisy and self.count > 0
-        self._adds_noise = is_noisy and not (task.aggregate_noise and self.first > 0)
+        self._adds_noise = is_noisy and not (problem.aggregate_noise and self.first > 0)
         self._class_counts = np.zeros((self.count, counted_class_columns(constants)), dtype=np.int64)
         # For two machines, a block costs more by its empty rows than it saves.
-        self._block_size = SAMPLE_BLOCK if task.machines > 2 else 1
+        self._block_size = SAMPLE_BLOCK if problem.machines > 2 else 1
         self.key = key
-        self.flat_q, self.q = padded_zeros((task.rows, task.features))
+        self.flat_q, self.q = padded_zeros((problem.rows, problem.features))
         self.largest_squared_norm, self.clipped = 0.0, 0
         self._flat_message, self._message = padded_zeros(self.q.shape)
         if not (self._adds_noise and key is not None):
             return
         size = self.flat_q.size
         if plan is not None:
-            mechanisms, run = plan.hosted_mechanisms(hosted), plan.participation
-            arguments = mechanisms, key, self.first, RoundParticipants(run, hosted), self._is_cumulative, size
+            mechanisms, run = plan.hosted_mechanisms(hosted_machines), plan.participation
+            arguments = (
+                mechanisms,
+                key,
+                self.first,
+                RoundParticipants(run, hosted_machines),
+                self._is_cumulative,
+                size,
+            )
             self._add_noise = per_machine_noise_source(*arguments)
-        elif task.aggregate_noise:
-            self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), task.machines, size)
+        elif problem.aggregate_noise:
+            self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), problem.machines, size)
         else:
             stream = (MACHINE_STREAM, self.first, self.count)
-            self._add_noise = mechanism.noise_source(key, stream, 1 / task.noise_shares, size)
+            self._add_noise = mechanism.noise_source(key, stream, 1 / problem.noise_shares, size)
 
     def read_samples(self, t: int) -> HostedSamples:
         """Return the hosted samples of some rounds that include t, read from the source if not in memory."""
@@ -148,10 +159,10 @@ class Machines:
             return
         # Kernels of gradients overwrite q, which then holds one machine at a time.
         gradient_sum = None if self._is_cumulative else np.zeros_like(self.q)
-        for machine, clip_bound, grid_spacing in self._own_clipping:
+        for machine, reduced_clip_norm, grid_spacing in self._own_clipping:
             start, stop = samples.batch_bounds(t, machine)
             if start < stop:
-                clipping = clip_bound, grid_spacing, self._block_size
+                clipping = reduced_clip_norm, grid_spacing, self._block_size
                 self._record_clipping(*self._add_samples(self.q, *arrays, start, stop, t, *clipping))
                 if gradient_sum is not None:
                     gradient_sum += self.q

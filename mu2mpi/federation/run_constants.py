@@ -1,4 +1,4 @@
-"""Constants of a run: its task, and the method's batching, noise and step sizes."""
+"""Constants of a run: its problem, and the method's batching, noise and step sizes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -7,18 +7,18 @@ from typing import Any, Self
 
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import Estimator, QueryPoint
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.grid import clipping_bound
+from mu2mpi.privacy.noise.grid import reduce_clip_norm
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConstants:
-    """Constants of a run, equal in all rounds: the task, and the method's estimator, noise and steps."""
+    """Constants of a run, equal in all rounds: the problem, and the method's estimator, noise and steps."""
 
-    task: Task
+    problem: Problem
     estimator: Estimator  # gradient estimator that machines send
-    query: QueryPoint  # where machines take gradients
+    query_point: QueryPoint  # where machines take gradients
     batching: Batching  # which samples each machine uses in which round
     mechanism: Mechanism  # noise, clipping norm and grid of the messages
     S: float  # bound on a sample's contribution to a message: G + 2 L D for increments (Lemma 4.2)
@@ -38,47 +38,47 @@ class RunConstants:
     @property
     def total_weight(self) -> float:
         """Expected sum of the weights of a round's participants: M if all machines are alike."""
-        plan = self.task.per_machine
-        return self.task.machines if plan is None else plan.total_weight
+        plan = self.problem.per_machine_plan
+        return self.problem.machines if plan is None else plan.total_weight
 
     @property
     def dither_threshold(self) -> float:
         """Smallest noise std, in grid units, above which any mechanism dithers its noise."""
-        plan = self.task.per_machine
+        plan = self.problem.per_machine_plan
         mechanisms = (self.mechanism,) if plan is None else plan.mechanisms
         return min(mechanism.dither_threshold for mechanism in mechanisms)
 
     def sum_over_machines(self, t: int, count: Callable[[int], float]) -> float:
         """Return the sum over machines of `count(k)`, for k participations in the first t rounds."""
-        plan = self.task.per_machine
-        return self.task.machines * count(t) if plan is None else plan.sum_over_machines(t, count)
+        plan = self.problem.per_machine_plan
+        return self.problem.machines * count(t) if plan is None else plan.sum_over_machines(t, count)
 
     def rho_spent(self, t: int) -> float:
         """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
-        return (self.task.per_machine or self.mechanism).rho_spent(t)
+        return (self.problem.per_machine_plan or self.mechanism).rho_spent(t)
 
     def epsilon_targets(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
         """Return each mechanism with its smallest promised epsilon: `epsilon`, or that of its machines."""
-        plan = self.task.per_machine
+        plan = self.problem.per_machine_plan
         return [(self.mechanism, epsilon)] if plan is None else plan.epsilon_targets(epsilon)
 
     @cached_property
-    def clip_bound(self) -> float:
+    def reduced_clip_norm(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""
-        return clipping_bound(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.task.d)
+        return reduce_clip_norm(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.problem.d)
 
-    def per_machine_clipping(self, hosted: range) -> list[tuple[int, float, float]] | None:
+    def per_machine_clipping(self, hosted_machines: range) -> list[tuple[int, float, float]] | None:
         """Return local index, clip bound and grid spacing of hosted machines; None if all have the same."""
-        plan, d, spacing = self.task.per_machine, self.task.d, self.mechanism.grid_spacing
+        plan, d, spacing = self.problem.per_machine_plan, self.problem.d, self.mechanism.grid_spacing
         if plan is None or plan.weights.min() == 1:
             return None
         weights, norms = plan.weights, plan.clip_norms()
         return [
-            (k, clipping_bound(float(norms[i]), spacing, d) / weights[i], spacing / weights[i])
-            for k, i in enumerate(hosted)
+            (k, reduce_clip_norm(float(norms[i]), spacing, d) / weights[i], spacing / weights[i])
+            for k, i in enumerate(hosted_machines)
             if norms[i] > 0
         ]
 
-    def with_task(self, **changes: Any) -> Self:
-        """Return a copy of the constants with changed fields of the task."""
-        return replace(self, task=replace(self.task, **changes))
+    def with_problem(self, **changes: Any) -> Self:
+        """Return a copy of the constants with changed fields of the problem."""
+        return replace(self, problem=replace(self.problem, **changes))

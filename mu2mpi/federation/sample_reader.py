@@ -20,29 +20,38 @@ RowReader = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
 
 
 def make_sample_reader(
-    source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str, sampling_key: bytes
+    source: Source,
+    constants: RunConstants,
+    key: bytes,
+    hosted_machines: range,
+    partition: str,
+    sampling_key: bytes,
 ) -> SampleReader:
     """Return a reader of the hosted machines' batches; InputError if they have too few samples.
 
     Batches do not depend on how many rounds are read at once. `key` determines the partition, or the samples
     drawn from a population, and `sampling_key` random batches, both 32 bytes; `partition` is the option.
     """
-    batching, rounds, scaling = constants.batching, constants.rounds, constants.task.scaling
-    plan = constants.task.per_machine
-    read_rows = _row_reader(source, constants, key, hosted, partition)
+    batching, rounds, scaling = constants.batching, constants.rounds, constants.problem.scaling
+    plan = constants.problem.per_machine_plan
+    read_rows = _row_reader(source, constants, key, hosted_machines, partition)
     max_samples = math.inf  # per machine and read
-    if hosted:
-        max_samples = source.chunk_size(round(len(hosted) * batching.processed_samples(rounds))) / len(hosted)
+    if hosted_machines:
+        max_samples = source.chunk_size(
+            round(len(hosted_machines) * batching.processed_samples(rounds))
+        ) / len(hosted_machines)
     is_full_batch = batching.is_full_batch and plan is None
 
     def next_batches(remaining: range) -> BatchIndices:
         """Return the batches of the next rounds, of as many rounds as fit in memory."""
         if plan is not None:
             run = plan.participation
-            return _participant_batches(run, batching, sampling_key, hosted, remaining, max_samples)
+            return _participant_batches(run, batching, sampling_key, hosted_machines, remaining, max_samples)
         before = batching.processed_samples(remaining.start - 1)
         count = bisect_right(remaining, max_samples, key=lambda t: batching.processed_samples(t) - before)
-        return batching.batches(sampling_key, hosted, remaining[: 1 if is_full_batch else max(1, count)])
+        return batching.batches(
+            sampling_key, hosted_machines, remaining[: 1 if is_full_batch else max(1, count)]
+        )
 
     def read_rounds(t: int) -> HostedSamples:
         remaining = range(t, rounds + 1)
@@ -50,23 +59,30 @@ def make_sample_reader(
         samples = read_rows(indices, machine_indices(sizes))
         scales = scaling.scale_factors(samples.features, source.scale)
         if is_full_batch:
-            sizes = np.broadcast_to(sizes, (len(remaining), len(hosted)))
+            sizes = np.broadcast_to(sizes, (len(remaining), len(hosted_machines)))
         return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias)
 
     return read_rounds
 
 
 def _participant_batches(
-    run: RunParticipation, batching: Batching, key: bytes, hosted: range, remaining: range, max_samples: float
+    run: RunParticipation,
+    batching: Batching,
+    key: bytes,
+    hosted_machines: range,
+    remaining: range,
+    max_samples: float,
 ) -> BatchIndices:
     """Return batches of unequal machines: a machine's k-th batch is for its k-th participation."""
     chunk = remaining[: rounds_per_chunk(run.machines)]
-    matrix = run.participation_matrix(chunk, hosted)
+    matrix = run.participation_matrix(chunk, hosted_machines)
     expected = np.cumsum(matrix.sum(axis=1)) * batching.batch_size(1)
-    matrix = matrix[: max(1, int(np.searchsorted(expected, max_samples * len(hosted), side="right")))]
+    matrix = matrix[
+        : max(1, int(np.searchsorted(expected, max_samples * len(hosted_machines), side="right")))
+    ]
     counts_before = run.counts_until(remaining.start - 1)
     sizes, indices, rounds = np.zeros(matrix.shape, np.int64), [], []
-    for column, machine in enumerate(hosted):
+    for column, machine in enumerate(hosted_machines):
         rows, first = np.flatnonzero(matrix[:, column]), int(counts_before[machine]) + 1
         batches = batching.batches(key, range(machine, machine + 1), range(first, first + len(rows)))
         sizes[rows, column] = batches.sizes[:, 0]
@@ -79,22 +95,22 @@ def _participant_batches(
 
 
 def _row_reader(
-    source: Source, constants: RunConstants, key: bytes, hosted: range, partition: str
+    source: Source, constants: RunConstants, key: bytes, hosted_machines: range, partition: str
 ) -> RowReader:
     """Return a function that reads samples of a training set, or generates those of a population."""
     if not source.has_known_distribution:
-        counts = constants.task.machines, constants.batching.samples_per_machine
-        rows = parse_partition(partition).rows(source, *counts, key, hosted)
+        counts = constants.problem.machines, constants.batching.samples_per_machine
+        rows = parse_partition(partition).rows(source, *counts, key, hosted_machines)
         return lambda indices, machines: source.read_training(rows[indices, machines])
 
     def draw(indices: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
         features = np.empty((len(indices), source.dimension), source.support.dtype)
         labels = np.empty(len(indices), np.int32)
         order = np.argsort(machines, kind="stable")
-        ends = np.cumsum(np.bincount(machines, minlength=len(hosted)))
+        ends = np.cumsum(np.bincount(machines, minlength=len(hosted_machines)))
         # The last part, behind the last machine, is empty.
-        for machine, positions in zip(hosted, np.split(order, ends), strict=False):
-            generated = source.generate_samples(key, machine, constants.task.machines, indices[positions])
+        for machine, positions in zip(hosted_machines, np.split(order, ends), strict=False):
+            generated = source.generate_samples(key, machine, constants.problem.machines, indices[positions])
             features[positions], labels[positions] = generated.features, generated.labels
         return source.encode_labels(Samples(features, labels))
 

@@ -18,7 +18,7 @@ DEFAULT_COLLUDER_RATIO = 10  # by default one machine in so many, rounded up, is
 class TrustMode(ABC):
     """Base class of trust modes: who adds noise, and who sees what; the subclass `Server` runs rounds."""
 
-    kind: ClassVar[str] = "servers"
+    component_kind: ClassVar[str] = "servers"
     name: ClassVar[str]  # value of the option --server
     summary: ClassVar[str] = ""  # for the help: who adds the noise
     options: ClassVar[type[Options]] = Options
@@ -29,7 +29,7 @@ class TrustMode(ABC):
     protects_sum_only: ClassVar[bool] = True  # whether noise protects the sum, and no single message
     is_central: ClassVar[bool] = False  # whether rank 0 alone sees the sum without noise, and adds it
     reveals_sums: ClassVar[bool] = True  # whether the adversary sees noised sums, even the last round's
-    shows_messages: ClassVar[bool] = True  # whether the adversary sees the message of each machine
+    reveals_messages: ClassVar[bool] = True  # whether the adversary sees the message of each machine
     mechanism: ClassVar[str | None] = None  # the only supported mechanism; None for any
     supports_partial_participation: ClassVar[bool] = False  # and budgets of each machine
 
@@ -65,7 +65,7 @@ class TrustMode(ABC):
         return "protocol"
 
     @classmethod  # noqa: B027 - most have no limits
-    def check(cls, constants: Any) -> None:
+    def check_constants(cls, constants: Any) -> None:
         """Raise InputError if the trust mode cannot simulate a run with these constants."""
 
 
@@ -116,5 +116,7 @@ class WithColluders(TrustMode):
 
 def experiment_noise_reduction(experiment: Any) -> float:
     """Return the ratio of sigma to the noise std of the average over an experiment's machines."""
-    trust, machines = experiment.trust, experiment.machines or 1
-    return float(trust.noise_reduction(machines, trust.noise_shares(experiment.server_options, machines)))
+    trust_mode, machines = experiment.trust_mode, experiment.machines or 1
+    return float(
+        trust_mode.noise_reduction(machines, trust_mode.noise_shares(experiment.server_options, machines))
+    )

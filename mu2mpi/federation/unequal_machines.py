@@ -12,10 +12,10 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.federation.participants import RunParticipation, max_fresh_rounds
 from mu2mpi.federation.participation.schedule import ParticipationSchedule
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.accounting.per_machine import Floats, Integers, PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import Floats, Integers, PerMachineAccounts
 from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism, calibrate_mechanism
 from mu2mpi.privacy.noise.grid import check_grid_range
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +86,13 @@ class UnequalMachines:
 class PerMachinePlan:
     """Weights and noise of unequal machines in a run; arrays have the shape (machines,)."""
 
-    unequal: UnequalMachines
+    unequal_machines: UnequalMachines
     budget: Budget  # of machines without one of their own
     participation: RunParticipation
     weights: Floats  # factors of increments, at most 1
     mechanisms: tuple[Mechanism, ...]  # the distinct ones
     mechanism_index: Integers  # index of each machine's mechanism; -1 if it never participates
-    releases_persist: bool  # whether noised sums depend on a sample also while its machine is away
+    is_cumulative: bool  # whether noised sums depend on a sample also while its machine is away
     total_weight: float  # expected sum of the weights of a round's participants
     effective_machines: float  # number of equal machines whose average gradient has the same variance
     # Of a round's averaged message; for cumulative messages, that of independent noise per round with the
@@ -128,12 +128,12 @@ class PerMachinePlan:
     def accounts(self, delta: float) -> PerMachineAccounts:
         """Return the privacy accounts of all machines, with epsilon at a given delta."""
         rho_budget = np.full(len(self.mechanism_index), self.budget.rho)
-        for i, budget in self.unequal.budgets.items():
+        for i, budget in self.unequal_machines.budgets.items():
             rho_budget[i] = budget.rho
         rounds, machines = range(1, self.participation.rounds + 1), range(len(self.mechanism_index))
         is_small = len(rounds) * len(machines) <= 10**7
         return PerMachineAccounts(
-            samples=self.unequal.samples,
+            samples=self.unequal_machines.samples,
             rounds=self.participation.counts,
             weight=self.weights,
             clip_norm=self.clip_norms(),
@@ -141,7 +141,7 @@ class PerMachinePlan:
             rho_budget=rho_budget,
             rho=self.values_per_machine(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
             epsilon=self.values_per_machine(lambda each: each.guarantee().epsilon(delta)),
-            owners=self.unequal.owners,
+            owners=self.unequal_machines.owners,
             participation=self.participation.participation_matrix(rounds, machines) if is_small else None,
         )
 
@@ -152,7 +152,7 @@ class PerMachinePlan:
     def epsilon_targets(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
         """Yield each mechanism with its smallest promised epsilon: `epsilon`, or that of its machines."""
         claimed, smallest = np.full(len(self.weights), epsilon), np.full(len(self.mechanisms), math.inf)
-        for i, budget in self.unequal.budgets.items():
+        for i, budget in self.unequal_machines.budgets.items():
             claimed[i] = budget.epsilon
         takes_part = self.mechanism_index >= 0
         np.minimum.at(smallest, self.mechanism_index[takes_part], claimed[takes_part])
@@ -176,7 +176,7 @@ class PerMachinePlan:
         takes_part = self.mechanism_index >= 0
         largest, counts = np.zeros(len(self.mechanisms), np.int64), self.participation.counts_until(t)
         np.maximum.at(largest, self.mechanism_index[takes_part], counts[takes_part])
-        rounds = np.where(self.releases_persist & (largest > 0), t, largest).tolist()
+        rounds = np.where(self.is_cumulative & (largest > 0), t, largest).tolist()
         return float(np.max([each.rho_spent(n) for each, n in zip(self.mechanisms, rounds, strict=True)]))
 
     def hosted_mechanisms(self, machines: range) -> list[Mechanism | None]:
@@ -190,18 +190,18 @@ class PerMachinePlan:
 
 
 def calibrate_machines(
-    unequal: UnequalMachines,
+    unequal_machines: UnequalMachines,
     budget: Budget,
     kind: type[Mechanism],
     rounds: int,
-    make_release: Callable[[int], Release],
+    sums_of_machine: Callable[[int], ReleasedSums],
     *,
     protects_sum_only: bool,
     is_cumulative: bool,
 ) -> PerMachinePlan:
     """Calibrate the noise of every machine to its own participation count, weight and budget; or InputError.
 
-    `make_release` returns the release of a machine from its participation count. Noise that protects sums
+    `sums_of_machine` returns the release of a machine from its participation count. Noise that protects sums
     only is the largest of all machines.
     """
     if kind.round_sigma is not Mechanism.round_sigma and not kind.correlates_rounds:
@@ -209,43 +209,43 @@ def calibrate_machines(
             f"--mechanism {kind.name} does not support --participation, --objective and --budgets, since its "
             "noise changes from round to round. Leave these out, or --mechanism."
         )
-    participation = unequal.run_participation(rounds)
-    own_counts, weights = participation.counts, unequal.weights(participation)
+    participation = unequal_machines.run_participation(rounds)
+    own_counts, weights = participation.counts, unequal_machines.weights(participation)
     persist = protects_sum_only and (is_cumulative or kind.correlates_rounds)
     shared_counts = np.where(own_counts > 0, participation.max_count, 0)
     counts = own_counts if kind.scales_with_participation and not persist else shared_counts
     index_of: dict[tuple[int, float, Budget], int] = {}
     index = np.full(len(counts), -1)
     for i in np.flatnonzero(counts).tolist():
-        key = int(counts[i]), float(weights[i]), unequal.budgets.get(i, budget)
+        key = int(counts[i]), float(weights[i]), unequal_machines.budgets.get(i, budget)
         index[i] = index_of.setdefault(key, len(index_of))
     mechanisms = []
     for count, weight, own_budget in index_of:
-        release = make_release(count)
-        scaled = {name: weight * getattr(release, name) for name in ("clip_norm", "gradient_norm")}
-        mechanisms.append(calibrate_mechanism(kind, own_budget, replace(release, **scaled)))
+        released_sums = sums_of_machine(count)
+        scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "gradient_norm")}
+        mechanisms.append(calibrate_mechanism(kind, own_budget, replace(released_sums, **scaled)))
     grid_spacing = min(each.grid_spacing for each in mechanisms)
     max_noise = max(each.max_noise_std for each in mechanisms)
-    check_grid_range(make_release(participation.max_count), max_noise, grid_spacing)
+    check_grid_range(sums_of_machine(participation.max_count), max_noise, grid_spacing)
     sigmas = [each.sigma for each in mechanisms]
     sigmas = [max(sigmas)] * len(sigmas) if protects_sum_only else sigmas
     pairs = zip(mechanisms, sigmas, strict=True)
     mechanisms = [mechanism.with_noise(sigma, grid_spacing) for mechanism, sigma in pairs]
     noise_stds = np.array([*(each.equivalent_sigma for each in mechanisms), 0.0])[index]
     gaps = participation.squared_gaps if is_cumulative else own_counts
-    total_weight, effective_machines = unequal.averaging(participation, weights)
+    total_weight, effective_machines = unequal_machines.averaging(participation, weights)
     # Infinite noise leaves no learning rate, which is refused.
     with np.errstate(over="ignore"):
         variances = noise_stds**2
         variance = float(variances.max()) if protects_sum_only else float(np.sum(variances * gaps)) / rounds
     return PerMachinePlan(
-        unequal=unequal,
+        unequal_machines=unequal_machines,
         budget=budget,
         participation=participation,
         weights=weights,
         mechanisms=tuple(mechanisms),
         mechanism_index=index,
-        releases_persist=persist,
+        is_cumulative=persist,
         total_weight=total_weight,
         effective_machines=effective_machines,
         noise_std=float(np.sqrt(variance)) / total_weight,

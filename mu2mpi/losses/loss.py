@@ -39,7 +39,7 @@ class PracticalDefaults(NamedTuple):
 class Loss(ABC):
     """Convex loss of a label and the margins x z of a linear model x, shape (rows, F), on a sample z."""
 
-    kind: ClassVar[str] = "losses"
+    component_kind: ClassVar[str] = "losses"
     name: ClassVar[str]  # value of the option --loss
     label_kind: ClassVar[Literal["classes", "numbers"]] = "classes"  # 0 to K - 1, or numbers in [-1, 1]
     unit: ClassVar[str] = "1"  # unit of the loss

@@ -8,7 +8,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field
 from mu2mpi.methods.presets.practical import PracticalPreset
@@ -35,13 +35,15 @@ class AcceleratedSrgd(Method):
     name, title = "accelerated-srgd", "accelerated SRGD"
     summary = "corrected momentum of large batches, in few rounds of accelerated steps"
     options = AcceleratedOptions
-    estimator, query = CORRECTED_MOMENTUM, AVERAGED_ITERATE
+    estimator, query_point = CORRECTED_MOMENTUM, AVERAGED_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
-    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+    def choose_settings(
+        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
+    ) -> dict[str, Any]:
         """Return the practical preset's settings: the fewest rounds with step sizes of at most 1 / (2 L)."""
-        M, constants = experiment.machines or 1, preset.practical_constants(experiment, facts)
-        n, max_step = facts.samples // M, 0.5 / constants.unit_margin_smoothness
+        M, constants = experiment.machines or 1, preset.practical_constants(experiment, public_facts)
+        n, max_step = public_facts.samples // M, 0.5 / constants.unit_margin_smoothness
         sensitivity = 2 * constants.effective_clip_norm
         noise_reduction = experiment_noise_reduction(experiment)
         path = constants.weight_noise_std * experiment.rho * noise_reduction / sensitivity
@@ -50,11 +52,11 @@ class AcceleratedSrgd(Method):
         T = experiment.rounds or max(1, n // K)
         return constants.settings(min(path * K / T, max_step) * 8 * constants.L, rounds=T)
 
-    def batching(self, task: Task, rounds: int | None) -> Batching:
+    def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return disjoint batches of equal size, by default in max(sqrt(n), (n M)^(1/4)) rounds."""
-        n = task.samples
-        min_rounds = math.ceil(max(math.sqrt(n), (n * task.machines) ** 0.25))
-        batch = task.options.batch or max(1, n // (rounds or min_rounds))
+        n = problem.samples
+        min_rounds = math.ceil(max(math.sqrt(n), (n * problem.machines) ** 0.25))
+        batch = problem.options.batch or max(1, n // (rounds or min_rounds))
         rounds = rounds or max(1, n // batch)
         if rounds > (max_rounds := 2**22):  # a list of more batches would take gigabytes
             raise InputError(f"--rounds must be at most {max_rounds} (number of batches), got {rounds}.")
@@ -64,47 +66,49 @@ class AcceleratedSrgd(Method):
         """Return the audit's samples per machine: two per batch, one of which is unknown to the adversary."""
         return rounds * (options.batch or 2), {}
 
-    def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
+    def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
         """Return the option `batch`: the batch size per machine."""
         return {"batch": batching.max_batch_size}
 
-    def max_eta(self, task: Task, batching: Batching) -> float:
+    def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the largest learning rate of the theory, 1 / (8 L), for any number of rounds."""
-        return 1 / (8 * task.smoothness)
+        return 1 / (8 * problem.smoothness)
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(1 / (8 L), D / sqrt(8 V)) with V of `hint_error`."""
-        V = self.hint_error(task, batching, mechanism)
-        return min(self.max_eta(task, batching), task.diameter / math.sqrt(8 * V))
+        V = self.hint_error(problem, batching, mechanism)
+        return min(self.max_eta(problem, batching), problem.diameter / math.sqrt(8 * V))
 
-    def hint_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def hint_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return V, a bound on the sum of squared errors of hints, which predict the next round's message."""
         T, K, C = batching.rounds, batching.max_batch_size, mechanism.clip_norm
-        sampling_error = C**2 / (K * task.machines)
-        noise_std = 2 * C / (task.budget.rho * task.noise_reduction * K)
-        noise_error = task.d * T * noise_std * noise_std  # overflows to infinity, where a power would raise
+        sampling_error = C**2 / (K * problem.machines)
+        noise_std = 2 * C / (problem.budget.rho * problem.noise_reduction * K)
+        noise_error = (
+            problem.d * T * noise_std * noise_std
+        )  # overflows to infinity, where a power would raise
         hint_errors = sampling_error * (T + math.log(T) + 1) + noise_error * (2 * T + 2 * math.log(T) + 3)
-        return task.G**2 / 2 + hint_errors
+        return problem.G**2 / 2 + hint_errors
 
-    def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def excess_loss_bound(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the excess loss bound (docs/background/methods.md), or NaN if gradients may be clipped."""
-        D, T, S = task.diameter, batching.rounds, self.contribution_bound(task)
+        D, T, S = problem.diameter, batching.rounds, self.contribution_bound(problem)
         if mechanism.clip_norm < S or mechanism.name != self.mechanism:
             return math.nan
-        eta, batch = self.theory_eta(task, batching, mechanism), batching.max_batch_size * task.machines
-        regret = D**2 / (8 * eta) + eta * self.hint_error(task, batching, mechanism)
+        eta, batch = self.theory_eta(problem, batching, mechanism), batching.max_batch_size * problem.machines
+        regret = D**2 / (8 * eta) + eta * self.hint_error(problem, batching, mechanism)
         estimation = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
         return 2 / (T * (T + 1)) * (regret + estimation)
 
-    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
         """Take an optimistic step: average proj(w_{t+1} - (t + 1) / t eta message) instead of w_{t+1}."""
         # Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
         if iterates.l2:
             iterates.apply_regulariser(t)
-        iterates.projected_step(t, total, scale)
+        iterates.projected_step(t, message_sum, step_factor)
         # Restore x_t, which is averaged with v instead.
         iterates.x, iterates.x_previous = iterates.x_previous, iterates.x
         v, hint_factor = iterates.w.copy(), (t + 1) / t
         if iterates.l2:
             iterates.apply_regulariser(t, v, hint_factor)
-        iterates.projected_step(t, total, hint_factor * scale, v)
+        iterates.projected_step(t, message_sum, hint_factor * step_factor, v)

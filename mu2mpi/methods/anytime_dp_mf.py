@@ -7,7 +7,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants, single_pass_rounds
@@ -25,7 +25,7 @@ class AnytimeDpMf(Method):
     name, title = "anytime-dp-mf", "Anytime DP-MF"
     summary = "gradients at averages, with correlated noise that cancels over rounds"
     options = PresetOptions
-    estimator, query = GRADIENT, AVERAGED_ITERATE
+    estimator, query_point = GRADIENT, AVERAGED_ITERATE
     mechanism = "correlated"
     supports_partial_participation = True
 
@@ -33,11 +33,13 @@ class AnytimeDpMf(Method):
         """Return the factor 3 of the preset's diameter: earlier iterates are noisier than the last one."""
         return 3.0
 
-    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+    def practical_eta_scale(
+        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
+    ) -> float:
         """Return the preset's eta_scale: the noise of w_T reaches `weight_noise_std`, at most mu^2-SGD's."""
         from mu2mpi.privacy.noise.correlation import Correlation
 
-        rounds = single_pass_rounds(experiment, facts)
+        rounds = single_pass_rounds(experiment, public_facts)
         check_rounds(rounds)
         options = experiment.mechanism_options
         options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
@@ -48,23 +50,23 @@ class AnytimeDpMf(Method):
         max_eta = 2 * (experiment.machines or 1) / constants.unit_margin_smoothness
         return float(8 * constants.L * min(eta, max_eta))
 
-    def max_eta(self, task: Task, batching: Batching) -> float:
+    def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the largest learning rate 1 / (8 L), which moves as far in T rounds as that of mu^2-SGD."""
-        return 1 / (8 * task.smoothness)
+        return 1 / (8 * problem.smoothness)
 
-    def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the RMS error of the sum of the T averaged messages, divided by sqrt(T)."""
         if (correlation := mechanism.correlation) is None:
-            return super().gradient_error(task, batching, mechanism)
-        sigma, noise_reduction = task.noise_std_and_reduction(mechanism)
+            return super().gradient_error(problem, batching, mechanism)
+        sigma, noise_reduction = problem.noise_std_and_reduction(mechanism)
         noise_std = sigma * correlation.total_noise_std() / math.sqrt(mechanism.rounds)
-        noise_error = math.sqrt(task.d) * noise_std / noise_reduction
-        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines), noise_error)
+        noise_error = math.sqrt(problem.d) * noise_std / noise_reduction
+        return math.hypot(self.clip_norm(problem) / math.sqrt(problem.effective_machines), noise_error)
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(D / sqrt(V T), 1 / (8 L)), where V is `gradient_error` squared."""
-        error = self.gradient_error(task, batching, mechanism)
-        return min(task.diameter / (error * math.sqrt(batching.rounds)), self.max_eta(task, batching))
+        error = self.gradient_error(problem, batching, mechanism)
+        return min(problem.diameter / (error * math.sqrt(batching.rounds)), self.max_eta(problem, batching))
 
     def state_names(self, options: Any) -> tuple[str, ...]:
         """Return the name of the state array, the unprojected sum of steps."""
@@ -74,12 +76,12 @@ class AnytimeDpMf(Method):
         """Return True: consecutive iterates within the ball determine the averaged messages."""
         return True
 
-    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
         """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
         steps = iterates.state["sum"]
         if iterates.l2:
             iterates.apply_regulariser(t, steps)
-        iterates.lazy_projected_step(steps, t, total, scale)
+        iterates.lazy_projected_step(steps, t, message_sum, step_factor)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the learning rate eta, the step size of every round."""

@@ -9,7 +9,7 @@ from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, CyclicBatches
 from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
@@ -37,65 +37,73 @@ class DpGd(Method):
     summary = "gradients of all samples in each round, or of batches in passes"
     options = DpGdOptions
     supports_partial_participation = True
-    estimator, query = GRADIENT, LAST_ITERATE
+    estimator, query_point = GRADIENT, LAST_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return the audit's samples per machine: two, or 1.5 batches, so that samples recur soon."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
-    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+    def choose_settings(
+        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
+    ) -> dict[str, Any]:
         """Return the practical preset's settings: momentum 0.9, which needs a tenth of the rounds."""
-        n = facts.samples / (experiment.machines or 1)
+        n = public_facts.samples / (experiment.machines or 1)
         K = min(n, experiment.batch or n)
         momentum = 0.9 if experiment.momentum is None else experiment.momentum
         divisor = math.sqrt(n * K) * experiment_noise_reduction(experiment)
         rounds_range, acceleration = (20, round(400 * n / K)), 1 / (1 - momentum)
-        settings = preset.multi_pass_settings(experiment, facts, divisor, rounds_range, 0.25, acceleration)
+        settings = preset.multi_pass_settings(
+            experiment, public_facts, divisor, rounds_range, 0.25, acceleration
+        )
         return {**settings, "momentum": momentum}
 
     def first_averaged_round(self, rounds: int, options: Any) -> int | None:
         """Return the first round that the output averages: that of the tail, or 2 without a tail."""
         return super().first_averaged_round(rounds, options) or 2
 
-    def batching(self, task: Task, rounds: int | None) -> Batching:
+    def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return cyclic batches in whole passes, with rounds so that noise exceeds the optimisation error."""
-        n, C = task.samples, self.clip_norm(task)
-        K = task.options.batch or n
+        n, C = problem.samples, self.clip_norm(problem)
+        K = problem.options.batch or n
         check_batch(K, n, "a machine")
         if rounds is None:
-            noise = 2 * math.sqrt(task.d) / (task.budget.rho * task.noise_reduction * math.sqrt(n * K))
-            error = C * math.hypot(noise, math.sqrt(2 / (n * task.machines)))
+            noise = (
+                2 * math.sqrt(problem.d) / (problem.budget.rho * problem.noise_reduction * math.sqrt(n * K))
+            )
+            error = C * math.hypot(noise, math.sqrt(2 / (n * problem.machines)))
             # After R steps, L D^2 / (8 R) is at most D error / 2; it is negligible after 10,000 passes.
-            steps = math.ceil(min(task.smoothness * task.diameter / (4 * error), 10_000))
+            steps = math.ceil(min(problem.smoothness * problem.diameter / (4 * error), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
         return CyclicBatches(min(n, K * rounds), rounds, K)
 
-    def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the RMS error sqrt(V) of an average gradient, including the effect of reused samples."""
-        T, n, K = batching.rounds, task.samples, batching.batch_size(1)
-        sigma, noise_reduction = task.noise_std_and_reduction(mechanism)
-        noise_error = math.sqrt(task.d) * sigma / (noise_reduction * K)
-        sampling_error = math.sqrt((1 / K - 1 / n + 2 * T / n) / task.effective_machines)
-        return math.hypot(noise_error, self.clip_norm(task) * sampling_error)
+        T, n, K = batching.rounds, problem.samples, batching.batch_size(1)
+        sigma, noise_reduction = problem.noise_std_and_reduction(mechanism)
+        noise_error = math.sqrt(problem.d) * sigma / (noise_reduction * K)
+        sampling_error = math.sqrt((1 / K - 1 / n + 2 * T / n) / problem.effective_machines)
+        return math.hypot(noise_error, self.clip_norm(problem) * sampling_error)
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate (1 - momentum) / (L + 2 sqrt(V T) / D) with V of `gradient_error`."""
-        error = self.gradient_error(task, batching, mechanism)
-        b = 2 * error * math.sqrt(batching.rounds) / task.diameter
-        return (1 - (task.options.momentum or 0)) / (task.smoothness + b)
+        error = self.gradient_error(problem, batching, mechanism)
+        b = 2 * error * math.sqrt(batching.rounds) / problem.diameter
+        return (1 - (problem.options.momentum or 0)) / (problem.smoothness + b)
 
-    def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def excess_loss_bound(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the excess loss bound D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, or NaN."""
-        R, options = batching.rounds - 1, task.options
+        R, options = batching.rounds - 1, problem.options
         is_plain = batching.is_full_batch and options.tail is None and not options.momentum and R > 0
-        is_default = isinstance(mechanism, lookup("mechanisms", self.mechanism)) and task.unequal is None
-        if not (is_plain and is_default and mechanism.clip_norm >= task.G):
+        is_default = (
+            isinstance(mechanism, lookup("mechanisms", self.mechanism)) and problem.unequal_machines is None
+        )
+        if not (is_plain and is_default and mechanism.clip_norm >= problem.G):
             return math.nan
         # As 1 / eta - L = b of `theory_eta`, the second term is the following, which avoids 0 / 0.
-        error = self.gradient_error(task, batching, mechanism)
-        error_term = task.diameter * error / (4 * math.sqrt(batching.rounds))
-        return task.diameter**2 / (8 * self.theory_eta(task, batching, mechanism) * R) + error_term
+        error = self.gradient_error(problem, batching, mechanism)
+        error_term = problem.diameter * error / (4 * math.sqrt(batching.rounds))
+        return problem.diameter**2 / (8 * self.theory_eta(problem, batching, mechanism) * R) + error_term
 
     def state_names(self, options: Any) -> tuple[str, ...]:
         """Return the name of the state array of momentum, the previous iterate, or none."""
@@ -105,11 +113,11 @@ class DpGd(Method):
         """Whether iterates determine messages: True without momentum."""
         return not options.momentum
 
-    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
         """Take a projected gradient step, with heavy-ball momentum (Polyak, 1964) if the option is given."""
-        if momentum := iterates.constants.task.options.momentum:
+        if momentum := iterates.constants.problem.options.momentum:
             w, w_previous = iterates.w, iterates.state["w_previous"]
             w_current = w.copy()
             w += momentum * (w_current - w_previous)
             w_previous[...] = w_current
-        super().step(iterates, t, total, scale)
+        super().step(iterates, t, message_sum, step_factor)

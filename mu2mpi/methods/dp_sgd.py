@@ -8,7 +8,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, PoissonBatches
 from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.accounting.pld import MAX_PLD_ROUNDS
@@ -30,14 +30,14 @@ class DpSgd(Method):
     name, title = "dp-sgd", "DP-SGD"
     summary = "gradients of random batches, with noise for the sum over all machines"
     options = DpSgdOptions
-    estimator, query = GRADIENT, LAST_ITERATE
+    estimator, query_point = GRADIENT, LAST_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
     mechanism = "poisson"
     supports_partial_participation = True
 
-    def check(self, experiment: Any, options: Any) -> None:
+    def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError if the trust mode needs noise in each machine's message."""
-        if not experiment.trust.protects_sum_only:
+        if not experiment.trust_mode.protects_sum_only:
             raise ValueError(
                 "--method dp-sgd adds noise to the sum over all machines, but --server "
                 f"{experiment.server} needs noise in each message. Use --server trusted or aggregated."
@@ -47,29 +47,33 @@ class DpSgd(Method):
         """Return the audit's samples per machine (one) and a batch size of sampling probability 1/3."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
-    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+    def choose_settings(
+        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
+    ) -> dict[str, Any]:
         """Return the practical preset's settings, with 100 to 20,000 rounds of Poisson batches."""
-        batch = experiment.batch or default_batch_size(facts.samples)
-        rounds_range = 100, min(20_000, max_accounted_rounds(facts.samples, batch))
-        return preset.multi_pass_settings(experiment, facts, facts.samples, rounds_range, tail=0.5)
+        batch = experiment.batch or default_batch_size(public_facts.samples)
+        rounds_range = 100, min(20_000, max_accounted_rounds(public_facts.samples, batch))
+        return preset.multi_pass_settings(
+            experiment, public_facts, public_facts.samples, rounds_range, tail=0.5
+        )
 
-    def batching(self, task: Task, rounds: int | None) -> Batching:
+    def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return Poisson-subsampled batches, by default 20 passes in batches of `default_batch_size`."""
-        total_samples = task.machines * task.samples
-        batch = task.options.batch or default_batch_size(total_samples)
+        total_samples = problem.machines * problem.samples
+        batch = problem.options.batch or default_batch_size(total_samples)
         check_batch(batch, total_samples, "all machines")
         rounds = rounds or math.ceil(20 * total_samples / batch)
         max_rounds = max_accounted_rounds(total_samples, batch)
-        if rounds > max_rounds and math.isfinite(task.budget.epsilon):
+        if rounds > max_rounds and math.isfinite(problem.budget.epsilon):
             raise InputError(
                 f"--rounds must be at most {max_rounds} for the accountant of --method dp-sgd with --batch "
                 f"{batch}, got {rounds}."
             )
-        return PoissonBatches(task.samples, rounds, task.samples, probability=batch / total_samples)
+        return PoissonBatches(problem.samples, rounds, problem.samples, probability=batch / total_samples)
 
-    def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
+    def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
         """Return the option `batch`: the expected batch size over all machines."""
-        return {"batch": task.options.batch or default_batch_size(task.machines * task.samples)}
+        return {"batch": problem.options.batch or default_batch_size(problem.machines * problem.samples)}
 
 
 def default_batch_size(samples: int) -> int:

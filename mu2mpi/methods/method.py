@@ -14,11 +14,11 @@ from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, FreshSamples
 from mu2mpi.federation.estimators import Estimator, QueryPoint
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.task import Task
 from mu2mpi.methods.presets.practical import PracticalPreset, PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, calibrate_mechanism
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:  # methods are imported to list their options, so slow imports wait until a run needs them
     from mu2mpi.federation.iterates import Integers, Iterates
@@ -48,7 +48,7 @@ def tail_field(default: str) -> Any:
 class Method(ABC):
     """Optimisation method: a gradient estimator at a query point, with batching, noise and server steps."""
 
-    kind: ClassVar[str] = "methods"
+    component_kind: ClassVar[str] = "methods"
     name: ClassVar[str]  # value of the option --method
     title: ClassVar[str]  # name in figures; default: the name
     summary: ClassVar[str] = ""  # short description in the help
@@ -57,7 +57,7 @@ class Method(ABC):
     # Settings of the practical preset beside `normalize`; None if they depend on public facts.
     preset_settings: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
     estimator: ClassVar[Estimator]  # gradient estimator that machines send
-    query: ClassVar[QueryPoint]  # model at which machines compute gradients
+    query_point: ClassVar[QueryPoint]  # model at which machines compute gradients
     mechanism: ClassVar[str] = "gaussian"  # default of the option --mechanism
     outputs_mean: ClassVar[bool] = False  # output the mean of all query points instead of the last
     is_default: ClassVar[bool] = False  # whether it is the default of --method
@@ -74,23 +74,29 @@ class Method(ABC):
         """Return the method that the options select: itself, or another one by switches."""
         return self
 
-    def check(self, experiment: Any, options: Any) -> None:  # noqa: B027 - most methods accept any
+    def check_experiment(self, experiment: Any, options: Any) -> None:  # noqa: B027 - most methods accept any
         """Raise ValueError if settings of the experiment are incompatible with the method."""
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int | None, dict[str, Any]]:
         """Return an audit's samples per machine (None: as many as used) and options of the method."""
         return None, {}
 
-    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+    def choose_settings(
+        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
+    ) -> dict[str, Any]:
         """Return the practical preset's settings of the method by option name, from public facts alone."""
-        constants = preset.practical_constants(experiment, facts, self.practical_diameter_factor(experiment))
-        return constants.settings(self.practical_eta_scale(experiment, facts, constants))
+        constants = preset.practical_constants(
+            experiment, public_facts, self.practical_diameter_factor(experiment)
+        )
+        return constants.settings(self.practical_eta_scale(experiment, public_facts, constants))
 
     def practical_diameter_factor(self, experiment: Any) -> float:
         """Return the method's factor of the diameter that the practical preset chooses."""
         return 1.0
 
-    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+    def practical_eta_scale(
+        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
+    ) -> float:
         """Return the practical preset's eta_scale: the learning rate in units of `max_eta`."""
         raise NotImplementedError
 
@@ -100,94 +106,98 @@ class Method(ABC):
             return rounds - math.ceil(float(tail) * rounds) + 1
         return 1 if self.outputs_mean else None
 
-    def batching(self, task: Task, rounds: int | None) -> Batching:
+    def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return the batching of the samples: by default one fresh sample per machine and round."""
-        if task.unequal is None:
-            rounds = rounds or task.samples
+        if problem.unequal_machines is None:
+            rounds = rounds or problem.samples
             return FreshSamples(rounds, rounds)
-        rounds = rounds or task.unequal.max_rounds
-        if task.max_samples is not None:
-            task.unequal.check_samples(rounds)
-        return FreshSamples(task.unequal.run_participation(rounds).max_count, rounds)
+        rounds = rounds or problem.unequal_machines.max_rounds
+        if problem.max_samples is not None:
+            problem.unequal_machines.check_samples(rounds)
+        return FreshSamples(problem.unequal_machines.run_participation(rounds).max_count, rounds)
 
-    def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
+    def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
         """Return values of the method's options, by name, that replace those that the user left open."""
         return {}
 
-    def contribution_bound(self, task: Task) -> float:
+    def contribution_bound(self, problem: Problem) -> float:
         """Return the bound on the norm of a sample's contribution to a message (S of Lemma 4.2)."""
-        return self.estimator.contribution_bound(task.G, task.L, task.diameter, self.query)
+        return self.estimator.contribution_bound(problem.G, problem.L, problem.diameter, self.query_point)
 
-    def clip_norm(self, task: Task) -> float:
+    def clip_norm(self, problem: Problem) -> float:
         """Return the clipping norm: the smaller of ``--clip-norm`` and `contribution_bound`."""
-        S = self.contribution_bound(task)
-        clip_norm = S if task.clip_norm is None else min(task.clip_norm, S)
+        S = self.contribution_bound(problem)
+        clip_norm = S if problem.clip_norm is None else min(problem.clip_norm, S)
         if math.isinf(clip_norm):
             raise InputError(f"The increments of --method {self.name} are unbounded. Give --clip-norm.")
         return clip_norm
 
-    def release(self, task: Task, batching: Batching, participations: int | None = None) -> Release:
+    def released_sums(
+        self, problem: Problem, batching: Batching, participations: int | None = None
+    ) -> ReleasedSums:
         """Return the release to privatise for a machine with a number of participations (None: all)."""
         is_cumulative = self.estimator.is_cumulative
         N = batching.rounds if participations is None else participations
         # Cumulative sums and correlated noise of a machine are also released in rounds in which it is absent.
-        is_carried_over = is_cumulative or lookup("mechanisms", task.mechanism).correlates_rounds
-        T = batching.rounds if task.trust.protects_sum_only and is_carried_over else N
-        return Release(
+        is_carried_over = is_cumulative or lookup("mechanisms", problem.mechanism).correlates_rounds
+        T = batching.rounds if problem.trust_mode.protects_sum_only and is_carried_over else N
+        return ReleasedSums(
             rounds=T,
-            machines=task.machines,
-            parameters=task.d,
-            clip_norm=self.clip_norm(task),
-            gradient_norm=task.G,
+            machines=problem.machines,
+            parameters=problem.d,
+            clip_norm=self.clip_norm(problem),
+            gradient_norm=problem.G,
             affected_sums=T if is_cumulative else batching.max_uses_per_sample(N),
             increments_per_message=batching.max_batch_size * (N if is_cumulative else 1),
             samples=batching.samples_per_machine,
             batch_size=float(batching.batch_size(1)),
-            aggregated_machines=task.machines if task.aggregate_noise else 1,
-            noise_shares=task.noise_shares,
+            aggregated_machines=problem.machines if problem.aggregate_noise else 1,
+            noise_shares=problem.noise_shares,
             subsampling=batching.subsampling,
             is_cumulative=is_cumulative,
-            options=task.mechanism_options,
+            options=problem.mechanism_options,
         )
 
-    def noise_limited_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def noise_limited_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for dominant noise."""
-        T, D, C = batching.rounds, task.diameter, mechanism.clip_norm
-        if task.per_machine is None:
-            eta = task.budget.rho * D * task.noise_reduction / (2 * C * T * math.sqrt(task.d))
+        T, D, C = batching.rounds, problem.diameter, mechanism.clip_norm
+        if problem.per_machine_plan is None:
+            eta = problem.budget.rho * D * problem.noise_reduction / (2 * C * T * math.sqrt(problem.d))
             return eta / mechanism.noise_accumulation
-        noise_std = task.per_machine.noise_std  # of the averaged message
-        return D / (noise_std * math.sqrt(task.d * T)) if noise_std else math.inf
+        noise_std = problem.per_machine_plan.noise_std  # of the averaged message
+        return D / (noise_std * math.sqrt(problem.d * T)) if noise_std else math.inf
 
-    def max_eta(self, task: Task, batching: Batching) -> float:
+    def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the theory's learning rate without noise: 1 / (4 L T) at averages, 1 / L at iterates."""
-        L = task.smoothness
-        return 1 / (4 * L * batching.rounds) if self.query.is_averaged else 1 / L
+        L = problem.smoothness
+        return 1 / (4 * L * batching.rounds) if self.query_point.is_averaged else 1 / L
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the default learning rate eta, that of the method's theory.
 
         With a bound V on the squared error of gradients: D / sqrt(V sum of t^2) at averages (Cutkosky, 2019),
         1 / (1 / max_eta + sqrt(V T) / D) at iterates (Dekel et al., 2012); see docs/background/methods.md.
         """
-        T, D, max_eta = batching.rounds, task.diameter, self.max_eta(task, batching)
-        error = self.gradient_error(task, batching, mechanism)
-        if self.query.is_averaged:
+        T, D, max_eta = batching.rounds, problem.diameter, self.max_eta(problem, batching)
+        error = self.gradient_error(problem, batching, mechanism)
+        if self.query_point.is_averaged:
             return min(D / (error * math.sqrt(T * (T + 1) * (2 * T + 1) / 6)), max_eta)
         return 1 / (1 / max_eta + error * math.sqrt(T) / D)
 
-    def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return sqrt(V), a bound on the RMS error of an average gradient, from sampling and noise."""
         batch_size = batching.processed_samples(batching.rounds) / batching.rounds
-        sigma, noise_reduction = task.noise_std_and_reduction(mechanism)
-        noise_error = math.sqrt(task.d) * sigma / (noise_reduction * batch_size)
-        return math.hypot(self.clip_norm(task) / math.sqrt(task.effective_machines * batch_size), noise_error)
+        sigma, noise_reduction = problem.noise_std_and_reduction(mechanism)
+        noise_error = math.sqrt(problem.d) * sigma / (noise_reduction * batch_size)
+        return math.hypot(
+            self.clip_norm(problem) / math.sqrt(problem.effective_machines * batch_size), noise_error
+        )
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the step size of round t, a factor of the averaged message: eta, or eta times a weight."""
-        return eta if self.estimator.is_cumulative else eta * self.query.importance(t)
+        return eta if self.estimator.is_cumulative else eta * self.query_point.importance(t)
 
-    def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def excess_loss_bound(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the bound on the excess loss of the method's theorem at `theory_eta`, or NaN without one."""
         return math.nan
 
@@ -199,64 +209,64 @@ class Method(ABC):
         """Whether an adversary can compute the averaged messages from consecutive iterates."""
         return type(self).step is Method.step
 
-    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
-        """Take the step w_{t+1} = proj(w_t - scale total), and average it into the query point x_{t+1}."""
+    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
+        """Take the step w_{t+1} = proj(w_t - step_factor message_sum); average it into x_{t+1}."""
         if iterates.l2:
             iterates.apply_regulariser(t)
-        iterates.projected_step(t, total, scale)
+        iterates.projected_step(t, message_sum, step_factor)
 
-    def run_constants(self, task: Task, batching: Batching) -> RunConstants:
+    def run_constants(self, problem: Problem, batching: Batching) -> RunConstants:
         """Return the constants of a run of the method, with its calibrated mechanism and learning rate."""
         from mu2mpi.privacy.noise.noise_stream import check_stream_limits
 
-        release = self.release(task, batching)
-        check_stream_limits(task.d, task.machines, batching.rounds)
-        mechanism_class: type[Mechanism] = lookup("mechanisms", task.mechanism)
-        if not mechanism_class.supports(release):
-            implied = f"Use another --method, or another --server than {task.server}, which implies it."
+        released_sums = self.released_sums(problem, batching)
+        check_stream_limits(problem.d, problem.machines, batching.rounds)
+        mechanism_class: type[Mechanism] = lookup("mechanisms", problem.mechanism)
+        if not mechanism_class.supports(released_sums):
+            implied = f"Use another --method, or another --server than {problem.server}, which implies it."
             raise InputError(
                 f"--mechanism {mechanism_class.name} has no privacy accountant for --method {self.name}. "
-                + (implied if task.trust.mechanism else "Leave --mechanism out.")
+                + (implied if problem.trust_mode.mechanism else "Leave --mechanism out.")
             )
-        if task.unequal is None:
-            mechanism = calibrate_mechanism(mechanism_class, task.budget, release)
+        if problem.unequal_machines is None:
+            mechanism = calibrate_mechanism(mechanism_class, problem.budget, released_sums)
         else:
             from mu2mpi.federation.unequal_machines import calibrate_machines
 
             plan = calibrate_machines(
-                task.unequal,
-                task.budget,
+                problem.unequal_machines,
+                problem.budget,
                 mechanism_class,
                 batching.rounds,
-                partial(self.release, task, batching),
-                protects_sum_only=task.trust.protects_sum_only,
+                partial(self.released_sums, problem, batching),
+                protects_sum_only=problem.trust_mode.protects_sum_only,
                 is_cumulative=self.estimator.is_cumulative,
             )
-            task, mechanism = replace(task, per_machine=plan), plan.main_mechanism
-        theory_eta = self.theory_eta(task, batching, mechanism)
-        eta = theory_eta if task.eta_scale is None else task.eta_scale * self.max_eta(task, batching)
+            problem, mechanism = replace(problem, per_machine_plan=plan), plan.main_mechanism
+        theory_eta = self.theory_eta(problem, batching, mechanism)
+        eta = theory_eta if problem.eta_scale is None else problem.eta_scale * self.max_eta(problem, batching)
         if not (math.isfinite(mechanism.sigma) and eta > 0):
             raise InputError(
-                f"--rho {task.budget.rho:g} with --diameter {task.diameter:g} exceeds the range of "
+                f"--rho {problem.budget.rho:g} with --diameter {problem.diameter:g} exceeds the range of "
                 "floating-point numbers. Use less extreme values."
             )
-        bound = self.excess_loss_bound(task, batching, mechanism) if eta == theory_eta else math.nan
+        bound = self.excess_loss_bound(problem, batching, mechanism) if eta == theory_eta else math.nan
         constants = RunConstants(
-            task=task,
+            problem=problem,
             estimator=self.estimator,
-            query=self.query,
+            query_point=self.query_point,
             batching=batching,
             mechanism=mechanism,
-            S=self.contribution_bound(task),
+            S=self.contribution_bound(problem),
             eta=eta,
             step_size=partial(self.step_size, eta, batching.rounds),
             step=self.step,
-            state=self.state_names(task.options),
-            iterates_reveal_messages=self.iterates_reveal_messages(task.options),
-            first_averaged_round=self.first_averaged_round(batching.rounds, task.options),
+            state=self.state_names(problem.options),
+            iterates_reveal_messages=self.iterates_reveal_messages(problem.options),
+            first_averaged_round=self.first_averaged_round(batching.rounds, problem.options),
             excess_loss_bound=bound,
         )
-        task.trust.check(constants)
+        problem.trust_mode.check_constants(constants)
         return constants
 
 

@@ -10,7 +10,7 @@ from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants, max_averaged_eta_scale
@@ -100,7 +100,7 @@ class Mu2Sgd(Method):
     summary = "the paper's mu^2-SGD; --estimator and --query each switch one part off"
     options = Mu2Options
     is_default = supports_partial_participation = preset_supports_partial_participation = True
-    estimator, query = CORRECTED_MOMENTUM, AVERAGED_ITERATE
+    estimator, query_point = CORRECTED_MOMENTUM, AVERAGED_ITERATE
 
     def select_variant(self, options: Any) -> Method:
         """Return the method that has the estimator and query point of the options."""
@@ -108,28 +108,32 @@ class Mu2Sgd(Method):
         method: Method = self if name is None else lookup("methods", name)
         return method
 
-    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+    def practical_eta_scale(
+        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
+    ) -> float:
         """Return the preset's eta_scale, at which the noise std of w_T reaches `weight_noise_std`."""
-        noise_reduction = facts.noise_reduction or experiment_noise_reduction(experiment)
+        noise_reduction = public_facts.noise_reduction or experiment_noise_reduction(experiment)
         noise_limit = 2 * constants.L * constants.weight_noise_std * experiment.rho * noise_reduction
         noise_limit /= constants.effective_clip_norm
-        max_scale = max_averaged_eta_scale(experiment, facts)
+        max_scale = max_averaged_eta_scale(experiment, public_facts)
         return float(min(noise_limit, max_scale * constants.L / constants.unit_margin_smoothness))
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)) of Theorems 5.2 and 6.2."""
-        max_eta = task.mean_participation * self.max_eta(task, batching)
-        return min(self.noise_limited_eta(task, batching, mechanism), max_eta)
+        max_eta = problem.mean_participation * self.max_eta(problem, batching)
+        return min(self.noise_limited_eta(problem, batching, mechanism), max_eta)
 
-    def excess_loss_bound(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def excess_loss_bound(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the excess loss bound of Theorems 5.2 and 6.2, or NaN if they do not apply.
 
         Their unknown G* and s are replaced by bounds G and S = G + 2LD; --l2 adds to G* and L, not to noise.
         """
-        D, M, T, S = task.diameter, task.machines, batching.rounds, self.contribution_bound(task)
-        is_covered = task.unequal is None and isinstance(mechanism, lookup("mechanisms", self.mechanism))
+        D, M, T, S = problem.diameter, problem.machines, batching.rounds, self.contribution_bound(problem)
+        is_covered = problem.unequal_machines is None and isinstance(
+            mechanism, lookup("mechanisms", self.mechanism)
+        )
         if mechanism.clip_norm < S or not is_covered:
             return math.nan
-        noise = 2 * S * math.sqrt(task.d) / (task.budget.rho * T * task.noise_reduction)
-        bias = S + task.l2 * (D / 2 + 2 * D)
+        noise = 2 * S * math.sqrt(problem.d) / (problem.budget.rho * T * problem.noise_reduction)
+        bias = S + problem.l2 * (D / 2 + 2 * D)
         return 4 * D * (bias / T + noise + S / math.sqrt(T * M))

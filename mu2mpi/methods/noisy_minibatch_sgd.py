@@ -7,7 +7,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, ReplacementBatches
 from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PracticalPreset
@@ -31,36 +31,40 @@ class NoisyMinibatchSgd(Method):
     name, title = "noisy-minibatch-sgd", "noisy minibatch SGD"
     summary = "gradients of minibatches drawn with replacement"
     options = MinibatchOptions
-    estimator, query = GRADIENT, LAST_ITERATE
+    estimator, query_point = GRADIENT, LAST_ITERATE
     mechanism = "replacement"
     supports_partial_participation = outputs_mean = True
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
     preset_settings |= {"mechanism": "replacement-exact"}
 
-    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+    def choose_settings(
+        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
+    ) -> dict[str, Any]:
         """Return the practical preset's settings, with batches of at most a tenth of a machine's samples."""
-        n = facts.samples // (experiment.machines or 1)
+        n = public_facts.samples // (experiment.machines or 1)
         noise_divisor = n * experiment_noise_reduction(experiment)
-        settings = preset.multi_pass_settings(experiment, facts, noise_divisor, (100, 4000), tail=0.5)
+        settings = preset.multi_pass_settings(experiment, public_facts, noise_divisor, (100, 4000), tail=0.5)
         batch_share = experiment.rho / (2 * math.sqrt(experiment.rounds or settings["rounds"]))
         return {**settings, "batch": math.ceil(n * min(batch_share, 0.1))}
 
-    def batching(self, task: Task, rounds: int | None) -> Batching:
+    def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return batches with replacement, by default of the rounds and batch size of Theorem D.2."""
-        budget, min_batch = task.budget, 1
+        budget, min_batch = problem.budget, 1
         is_noisy = math.isfinite(budget.rho)
-        if is_noisy and task.mechanism == self.mechanism:
+        if is_noisy and problem.mechanism == self.mechanism:
             check_epsilon(budget.epsilon, budget.delta)
-        rounds = rounds or theorem_rounds(task, self.clip_norm(task))
+        rounds = rounds or theorem_rounds(problem, self.clip_norm(problem))
         if is_noisy:
-            unequal = task.unequal
-            participations = rounds if unequal is None else unequal.run_participation(rounds).max_count
-            min_batch = min_batch_size(task.samples, participations, budget.epsilon, budget.delta)
-        batch = task.options.batch or min_batch
-        check_batch(batch, max(task.samples, min_batch), "a machine")
-        return ReplacementBatches(task.samples, rounds, batch)
+            unequal_machines = problem.unequal_machines
+            participations = (
+                rounds if unequal_machines is None else unequal_machines.run_participation(rounds).max_count
+            )
+            min_batch = min_batch_size(problem.samples, participations, budget.epsilon, budget.delta)
+        batch = problem.options.batch or min_batch
+        check_batch(batch, max(problem.samples, min_batch), "a machine")
+        return ReplacementBatches(problem.samples, rounds, batch)
 
-    def resolve_options(self, task: Task, batching: Batching) -> dict[str, Any]:
+    def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
         """Return the option `batch`: the batch size per machine."""
         return {"batch": batching.max_batch_size}
 
@@ -68,16 +72,18 @@ class NoisyMinibatchSgd(Method):
         """Return the audit's samples per machine, one per round, so that subsampling has an effect."""
         return rounds, {}
 
-    def gradient_error(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the RMS error sqrt(V) of an average gradient, including the effect of reused samples."""
-        reuse_error = 2 * mechanism.clip_norm * math.sqrt(batching.rounds / (task.samples * task.machines))
-        return math.hypot(super().gradient_error(task, batching, mechanism), reuse_error)
+        reuse_error = (
+            2 * mechanism.clip_norm * math.sqrt(batching.rounds / (problem.samples * problem.machines))
+        )
+        return math.hypot(super().gradient_error(problem, batching, mechanism), reuse_error)
 
 
-def theorem_rounds(task: Task, G: float) -> int:
+def theorem_rounds(problem: Problem, G: float) -> int:
     """Return the number of rounds of Theorem D.2 of Lowy and Razaviyayn, 2023."""
-    n, M, d, epsilon = task.samples, task.machines, task.d, task.budget.epsilon
-    smooth_term = task.smoothness * task.diameter * math.sqrt(M) / G
+    n, M, d, epsilon = problem.samples, problem.machines, problem.d, problem.budget.epsilon
+    smooth_term = problem.smoothness * problem.diameter * math.sqrt(M) / G
     smooth_term *= min(math.sqrt(n), epsilon * n / math.sqrt(d))
     # Unlike a power, a product overflows to infinity, which the minimum then ignores.
     return max(1, math.ceil(smooth_term + min(n * M, epsilon * epsilon * n**2 * M / d)))

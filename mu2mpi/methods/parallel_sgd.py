@@ -16,11 +16,15 @@ class ParallelSgd(Method):
 
     name, title, summary = "parallel-sgd", "noisy parallel SGD", "gradients at iterates"
     options = PresetOptions
-    estimator, query = GRADIENT, LAST_ITERATE
+    estimator, query_point = GRADIENT, LAST_ITERATE
     supports_partial_participation = outputs_mean = True
 
-    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+    def practical_eta_scale(
+        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
+    ) -> float:
         """Return the preset's eta_scale, at which the mean iterate's noise std reaches `weight_noise_std`."""
-        accumulation = math.sqrt(single_pass_rounds(experiment, facts) / 3)  # noise std in units of eta sigma
+        accumulation = math.sqrt(
+            single_pass_rounds(experiment, public_facts) / 3
+        )  # noise std in units of eta sigma
         eta = constants.noise_limited_step_sum(experiment) / accumulation
         return constants.L * min(eta, STEP / constants.unit_margin_smoothness)

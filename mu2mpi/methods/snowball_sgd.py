@@ -12,14 +12,14 @@ from mu2mpi.data.partition import check_enough_samples
 from mu2mpi.data.source import FEATURE_RTOL, PublicFacts
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.task import Task
 from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms import last_iterate_mechanism
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.grid import MAX_NORMAL
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Integers, Iterates
@@ -37,13 +37,13 @@ class SnowballSgd(Method):
     name, title = "snowball-sgd", "Snowball SGD (last iterate alone)"
     summary = "gradients of growing batches; protects the last iterate alone"
     options = PresetOptions
-    estimator, query = GRADIENT, LAST_ITERATE
+    estimator, query_point = GRADIENT, LAST_ITERATE
     mechanism = "last-iterate"
     preset_settings = dict.fromkeys(["diameter"])
 
-    def check(self, experiment: Any, options: Any) -> None:
+    def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError if an adversary would observe other iterates, or steps would not contract."""
-        if experiment.trust.reveals_sums and (experiment.machines or 1) > 1:
+        if experiment.trust_mode.reveals_sums and (experiment.machines or 1) > 1:
             raise ValueError(
                 "--method snowball-sgd protects only the last iterate, but --server "
                 f"{experiment.server} reveals the others. Use --server trusted or --machines 1."
@@ -64,61 +64,66 @@ class SnowballSgd(Method):
                 f"got {experiment.evaluations}."
             )
 
-    def choose_settings(self, preset: PracticalPreset, experiment: Any, facts: PublicFacts) -> dict[str, Any]:
+    def choose_settings(
+        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
+    ) -> dict[str, Any]:
         """Return the practical preset's settings: a diameter for margins up to 1 if G grows with the ball."""
         max_margin = lookup("losses", experiment.loss).practical_defaults.max_margin
-        large_ball = preset.practical_constants(experiment, facts)
-        small_ball = preset.practical_constants(experiment, facts, 1 / max_margin)
+        large_ball = preset.practical_constants(experiment, public_facts)
+        small_ball = preset.practical_constants(experiment, public_facts, 1 / max_margin)
         return {"diameter": small_ball.diameter if large_ball.G > small_ball.G else large_ball.diameter}
 
-    def batching(self, task: Task, rounds: int | None) -> Batching:
+    def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return growing batches in as many rounds as samples allow, and an empty last one."""
-        final_batch = last_iterate_mechanism.final_batch_size(task.machines, task.d, task.budget.rho)
+        final_batch = last_iterate_mechanism.final_batch_size(problem.machines, problem.d, problem.budget.rho)
         if rounds is None:
-            rounds = last_iterate_mechanism.max_steps(task.samples, final_batch) + 1
+            rounds = last_iterate_mechanism.max_steps(problem.samples, final_batch) + 1
             if rounds == 1:
                 raise InputError(
-                    f"--method snowball-sgd with --rho {task.budget.rho:g} needs {math.ceil(final_batch):,} "
-                    f"samples per machine, got {task.samples:,}. Use a larger --rho or more --machines."
+                    f"--method snowball-sgd with --rho {problem.budget.rho:g} needs "
+                    f"{math.ceil(final_batch):,} samples per machine, got {problem.samples:,}. "
+                    "Use a larger --rho or more --machines."
                 )
-        if task.max_samples is not None:
+        if problem.max_samples is not None:
             # Each step uses at least one sample; this check precedes the list of batches, which takes memory.
-            check_enough_samples(task.max_samples, task.machines, rounds, rounds - 1)
+            check_enough_samples(problem.max_samples, problem.machines, rounds, rounds - 1)
         last_iterate_mechanism.check_steps(rounds)
         batches = [*last_iterate_mechanism.growing_batches(rounds - 1, final_batch).tolist(), 0]
         return DisjointBatches.from_ends(tuple(accumulate(batches)))
 
-    def clip_norm(self, task: Task) -> float:
+    def clip_norm(self, problem: Problem) -> float:
         """Return the clipping norm, which rounded gradients never exceed."""
         # Only an audit sets a clipping norm: its gradients do not depend on the model, so steps contract.
-        if task.clip_norm is not None:
-            return task.clip_norm
-        return max(task.G * CLIP_MARGIN, _constants_beyond_bounds(task).G * (1 + 2.0**-12))
+        if problem.clip_norm is not None:
+            return problem.clip_norm
+        return max(problem.G * CLIP_MARGIN, _constants_beyond_bounds(problem).G * (1 + 2.0**-12))
 
-    def release(self, task: Task, batching: Batching, participations: int | None = None) -> Release:
+    def released_sums(
+        self, problem: Problem, batching: Batching, participations: int | None = None
+    ) -> ReleasedSums:
         """Return the release to privatise, with a gradient norm for slightly too large features."""
         # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
         tolerance = last_iterate_mechanism.GRADIENT_TOLERANCE
-        gradient_norm = max(task.G, _constants_beyond_bounds(task).G / (1 + tolerance))
-        release = super().release(task, batching, participations)
-        return replace(release, gradient_norm=gradient_norm, hides_iterates=True)
+        gradient_norm = max(problem.G, _constants_beyond_bounds(problem).G / (1 + tolerance))
+        released_sums = super().released_sums(problem, batching, participations)
+        return replace(released_sums, gradient_norm=gradient_norm, hides_iterates=True)
 
-    def max_eta(self, task: Task, batching: Batching) -> float:
+    def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the largest learning rate with contractive steps, about 2 / L."""
-        smoothness = _constants_beyond_bounds(task).L + task.l2
-        return min(2 * (1 - 2.0**-18) / task.smoothness, 2 * (1 - 2.0**-20) / smoothness)
+        smoothness = _constants_beyond_bounds(problem).L + problem.l2
+        return min(2 * (1 - 2.0**-18) / problem.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(D / (e sqrt(T - 1)), `max_eta`), e: RMS norm of noisy gradients."""
         # Jain, Nagaraj, Netrapalli, "Making the last iterate of SGD information theoretically optimal", 2019.
-        noise_std = mechanism.sigma / task.machines
-        gradient_rms = math.hypot(mechanism.clip_norm, math.sqrt(task.d) * noise_std)
-        eta = task.diameter / (gradient_rms * math.sqrt(batching.rounds - 1))
-        return min(eta, self.max_eta(task, batching))
+        noise_std = mechanism.sigma / problem.machines
+        gradient_rms = math.hypot(mechanism.clip_norm, math.sqrt(problem.d) * noise_std)
+        eta = problem.diameter / (gradient_rms * math.sqrt(batching.rounds - 1))
+        return min(eta, self.max_eta(problem, batching))
 
-    def run_constants(self, task: Task, batching: Batching) -> RunConstants:
+    def run_constants(self, problem: Problem, batching: Batching) -> RunConstants:
         """Return the constants of a run, after `check_last_step` of rounding errors and last grid."""
-        constants = super().run_constants(task, batching)
+        constants = super().run_constants(problem, batching)
         if constants.mechanism.is_noisy:
             check_last_step(constants)
         return constants
@@ -127,24 +132,26 @@ class SnowballSgd(Method):
         """Return the step size of round t: eta, halved repeatedly towards the last round."""
         return eta * float(last_iterate_mechanism.halving_step_sizes(rounds - 1)[t - 1])
 
-    def step(self, iterates: "Iterates", t: int, total: "Integers", scale: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
         """Take a projected step, the last one from w rounded to the grid: only a noised sum is released."""
         if iterates.l2:
             iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
             coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
-            scale *= coarsening
-            total = total // coarsening - np.rint(iterates.w / scale).astype(np.int64)
+            step_factor *= coarsening
+            message_sum = message_sum // coarsening - np.rint(iterates.w / step_factor).astype(np.int64)
             iterates.w.fill(0.0)
-        iterates.projected_step(t, total, scale)
+        iterates.projected_step(t, message_sum, step_factor)
 
 
 # Exact steps do not increase the distance of two iterates; rounding errors may (docs/background/methods.md).
 
 
-def _constants_beyond_bounds(task: Task) -> "LossConstants":
+def _constants_beyond_bounds(problem: Problem) -> "LossConstants":
     """Return the Lipschitz constants G and L for features that exceed their bound by `FEATURE_RTOL`."""
-    return task.loss.constants(task.max_squared_norm * (1 + FEATURE_RTOL) ** 2, task.radius, task.classes)
+    return problem.loss.constants(
+        problem.max_squared_norm * (1 + FEATURE_RTOL) ** 2, problem.radius, problem.classes
+    )
 
 
 def gradient_rounding_error(features: int, radius: float, G: float, L: float, roundoffs: float) -> float:
@@ -165,19 +172,19 @@ def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
 
     Errors of both iterates count, those after a step's noise in the next step, which may divide by a spacing.
     """
-    d, radius = constants.task.d, constants.task.radius
+    d, radius = constants.problem.d, constants.problem.radius
     etas = constants.eta * last_iterate_mechanism.halving_step_sizes(constants.rounds - 1)
-    noise_std = constants.mechanism.sigma / constants.task.machines
-    G, L, roundoffs = _constants_beyond_bounds(constants.task)
+    noise_std = constants.mechanism.sigma / constants.problem.machines
+    G, L, roundoffs = _constants_beyond_bounds(constants.problem)
     if roundoffs is None:
         raise InputError(
-            f"--loss {constants.task.loss.name} has no bound on rounding errors (gradient_roundoffs), which "
-            "--method snowball-sgd needs. Use another --loss or --method."
+            f"--loss {constants.problem.loss.name} has no bound on rounding errors (gradient_roundoffs), "
+            "which --method snowball-sgd needs. Use another --loss or --method."
         )
-    gradient_errors = gradient_rounding_error(constants.task.features, radius, G, L, roundoffs)
-    step_norms = etas * (constants.task.G + MAX_NORMAL * noise_std * math.sqrt(d))
+    gradient_errors = gradient_rounding_error(constants.problem.features, radius, G, L, roundoffs)
+    step_norms = etas * (constants.problem.G + MAX_NORMAL * noise_std * math.sqrt(d))
     # The regulariser adds a product with the iterate and a difference to each step.
-    regulariser_error = 3 * _UNIT_ROUNDOFF * radius if constants.task.l2 else 0.0
+    regulariser_error = 3 * _UNIT_ROUNDOFF * radius if constants.problem.l2 else 0.0
     iterate_errors = iterate_rounding_error(d, radius, step_norms) + regulariser_error
     earlier_errors = np.append(0.0, iterate_errors[:-1])
     earlier_errors[-1] += _UNIT_ROUNDOFF * radius
@@ -187,15 +194,17 @@ def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
 
 def check_last_step(constants: RunConstants) -> None:
     """Raise InputError if the last grid needs over 62 bits, or rounding errors exceed their share of rho."""
-    T, diameter, rho = constants.rounds, constants.task.diameter, constants.task.budget.rho
-    last_scale = constants.step_size(T - 1) / (constants.task.machines * constants.batching.batch_size(T - 1))
+    T, diameter, rho = constants.rounds, constants.problem.diameter, constants.problem.budget.rho
+    last_scale = constants.step_size(T - 1) / (
+        constants.problem.machines * constants.batching.batch_size(T - 1)
+    )
     coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
-    if constants.task.radius > 2.0**62 * coarsening * constants.mechanism.grid_spacing * last_scale:
+    if constants.problem.radius > 2.0**62 * coarsening * constants.mechanism.grid_spacing * last_scale:
         raise InputError(
             f"--rounds {T} with --diameter {diameter:g} needs more than 62 bits for the last iterate. "
             "Use fewer --rounds or a smaller --diameter."
         )
-    noise_std = constants.mechanism.sigma / constants.task.machines
+    noise_std = constants.mechanism.sigma / constants.problem.machines
     noise_stds = constants.eta * last_iterate_mechanism.halving_step_sizes(T - 1) * noise_std
     sensitivities, expansions = np.zeros(len(noise_stds)), step_expansions(constants)
     rounding_rho = last_iterate_mechanism.last_iterate_rho(sensitivities, noise_stds, expansions).max()

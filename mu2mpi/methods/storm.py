@@ -7,7 +7,7 @@ from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, LAST_ITERATE
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import STEP, PresetConstants, single_pass_rounds
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
@@ -19,10 +19,10 @@ class Storm(Method):
 
     name, title, summary = "storm", "STORM", "corrected momentum at iterates"
     options = PresetOptions
-    estimator, query = CORRECTED_MOMENTUM, LAST_ITERATE
+    estimator, query_point = CORRECTED_MOMENTUM, LAST_ITERATE
     supports_partial_participation = True
 
-    def check(self, experiment: Any, options: Any) -> None:
+    def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError without a clipping norm, as increments of gradients at iterates are unbounded."""
         if experiment.clip_norm is None and options.preset is None:
             raise ValueError(
@@ -35,23 +35,25 @@ class Storm(Method):
         defaults = lookup("losses", experiment.loss).practical_defaults
         return float(min(1 / 8, 8.0 * defaults.noise_std / defaults.max_margin))
 
-    def practical_eta_scale(self, experiment: Any, facts: PublicFacts, constants: PresetConstants) -> float:
+    def practical_eta_scale(
+        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
+    ) -> float:
         """Return the preset's eta_scale: weights gain 1/20 of `weight_noise_std` from round T / 2 on."""
-        T = single_pass_rounds(experiment, facts)
+        T = single_pass_rounds(experiment, public_facts)
         noise_limit = 0.05 * math.sqrt(T / 1.5) * constants.noise_limited_step_sum(experiment)
         return 9 * constants.L * min(noise_limit, STEP * math.sqrt(T) / constants.unit_margin_smoothness)
 
-    def max_eta(self, task: Task, batching: Batching) -> float:
+    def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the theory's learning rate without noise, 1 / (9 L)."""
-        return 1 / (9 * task.smoothness)
+        return 1 / (9 * problem.smoothness)
 
-    def theory_eta(self, task: Task, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(rho D N / (2 C sqrt(d T)), 1 / (9 L)) (docs/background/methods.md)."""
-        C, D, root_T = mechanism.clip_norm, task.diameter, math.sqrt(batching.rounds)
-        eta = task.budget.rho * D * task.noise_reduction / (2 * C * math.sqrt(task.d) * root_T)
-        if task.per_machine is not None:
-            eta = self.noise_limited_eta(task, batching, mechanism) * root_T
-        return min(eta, self.max_eta(task, batching))
+        C, D, root_T = mechanism.clip_norm, problem.diameter, math.sqrt(batching.rounds)
+        eta = problem.budget.rho * D * problem.noise_reduction / (2 * C * math.sqrt(problem.d) * root_T)
+        if problem.per_machine_plan is not None:
+            eta = self.noise_limited_eta(problem, batching, mechanism) * root_T
+        return min(eta, self.max_eta(problem, batching))
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the step size eta / (t sqrt(t + 1)) of round t, whose message carries the weight t."""

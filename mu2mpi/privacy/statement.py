@@ -10,7 +10,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
-from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.sampler_error import is_negligible
 

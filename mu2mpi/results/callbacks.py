@@ -18,8 +18,8 @@ from mu2mpi.results.result import Result
 class RunStart:
     """Event before the first round of a run, or of a resumed run; contains public data only.
 
-    ``constants.task.machines`` is M, ``constants.rounds`` is T and ``constants.task.d`` is d, the number of
-    model parameters; ``constants.rho_spent(t)`` is the rho spent by the messages of rounds 1 to t.
+    ``constants.problem.machines`` is M, ``constants.rounds`` is T and ``constants.problem.d`` is d, the
+    number of model parameters; ``constants.rho_spent(t)`` is the rho spent by the messages of rounds 1 to t.
     """
 
     name: str  # path of the result file, or ``run`` for a run without one

@@ -134,7 +134,7 @@ def compute_coefficients(
     scaled: bool,
 ) -> Coefficients:
     """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
-    scaling, loss_function = constants.task.scaling, constants.task.loss
+    scaling, loss_function = constants.problem.scaling, constants.problem.loss
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
     to_columns = np.diag([*1 / units.scales, scaling.bias])
     to_columns[:-1, -1] = -units.offsets / units.scales
@@ -159,13 +159,13 @@ def output_noise_std(constants: RunConstants) -> float:
     The radius of the ball is scaled to `SIMULATED_COORDINATES`, an approximation for very small models.
     """
     mechanism, rounds = constants.mechanism, constants.rounds
-    radius = constants.task.radius * math.sqrt(SIMULATED_COORDINATES / constants.task.d)
-    iterates = Iterates(constants.with_task(rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius))
-    generator, noise_variance = np.random.default_rng(0), constants.task.noise_variance
+    radius = constants.problem.radius * math.sqrt(SIMULATED_COORDINATES / constants.problem.d)
+    iterates = Iterates(constants.with_problem(rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius))
+    generator, noise_variance = np.random.default_rng(0), constants.problem.noise_variance
     correlation = mechanism.correlation
     noise = CorrelatedNoiseFilter(correlation, SIMULATED_COORDINATES) if correlation is not None else None
-    per_machine = constants.task.per_machine
-    message_std = None if per_machine is None else per_machine.equivalent_noise_std
+    per_machine_plan = constants.problem.per_machine_plan
+    message_std = None if per_machine_plan is None else per_machine_plan.equivalent_noise_std
     for t in range(1, rounds):
         iterates.record_query_point(t)
         # Over many rounds, random signs are as good as normal numbers, and cheaper.

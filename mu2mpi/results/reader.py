@@ -23,7 +23,7 @@ from mu2mpi.core.hdf5 import open_for_reading, open_group, read_array, read_attr
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import PHASES
-from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
 from mu2mpi.results.records import SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
@@ -53,7 +53,7 @@ class RunSummary:
     # over machines), ``elapsed_seconds``, mean seconds over ranks such as ``noise_seconds``, and metrics
     measurements: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan  # of the output; NaN for classification
-    facts: PublicFacts | None = None  # public facts of the data that a preset may use
+    public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
     version: str = ""  # version of mu2mpi that ran the experiment
 
     @property
@@ -82,7 +82,7 @@ class RunSummary:
     def independent_settings(self) -> dict[str, Any]:
         """Settings of the run by name, None for those that other settings determine; read-only."""
         experiment, settings = self.experiment, self.settings
-        derived = automatic_settings(experiment, self.facts)
+        derived = automatic_settings(experiment, self.public_facts)
         mechanism = lookup("mechanisms", experiment.chosen_mechanism)
         if experiment.epsilon is not None:
             derived["rho"] = settings["rho"]
@@ -140,7 +140,7 @@ def read_result(path: Path | str) -> Result:
             feature_names=None if names is None else names[:-1],
             schema_toml=model.get("schema_toml"),
             scale=float(model["scale"]),
-            facts=_read_facts(file),
+            public_facts=_read_facts(file),
             # Reads one attribute: a damaged list of dimension scales, which has no checksum, can hang HDF5.
             unit=read_attributes(file["history/test_loss"], "units").get("units", "1"),
             timing=_read_timing(file),
@@ -179,12 +179,12 @@ def read_summary(path: Path) -> RunSummary:
         timing = _read_timing(file).items()
         measurements |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
         measurements |= _read_metrics(file)
-        facts = _read_facts(file) if experiment.preset_settings() else None
+        public_facts = _read_facts(file) if experiment.preset_settings() else None
         has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
         version = read_text(file.id, "mu2mpi_version") if has_version else ""
         created, loss = read_text(file.id, "created"), last["test_loss"]
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
-        return RunSummary(path, experiment, created, loss, accuracy, measurements, r2, facts, version)
+        return RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
 
 
 @contextmanager

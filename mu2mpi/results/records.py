@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accounting.per_machine import Floats, Integers, column_metadata as metadata
+from mu2mpi.privacy.accounting.per_machine_accounts import Floats, Integers, column_metadata as metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 
 SCHEMA = "mu2mpi-2"

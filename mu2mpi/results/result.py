@@ -12,7 +12,12 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.hdf5 import without_booleans
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.privacy.accounting.per_machine import Floats, Integers, PerMachineAccounts, column_metadata
+from mu2mpi.privacy.accounting.per_machine_accounts import (
+    Floats,
+    Integers,
+    PerMachineAccounts,
+    column_metadata,
+)
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory, format_score
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
     import xarray
 
     from mu2mpi.data.table_schema import Schema
+    from mu2mpi.federation.problem import Problem
     from mu2mpi.federation.run_constants import RunConstants
-    from mu2mpi.federation.task import Task
     from mu2mpi.results.coefficients import Coefficients
 
 MAX_CHUNK_FEATURES = 1 << 22  # feature values per chunk of samples in predictions
@@ -84,7 +89,7 @@ class Result:
     feature_names: tuple[str, ...] | None = None
     schema_toml: str | None = None
     scale: float = 1.0
-    facts: PublicFacts | None = None
+    public_facts: PublicFacts | None = None
     unit: str = "nat"
     accounts: PerMachineAccounts | None = None
     confusion: Integers | None = None
@@ -134,23 +139,29 @@ class Result:
         return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
 
     @property
-    def task(self) -> "Task":
-        """Optimisation task of the run, rebuilt from the result; InputError if the result is inconsistent."""
-        from mu2mpi.config.task_builder import build_task, build_unequal_machines
+    def problem(self) -> "Problem":
+        """Optimisation problem of the run, rebuilt from the result; InputError if inconsistent."""
+        from mu2mpi.config.problem_builder import build_problem, build_unequal_machines
 
-        samples, unequal = self.privacy.mechanism.samples, None
+        samples, unequal_machines = self.privacy.mechanism.samples, None
         if (accounts := self.accounts) is not None:
             samples = max(1, int(accounts.samples.min()))
-            unequal = build_unequal_machines(self.experiment, accounts.samples, accounts.owners, accounts)
-        max_squared_norm = None if self.facts is None else self.facts.max_squared_norm
+            unequal_machines = build_unequal_machines(
+                self.experiment, accounts.samples, accounts.owners, accounts
+            )
+        max_squared_norm = None if self.public_facts is None else self.public_facts.max_squared_norm
         shape = self.experiment.machines or 1, self.classes, self.x.shape[1], samples
-        return build_task(self.experiment, *shape, max_squared_norm=max_squared_norm, unequal=unequal)
+        return build_problem(
+            self.experiment, *shape, max_squared_norm=max_squared_norm, unequal_machines=unequal_machines
+        )
 
     @property
     def constants(self) -> "RunConstants":
-        """Constants of all rounds, rebuilt from the result; InputError if the result is inconsistent."""
-        task, method = self.task, self.experiment.chosen_method
-        constants: RunConstants = method.run_constants(task, method.batching(task, self.experiment.rounds))
+        """Constants of all rounds, rebuilt from the result; InputError if inconsistent."""
+        problem, method = self.problem, self.experiment.chosen_method
+        constants: RunConstants = method.run_constants(
+            problem, method.batching(problem, self.experiment.rounds)
+        )
         return constants
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -179,7 +190,7 @@ class Result:
         from mu2mpi.losses.model.linear import all_margins
         from mu2mpi.results.coefficients import encode_features, feature_matrix
 
-        scaling, names, width = self.task.scaling, self.feature_names, self.x.shape[1]
+        scaling, names, width = self.problem.scaling, self.feature_names, self.x.shape[1]
         with redacted_errors(public or not isinstance(X, str | Path)):
             if self.schema is not None:
                 features = encode_features(self.schema, X)
@@ -191,7 +202,7 @@ class Result:
 
     def predictions(self, margins: Floats) -> NDArray[Any]:
         """Return predicted labels, shape (n,), for margins of shape (n, rows)."""
-        loss_function = self.task.loss
+        loss_function = self.problem.loss
         if self.label_range is not None:
             low, high = self.label_range
             return (low + high) / 2 + (high - low) / 2 * loss_function.predict_numbers(margins)
@@ -202,7 +213,7 @@ class Result:
         """Return scores of the classes, shape (n, K), for margins of shape (n, rows)."""
         if self.label_range is not None:
             raise InputError("this model predicts numbers and has no scores of classes; use predict instead")
-        return self.task.loss.scores(margins)
+        return self.problem.loss.scores(margins)
 
     def coefficients(self, scaled: bool = False) -> "Coefficients":
         """Return the model's coefficients per unit of a data column, or of features in [-1, 1] if `scaled`.
@@ -212,7 +223,7 @@ class Result:
         from mu2mpi.results.coefficients import FeatureUnits, column_units, compute_coefficients
 
         constants, features = self.constants, self.x.shape[1] - 1
-        in_column_units = not (scaled or constants.task.scaling.is_per_sample)
+        in_column_units = not (scaled or constants.problem.scaling.is_per_sample)
         if in_column_units and self.schema is not None:
             units = column_units(self.schema)
         else:

@@ -15,7 +15,7 @@ from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import temporary_path, write_atomically
 from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
-from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, SCHEMA, History
 from mu2mpi.results.result import Result
 
@@ -115,7 +115,10 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _write_dataset(group, "row", np.arange(rows), "row of the model, one per class if there are several"),
         _write_dataset(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    attributes = {"scale": result.scale, **({} if result.facts is None else result.facts._asdict())}
+    attributes = {
+        "scale": result.scale,
+        **({} if result.public_facts is None else result.public_facts._asdict()),
+    }
     attributes |= {"label_range": result.label_range, "schema_toml": result.schema_toml}
     write_attributes(group, {name: value for name, value in attributes.items() if value is not None})
     _write_dataset(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)

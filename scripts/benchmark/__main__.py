@@ -163,8 +163,8 @@ def markdown(headings: list[str], rows: list[list[str]]) -> str:
 
 def machine(library: str) -> str:
     """Say where this was measured."""
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text().splitlines() if facts.exists() else []
+    public_facts = Path("/proc/cpuinfo")
+    lines = public_facts.read_text().splitlines() if public_facts.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return (
         f"{(names or ['unknown'])[0]}, {os.cpu_count()} cores, {platform.system()}, "

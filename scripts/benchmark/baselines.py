@@ -42,9 +42,9 @@ def seconds(
     Features, which `scale` takes into [-1, 1], have the shape (rounds, machines of this rank, F - 1), labels
     (rounds, machines of this rank).
     """
-    shape = constants.task.classes, constants.task.features
+    shape = constants.problem.classes, constants.problem.features
     generator = np.random.Generator(np.random.SFC64(1 + (comm.rank if comm else 0)))
-    trusted = constants.task.server == "trusted"
+    trusted = constants.problem.server == "trusted"
     q, w, x, x_previous = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     total, z = np.zeros(shape), np.ones(shape[1])
     if comm:
@@ -67,10 +67,10 @@ def seconds(
         if not (trusted and comm and comm.rank):
             if trusted:
                 total = total + generator.standard_normal(shape) * constants.mechanism.sigma
-            w -= constants.eta / constants.task.machines * total
+            w -= constants.eta / constants.problem.machines * total
             norm = np.linalg.norm(w)
-            if norm > constants.task.radius:
-                w *= constants.task.radius / norm
+            if norm > constants.problem.radius:
+                w *= constants.problem.radius / norm
             x_previous, x = x, x + 2 / (t + 2) * (w - x)
         else:
             x_previous, x = x, np.empty(shape)

@@ -61,13 +61,15 @@ def test_copies_are_the_same_to_the_bit(folder):
 
 def test_what_a_preset_chose_has_its_value_and_says_so(folder):
     (run,) = runs_of(folder, server="trusted", rho=4.0, machines=10, seed=1)
-    facts = PublicFacts(10, 64.0, 1430)
+    public_facts = PublicFacts(10, 64.0, 1430)
     sides = []
     for asked in ({"rho": 0.5}, {"preset": "practical", "epsilon": 2.0}):
         made = complete_experiment(
-            Experiment(data="digits", server="trusted", machines=10, seed=1, **asked), facts
+            Experiment(data="digits", server="trusted", machines=10, seed=1, **asked), public_facts
         )
-        sides.append([replace(run, experiment=made.replace(rounds=made.rounds or 143), facts=facts)])
+        sides.append(
+            [replace(run, experiment=made.replace(rounds=made.rounds or 143), public_facts=public_facts)]
+        )
     text = compare(*sides)
     assert "preset     unset    practical" in text
     assert "diameter   0.1      200 (by preset)" in text

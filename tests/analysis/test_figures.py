@@ -345,9 +345,11 @@ def test_comparison_has_slopes_of_several_sizes_alone():
 
 def completed(run):
     """Return a summary as of a file, which holds what a preset chose."""
-    facts = PublicFacts(3, 1.0, run.experiment.samples)
+    public_facts = PublicFacts(3, 1.0, run.experiment.samples)
     return replace(
-        run, experiment=run.experiment.replace(**run.experiment.preset_settings(facts)), facts=facts
+        run,
+        experiment=run.experiment.replace(**run.experiment.preset_settings(public_facts)),
+        public_facts=public_facts,
     )
 
 

@@ -134,11 +134,11 @@ def test_runs_without_noise_have_no_guarantee(runs):
 
 def test_what_was_run_tells_what_follows_in_some_runs(runs):
     base = {"data": "digits", "machines": 2, "server": "trusted", "seed": 1}
-    facts, preset = PublicFacts(10, 64.0, 1436), Experiment(**base, method="dp-gd", preset="practical")
-    choice = preset.preset_settings(facts)
+    public_facts, preset = PublicFacts(10, 64.0, 1436), Experiment(**base, method="dp-gd", preset="practical")
+    choice = preset.preset_settings(public_facts)
     pair = [
         replace(runs[0], experiment=Experiment(**base, rounds=718)),
-        replace(runs[0], experiment=preset.replace(**choice), facts=facts),
+        replace(runs[0], experiment=preset.replace(**choice), public_facts=public_facts),
     ]
     told = {name: values for name, values, _ in settings_table(pair)}
     assert told["rounds"] == f"{choice['rounds']}, 718"

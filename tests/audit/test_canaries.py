@@ -24,8 +24,11 @@ def test_every_sample_is_a_canary_and_each_changes_its_own_machine_alone(case, s
         one = none.copy()
         one[k] = True
         for i in range(4):
-            hosted = range(i, i + 1)
-            before, after = canaries.sample_reader(hosted, none)(1), canaries.sample_reader(hosted, one)(1)
+            hosted_machines = range(i, i + 1)
+            before, after = (
+                canaries.sample_reader(hosted_machines, none)(1),
+                canaries.sample_reader(hosted_machines, one)(1),
+            )
             changed = np.flatnonzero(before.labels != after.labels).tolist()
             assert changed == ([t - 1] if i == machine else [])
             if case is UNCLIPPED and changed:
@@ -55,19 +58,19 @@ def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, norma
     constants = replace(canaries.constants, mechanism=replace(canaries.constants.mechanism, sigma=0.0))
     for k, t in ((1, 1), (6, 2), (10, 3), (21, 6)):
         assert canaries.rounds[k] == t
-        hosted, sums = range(canaries.machines[k], canaries.machines[k] + 1), []
+        hosted_machines, sums = range(canaries.machines[k], canaries.machines[k] + 1), []
         for kind in (False, True):
             variants = np.zeros(len(canaries), bool)
             variants[k] = kind
             machines, x, seen = (
-                Machines(constants, hosted, canaries.sample_reader(hosted, variants), None),
-                np.zeros((constants.task.rows, 2)),
+                Machines(constants, hosted_machines, canaries.sample_reader(hosted_machines, variants), None),
+                np.zeros((constants.problem.rows, 2)),
                 [],
             )
             for at in range(1, 7):
                 points = (x, x)
                 if case.chooses_query_points:
-                    points = [case.query_point(k, constants.task.rows) for k in (at, at - 1)]
+                    points = [case.query_point(k, constants.problem.rows) for k in (at, at - 1)]
                 machines.accumulate(at, *points)
                 seen.append(machines.q.copy())
             sums.append(np.array(seen) * constants.mechanism.grid_spacing)
@@ -80,7 +83,7 @@ def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, norma
         assert len(canaries.messages[k]) == messages
     assert case is not CLIPPED or case.separation(constants, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
-        assert constants.S > 1.9 * constants.task.G or case is CLIPPED or loss == "logistic"
+        assert constants.S > 1.9 * constants.problem.G or case is CLIPPED or loss == "logistic"
         # Of Huber's loss, whose residuals are short, only in later rounds.
         assert case.separation(constants, 10) > 0.92
         assert (

@@ -188,7 +188,7 @@ def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings,
 
 # What is broken on purpose: each a mistake that somebody has made somewhere.
 
-no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "clip_bound", math.inf)  # noqa: E731
+no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "reduced_clip_norm", math.inf)  # noqa: E731
 
 
 def noise_after_the_reduction(_):
@@ -197,7 +197,7 @@ def noise_after_the_reduction(_):
         machines.accumulate(t, iterates.x, iterates.x_previous)
         (flat, total), (flat_noised, noised) = padded_zeros(machines.q.shape), padded_zeros(machines.q.shape)
         self._communicator.allreduce(machines.q, total)
-        scale = constants.mechanism.sigma / constants.mechanism.grid_spacing / constants.task.machines
+        scale = constants.mechanism.sigma / constants.mechanism.grid_spacing / constants.problem.machines
         add_noise(flat_noised, flat, machines.key, SERVER_STREAM, 0, 1, t, scale)
         if t < self._constants.rounds:
             iterates.step(t, noised)
@@ -228,7 +228,7 @@ def noise_for_half_of_the_coordinates(_):
 def default_noise_for_gradients(constants):
     """As if S were G where no clipping norm is given."""
     mechanism, S = constants.mechanism, constants.S
-    return mechanism.sigma * (constants.task.G / S if mechanism.clip_norm >= S else 1)
+    return mechanism.sigma * (constants.problem.G / S if mechanism.clip_norm >= S else 1)
 
 
 def columns_that_are_not_normalized(draw):

@@ -78,14 +78,14 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
             continue
         experiment, canaries = canaries_of(case, server=server, **named(way, files), **method)
         constants = canaries.constants
-        present = constants.task.per_machine.participation.participation_matrix(range(1, 7), range(4))
+        present = constants.problem.per_machine_plan.participation.participation_matrix(range(1, 7), range(4))
         last = 6 if server == "untrusted" else 5
         assert present[canaries.rounds - 1, canaries.machines].all()
         if method.get("method") != "dp-gd":
             assert len(canaries) == present[:last].sum()
         claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
         for machine, claim in zip(canaries.machines, claims, strict=True):
-            assert claim.rho <= constants.task.per_machine.accounts(1e-5).rho_budget[machine]
+            assert claim.rho <= constants.problem.per_machine_plan.accounts(1e-5).rho_budget[machine]
         differences = trials.canary_effects(canaries, bytes(32))
         mu = np.empty(len(canaries))
         for machine in set(canaries.machines.tolist()):
@@ -139,13 +139,13 @@ def changed_sigma(change):
 
     def make(start):
         def flawed(self, constants, *rest):
-            if (members := constants.task.per_machine) is not None:
+            if (members := constants.problem.per_machine_plan) is not None:
                 variants = members.hosted_mechanisms(range(len(members.mechanism_index)))
                 drawn = zip(variants, change(variants, members.weights), strict=True)
                 variants = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
                 index = np.arange(len(variants))
                 members = replace(members, mechanisms=variants, mechanism_index=index)
-            start(self, constants.with_task(per_machine=members), *rest)
+            start(self, constants.with_problem(per_machine_plan=members), *rest)
 
         return flawed
 

@@ -29,7 +29,7 @@ class Mine(Softmax):
 @mu2mpi.register
 class Hello:
     \"Greet somebody.\"
-    kind, name = "commands", "hello"
+    component_kind, name = "commands", "hello"
 
     def add_arguments(self, parser):
         parser.add_argument("--name")

@@ -16,7 +16,7 @@ def test_all_is_what_is_meant_without_a_word():
     assert hash(plain) == hash(named)
     assert plain.to_toml() == named.to_toml()
     assert first_difference(plain, named) is None
-    assert resolve(named, owned_source(1, [9, 9], 3, 2), 1).constants.task.per_machine is None
+    assert resolve(named, owned_source(1, [9, 9], 3, 2), 1).constants.problem.per_machine_plan is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_machines_that_were_never_drawn_do_not_make_steps_longer(tmp_path):
     source = owned_source(1, [9] * 10, 3, 2)
     members = resolve(
         Experiment(participation="uniform:1", rounds=2, seed=1), source, 1
-    ).constants.task.per_machine
+    ).constants.problem.per_machine_plan
     assert members.participation.counts.sum() == 2
     assert members.total_weight == pytest.approx(1.0)
     assert members.effective_machines == pytest.approx(1.0)
@@ -87,7 +87,7 @@ def test_a_machine_with_a_budget_has_noise_where_the_others_have_none(server, tm
         Experiment(budgets=budgets, rho=float("inf"), server=server, seed=1), owned_source(1, [9] * 3, 3, 2)
     )
     machines, constants = simulation.machines, simulation.constants
-    accounts = constants.task.per_machine.accounts(1e-5)
+    accounts = constants.problem.per_machine_plan.accounts(1e-5)
     assert accounts.rho[1] == pytest.approx(1.0)
     machines.accumulate(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
     if server == "untrusted":

@@ -23,7 +23,7 @@ ELSEWHERE = {
     "data/column_values.py": "cells are encoded as the columns of a schema say: test_schema.py",
     "data/formats": "the same table in every format: test_user_file.py and test_schema.py",
     "federation/run_constants.py": "every test of federation and methods begins with them",
-    "federation/task.py": "the task of a run, likewise",
+    "federation/problem.py": "the problem of a run, likewise",
     "federation/trust_mode.py": "facts about trust modes: test_servers.py",
     "results/result.py": "what is made of a result: test_model.py, test_schema.py",
 }

@@ -56,7 +56,7 @@ def test_built_in_components_have_the_names_of_their_modules(kind):
     base = dict(zip(BUILT_IN, bases, strict=True))[kind]
     for name in BUILT_IN[kind]:
         component = lookup(kind, name)
-        assert (component.kind, component.name) == (kind, name)
+        assert (component.component_kind, component.name) == (kind, name)
         assert issubclass(component, base) if isinstance(component, type) else isinstance(component, base)
         assert lookup(kind, name) is component
 
@@ -72,18 +72,18 @@ def test_message_about_an_unknown_name_lists_the_known_names(kind, name):
 
 
 def test_registered_components_are_found(restored_registry):
-    component = SimpleNamespace(kind="losses", name="hinge")
+    component = SimpleNamespace(component_kind="losses", name="hinge")
     assert register(component) is component
     assert lookup("losses", "hinge") is component
     assert known_names("losses") == [*BUILT_IN["losses"], "hinge"]
     assert "hinge" not in known_names("methods")
-    later = register(SimpleNamespace(kind="losses", name="hinge"))
+    later = register(SimpleNamespace(component_kind="losses", name="hinge"))
     assert lookup("losses", "hinge") is later
     assert known_names("losses") == [*BUILT_IN["losses"], "hinge"]
 
 
 def test_a_built_in_component_imported_later_replaces_no_other(restored_registry):
-    built_in, own = lookup("losses", "softmax"), SimpleNamespace(kind="losses", name="softmax")
+    built_in, own = lookup("losses", "softmax"), SimpleNamespace(component_kind="losses", name="softmax")
     register(own)
     register(type(built_in))
     assert lookup("losses", "softmax") is own
@@ -91,10 +91,14 @@ def test_a_built_in_component_imported_later_replaces_no_other(restored_registry
 
 @pytest.mark.parametrize(
     "component",
-    [SimpleNamespace(name="x"), SimpleNamespace(kind="losses"), SimpleNamespace(kind="x", name="x")],
+    [
+        SimpleNamespace(name="x"),
+        SimpleNamespace(component_kind="losses"),
+        SimpleNamespace(component_kind="x", name="x"),
+    ],
 )
 def test_components_without_kind_or_name_cannot_be_registered(component):
-    with pytest.raises(ValueError, match=r"no kind among losses, methods, .*, or no name"):
+    with pytest.raises(ValueError, match=r"no component_kind among losses, methods, .*, or no name"):
         register(component)
 
 
@@ -184,7 +188,7 @@ OTHERS = """
 
     class Mine(Method):
         name, title, summary = "mine", "Mine", "gradients at iterates, in another package"
-        estimator, query = GRADIENT, LAST_ITERATE
+        estimator, query_point = GRADIENT, LAST_ITERATE
 
     mine = Mine()
     """

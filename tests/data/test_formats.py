@@ -86,8 +86,8 @@ def test_it_is_run_with_budgets_and_a_trace_and_predicted(rows, tmp_path, capsys
     present = [{"round": t, "machine": k} for t in range(1, 11) for k in range(3) if (t + k) % 3]
     trace = rows("trace.jsonl", present)
     settings = ["--features", "age", "--normalize", "unit", "--rounds", "10", "--seed", "1"]
-    unequal = ["--budgets", str(budgets), "--participation", f"trace:{trace}"]
-    assert main(["run", "--data", str(path), *settings, *unequal, "-o", str(model)]) == 0
+    unequal_machines = ["--budgets", str(budgets), "--participation", f"trace:{trace}"]
+    assert main(["run", "--data", str(path), *settings, *unequal_machines, "-o", str(model)]) == 0
     result = read_result(model)
     assert result.experiment.machines == 3
     assert result.feature_names == ("age",)

@@ -118,7 +118,7 @@ def test_each_machine_gets_the_budget_of_its_owner_or_of_its_number(partition, t
     experiment = Experiment(
         machines=3, partition=partition, budgets=budgets, participation=trace, rounds=4, rho=2.0
     )
-    members = simulation_of(experiment, owned_source(2, [6, 8, 4], 3, 2)).constants.task.per_machine
+    members = simulation_of(experiment, owned_source(2, [6, 8, 4], 3, 2)).constants.problem.per_machine_plan
     accounts = members.accounts(1e-5)
     np.testing.assert_array_equal(accounts.participation, present)
     assert accounts.names == tuple(names)
@@ -148,7 +148,7 @@ def test_a_budget_may_stand_beside_the_samples_of_its_owner(kind, suffix, tmp_pa
     path = str(write_table(tmp_path / f"a.{suffix}", columns))
     experiment = Experiment(data=path, budgets=path, participation="by-size", **own)
     source = open_source(experiment)
-    accounts = resolve(experiment, source, 1).constants.task.per_machine.accounts(1e-5)
+    accounts = resolve(experiment, source, 1).constants.problem.per_machine_plan.accounts(1e-5)
     assert accounts.samples.sum() == source.training_samples
     assert accounts.samples.tolist() == accounts.rounds.tolist()
     for name, allowed in zip(accounts.names, accounts.rho_budget, strict=True):

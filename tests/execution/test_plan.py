@@ -33,7 +33,7 @@ def owned():
 def settled(source=SOURCE, ranks=4, **settings):
     """Return M, T and the partition of an experiment."""
     plan = resolve(Experiment(**settings), source, ranks)
-    assert (plan.constants.task.machines, plan.constants.rounds) == (
+    assert (plan.constants.problem.machines, plan.constants.rounds) == (
         plan.experiment.machines,
         plan.experiment.rounds,
     )
@@ -108,9 +108,9 @@ def test_a_preset_is_filled_in_once_machines_are_known():
         "machines",
         "rounds",
     } <= found.explicit_settings
-    assert plan.constants.task.scaling.unit_norm
+    assert plan.constants.problem.scaling.unit_norm
     assert plan.constants.mechanism.clip_norm == 0.75
-    assert complete_experiment(experiment, plan.facts, machines=4).replace(rounds=30) == found
+    assert complete_experiment(experiment, plan.public_facts, machines=4).replace(rounds=30) == found
     # What was left open is, in the experiment that the user gave.
     assert experiment.eta_scale is None
     assert experiment.machines is None

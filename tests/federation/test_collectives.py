@@ -16,19 +16,19 @@ SUMS = np.random.default_rng(1).integers(-(2**40), 2**40, (3, *SHAPE))
 COUNTS = np.random.default_rng(2).integers(0, 9, (5, 3))
 
 
-def hosted(rank, size, q):
+def hosted_machines(rank, size, q):
     """Return what is collected of the machines of a rank."""
     (flat_q, own), counts = padded_zeros(SHAPE), COUNTS[list(block(len(COUNTS), size, rank))]
     own[...] = q
-    facts = {"largest_squared_norm": NORMS[rank], "clipped": CLIPPED[rank]}
-    return SimpleNamespace(q=own, flat_q=flat_q, class_counts=lambda t: t * counts, **facts)
+    public_facts = {"largest_squared_norm": NORMS[rank], "clipped": CLIPPED[rank]}
+    return SimpleNamespace(q=own, flat_q=flat_q, class_counts=lambda t: t * counts, **public_facts)
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "masked"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
     def act(rank):
-        machines = hosted(rank.rank, size, SUMS[rank.rank])
+        machines = hosted_machines(rank.rank, size, SUMS[rank.rank])
         return (
             gather_sum(machines, rank, key),
             gather_statistics(machines, 2, rank, key),
@@ -47,7 +47,7 @@ def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
 @pytest.mark.parametrize("size", [2, 3])
 def test_masked_parts_add_up_to_the_sum(size):
     def act(rank):
-        machines = hosted(rank.rank, size, SUMS[0] * (rank.rank == 0))
+        machines = hosted_machines(rank.rank, size, SUMS[0] * (rank.rank == 0))
         scatter_sum(machines, rank, KEY)
         return machines.q
 

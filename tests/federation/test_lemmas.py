@@ -36,8 +36,8 @@ def schedule_for(shape, machines=1, rounds=20, diameter=0.5, rho=math.inf, serve
 def thrown_about(rng, constants):
     """Return w_t and x_t of rounds 1 .. T, by the package's own steps, whatever is thrown at the server."""
     iterates, w, x = Iterates(constants), [], []
-    radius_in_units = constants.task.radius / (
-        constants.eta * constants.mechanism.grid_spacing / constants.task.machines
+    radius_in_units = constants.problem.radius / (
+        constants.eta * constants.mechanism.grid_spacing / constants.problem.machines
     )
     for t in range(1, constants.rounds + 1):
         w.append(iterates.w.copy())
@@ -82,7 +82,7 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
     rng = np.random.default_rng(seed)
     z = np.append(rng.choice([-1.0, 1.0], shape[1] - 1), 1.0)
     direction = np.outer(rng.standard_normal(shape[0]), z) if is_along else rng.standard_normal(shape)
-    end = constants.task.radius * direction / np.linalg.norm(direction)
+    end = constants.problem.radius * direction / np.linalg.norm(direction)
     for x_previous, w in ((-end, end), (end, -end), (0 * end, end)):
         x = (1 - averaging_weight(t)) * x_previous + averaging_weight(t) * w
         for label in range(shape[0]):
@@ -104,7 +104,7 @@ def test_consecutive_queries_are_close(shape, diameter, rounds, seed):
     steps = np.linalg.norm(np.diff(x, axis=0), axis=(1, 2))
     assert np.all(np.arange(1, rounds) * steps <= 2 * diameter * (1 + 1e-12))
     for points in (w, x):
-        assert np.linalg.norm(points, axis=(1, 2)).max() <= constants.task.radius * (1 + 1e-12)
+        assert np.linalg.norm(points, axis=(1, 2)).max() <= constants.problem.radius * (1 + 1e-12)
     alpha = np.arange(1, rounds + 1)
     average = np.tensordot(alpha / alpha.sum(), w, axes=1)
     np.testing.assert_allclose(x[-1], average, rtol=0, atol=1e-12 * diameter)
@@ -119,8 +119,8 @@ def test_anytime_inequality(shape, diameter, rounds, seed):
     rng = np.random.default_rng(seed)
     w, x = thrown_about(rng, constants)
     any_point = rng.standard_normal(shape)
-    any_point *= constants.task.radius * rng.uniform() / np.linalg.norm(any_point)
-    for other in (any_point, -constants.task.radius * any_point / np.linalg.norm(any_point), w[-1]):
+    any_point *= constants.problem.radius * rng.uniform() / np.linalg.norm(any_point)
+    for other in (any_point, -constants.problem.radius * any_point / np.linalg.norm(any_point), w[-1]):
         regret = 0.0
         at_other, _ = exact.gradient(other)
         for t in range(1, rounds + 1):
@@ -172,7 +172,7 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
     mean = total / 300
     rng = np.random.default_rng(0)
     points = [rng.standard_normal(shape) for _ in range(12)]
-    points = [constants.task.radius * p / np.linalg.norm(p) for p in points]
+    points = [constants.problem.radius * p / np.linalg.norm(p) for p in points]
     pairs = list(zip(points, points[1:] + points[:1], strict=True))
     found = np.array([[deviations(population, i, M, *pair) for pair in pairs] for i in range(M)])
     sigma, sigma_l = np.sqrt(found.max(axis=1).mean(axis=0))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mu2mpi.core.registry import lookup
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
 from mu2mpi.losses.model.linear import SAMPLE_BLOCK
-from mu2mpi.privacy.noise.grid import clipping_bound
+from mu2mpi.privacy.noise.grid import reduce_clip_norm
 
 SOFTMAX = lookup("losses", "softmax")
 
@@ -101,7 +101,7 @@ def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
     scales, labels = some(n), np.zeros(n, np.int32)
     bias = data.draw(st.sampled_from([0.1, 1.0]) | numbers)
     grid_spacing = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
-    bound = clipping_bound(clip_norm, grid_spacing, x.size)
+    bound = reduce_clip_norm(clip_norm, grid_spacing, x.size)
     add = (GRADIENT if plain else CORRECTED_MOMENTUM).compile_kernel(SOFTMAX, 3)
 
     def sent(first, end):
@@ -145,15 +145,15 @@ def parse_schedule(loss, method, norm_bound, dimension, rounds=6, **settings):
 
 def surface(rng, constants):
     """Return query points from one end of the ball to the other, as far as rows are alike."""
-    points = rng.standard_normal((constants.rounds + 1, constants.task.rows, constants.task.features))
+    points = rng.standard_normal((constants.rounds + 1, constants.problem.rows, constants.problem.features))
     points[1::2] = -points[::2][: len(points[1::2])]
-    return points * (constants.task.radius / np.linalg.norm(points, axis=(1, 2), keepdims=True))
+    return points * (constants.problem.radius / np.linalg.norm(points, axis=(1, 2), keepdims=True))
 
 
 def at_the_edge(rng, constants, dimension):
     """Return features at the corners of the cube, which `norm_bound` makes shorter, and labels."""
     features = rng.choice([-1.0, 1.0], (constants.rounds, 2, dimension))
-    return features, random_labels(rng, constants.task.loss, 2 * constants.rounds, 2).reshape(-1, 2)
+    return features, random_labels(rng, constants.problem.loss, 2 * constants.rounds, 2).reshape(-1, 2)
 
 
 @LOSSES
@@ -173,7 +173,7 @@ def test_no_message_moves_by_more_than_twice_the_bound(
     t, i = int(rng.integers(constants.rounds)), int(rng.integers(2))
     others, other_labels = features.copy(), labels.copy()
     others[t, i] = cheat * rng.choice([-1.0, 0.0, 1.0], dimension)
-    if constants.task.loss.label_kind == "classes":
+    if constants.problem.loss.label_kind == "classes":
         other_labels[t, i] = 1 - labels[t, i]
     else:
         other_labels[t, i] = -cheat if labels[t, i] > 0 else cheat
@@ -198,11 +198,13 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
     if constants.estimator.is_cumulative:
         for t in range(2, len(queries)):
             # alpha_{t-1} ||x_t - x_{t-1}|| <= 2 D, and within the ball.
-            step = min(1.0, 4 * constants.task.radius / (t - 1) / np.linalg.norm(queries[t] - queries[t - 1]))
+            step = min(
+                1.0, 4 * constants.problem.radius / (t - 1) / np.linalg.norm(queries[t] - queries[t - 1])
+            )
             queries[t] = queries[t - 1] + step * (queries[t] - queries[t - 1])
     _, machines = sums(constants, features, labels, queries)
     # Clipping leaves room for rounding, which gradients as long as G do not.
-    assert (machines.clipped > 0) == (machines.largest_squared_norm > constants.clip_bound**2)
+    assert (machines.clipped > 0) == (machines.largest_squared_norm > constants.reduced_clip_norm**2)
     assert 0 < machines.largest_squared_norm <= constants.S**2 * (1 + 1e-12)
 
 
@@ -213,19 +215,19 @@ def test_two_samples_come_near_to_the_bound(loss):
         constants = parse_schedule(
             loss, "parallel-sgd", None, 3, rounds=1, diameter=40.0, clip_norm=clip_norm
         )
-        far = np.full((constants.task.rows, 4), 1.0) * np.array([[-1.0], [1.0]])[-constants.task.rows :]
-        far *= constants.task.radius / np.linalg.norm(far)
+        far = np.full((constants.problem.rows, 4), 1.0) * np.array([[-1.0], [1.0]])[-constants.problem.rows :]
+        far *= constants.problem.radius / np.linalg.norm(far)
         ends = []
         for sign in (1.0, -1.0):
             # A model that is certain, and wrong; a poisson loss is as steep at one end alone.
             labels = (
                 np.array([[0, 0]], np.int32)
-                if constants.task.loss.label_kind == "classes"
+                if constants.problem.loss.label_kind == "classes"
                 else -np.ones((1, 2))
             )
             features = np.ones((1, 2, 3))
             if sign < 0:
-                labels = 1 - labels if constants.task.loss.label_kind == "classes" else -labels
+                labels = 1 - labels if constants.problem.loss.label_kind == "classes" else -labels
             queries = np.array([far * 0, sign * far])
             found, _ = sums(constants, features, labels, queries)
             ends.append(found[0] / 2)

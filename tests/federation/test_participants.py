@@ -142,15 +142,15 @@ def test_of_uniform_any_machines_and_any_pairs_are_as_likely_as_others():
 def test_weighted_messages_estimate_the_objective_on_average(drawn, is_sample_weighted):
     """Also those of the few rounds in which some machine happens never to be drawn."""
     participation, samples, rounds = drawn
-    attendance, unequal = (
+    attendance, unequal_machines = (
         RunParticipation(participation, rounds),
         UnequalMachines(participation, samples, is_sample_weighted),
     )
     if attendance.max_count == 0:
         with pytest.raises(InputError, match="No machine ever takes part"):
-            unequal.run_participation(rounds)
+            unequal_machines.run_participation(rounds)
         return
-    weights = unequal.weights(attendance)
+    weights = unequal_machines.weights(attendance)
     expected = participation.expected_counts(attendance.counts, rounds)
     wanted = np.where(expected > 0, samples if is_sample_weighted else 1.0, 0.0)
     found = weights * expected

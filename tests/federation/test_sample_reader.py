@@ -37,13 +37,13 @@ def watched(n: int) -> Watched:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 25, 1000])
-@pytest.mark.parametrize("hosted", [range(4), range(1, 3), range(4, 4)])
-def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted):
+@pytest.mark.parametrize("hosted_machines", [range(4), range(1, 3), range(4, 4)])
+def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted_machines):
     source = watched(100)
-    limit_memory(monkeypatch, source, at_once * max(1, len(hosted)))
+    limit_memory(monkeypatch, source, at_once * max(1, len(hosted_machines)))
     constants = resolve(Experiment(machines=4), source, 1).constants
-    read = make_sample_reader(source, constants, KEY, hosted, "iid", bytes(32))
-    rows, t = iid_rows(100, 4, 25, KEY, hosted), 1
+    read = make_sample_reader(source, constants, KEY, hosted_machines, "iid", bytes(32))
+    rows, t = iid_rows(100, 4, 25, KEY, hosted_machines), 1
     while t <= 25:
         samples = read(t)
         assert samples.rounds.start == t
@@ -53,8 +53,8 @@ def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted)
         t = samples.rounds.stop
     assert t == 26
     np.testing.assert_array_equal(np.concatenate(source.asked), rows.ravel())
-    if len(hosted):
-        assert max(map(len, source.asked)) <= at_once * len(hosted)
+    if len(hosted_machines):
+        assert max(map(len, source.asked)) <= at_once * len(hosted_machines)
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

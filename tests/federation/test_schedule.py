@@ -5,7 +5,7 @@ import pytest
 
 from mu2mpi import run
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task_builder import input_digests
+from mu2mpi.config.problem_builder import input_digests
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.federation.participation.schedule import check_participation, parse_schedule
@@ -27,7 +27,7 @@ def test_an_extension_is_one_module(extension):
 def test_forms_of_built_in_schedules(name):
     schedule = lookup("participation", name)
     values = {"m": "3", "p": "0.25", "FILE": "a.csv"}
-    text, *placeholder = schedule.form.split(":")
+    text, *placeholder = schedule.option_syntax.split(":")
     text = ":".join([text, *(values[value] for value in placeholder)])
     assert check_participation(text) == (None if schedule.is_default else text)
     assert parse_schedule(text) == (schedule, text.partition(":")[2])

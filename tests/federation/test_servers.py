@@ -43,7 +43,7 @@ def test_a_tenth_may_collude_if_nothing_else_is_said(server, machines, expected)
     source = random_source(1, 5 * machines, 2, 2)
     plan = resolve(Experiment(server=server, machines=machines, rho=1.0), source, 1)
     assert plan.experiment.colluders == expected
-    assert plan.constants.task.noise_shares == plan.constants.mechanism.noise_shares == machines - expected
+    assert plan.constants.problem.noise_shares == plan.constants.mechanism.noise_shares == machines - expected
     named = resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=expected), source, 1)
     assert named.experiment == plan.experiment
     with pytest.raises(InputError, match="Use at most"):
@@ -54,13 +54,15 @@ def test_a_tenth_may_collude_if_nothing_else_is_said(server, machines, expected)
 @pytest.mark.parametrize(("machines", "colluders"), [(1, 0), (9, 0), (10, 3), (10, 9)])
 def test_an_average_has_the_noise_that_learning_rates_are_made_for(server, machines, colluders):
     """The variance of the sum is M^2 over the square of `noise_reduction`: M s^2, s^2, or M / (M - c) s^2."""
-    trust = lookup("servers", server)
-    takes = "colluders" in trust.options.model_fields
-    parts = trust.noise_shares(trust.options(**({"colluders": colluders} if takes else {})), machines)
+    trust_mode = lookup("servers", server)
+    takes = "colluders" in trust_mode.options.model_fields
+    parts = trust_mode.noise_shares(
+        trust_mode.options(**({"colluders": colluders} if takes else {})), machines
+    )
     assert parts == (machines - colluders if takes else 1)
     draws = {"untrusted": machines, "trusted": 1}.get(server, machines / parts)
-    assert trust.noise_variance(machines, parts) == pytest.approx(draws)
-    assert trust.noise_reduction(machines, parts) == pytest.approx(machines / draws**0.5)
+    assert trust_mode.noise_variance(machines, parts) == pytest.approx(draws)
+    assert trust_mode.noise_reduction(machines, parts) == pytest.approx(machines / draws**0.5)
 
 
 def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():

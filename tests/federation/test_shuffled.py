@@ -49,11 +49,11 @@ def tiny_schedule(**settings):
 def first_sums(shuffle, seeds):
     """Return the noised sums of the first round of runs with other keys, less the sums of values."""
     constants, source = tiny_schedule(shuffle=shuffle), tiny_source()
-    hosted, found = range(constants.task.machines), []
+    hosted_machines, found = range(constants.problem.machines), []
     for seed in seeds:
-        supply = make_sample_reader(source, constants, bytes(32), hosted, "iid", bytes(32))
+        supply = make_sample_reader(source, constants, bytes(32), hosted_machines, "iid", bytes(32))
         key = key_words(root_key(seed))
-        machines, server = create_machines_and_server(constants, hosted, supply, Communicator(), key)
+        machines, server = create_machines_and_server(constants, hosted_machines, supply, Communicator(), key)
         machines.accumulate(1, server.iterates.x, server.iterates.x_previous)
         total = server._noised_sum(1, server._reduce(1, machines), machines)
         found.append((total - machines.q).ravel())
@@ -94,9 +94,11 @@ def test_what_was_sent_before_changes_no_number_of_messages(share):
     mechanism = constants.mechanism
 
     def resume(rank):
-        hosted = block(constants.task.machines, rank.size, rank.rank)
-        supply = make_sample_reader(tiny_source(), constants, bytes(32), hosted, "iid", bytes(32))
-        machines, server = create_machines_and_server(constants, hosted, supply, rank, key_words(bytes(32)))
+        hosted_machines = block(constants.problem.machines, rank.size, rank.rank)
+        supply = make_sample_reader(tiny_source(), constants, bytes(32), hosted_machines, "iid", bytes(32))
+        machines, server = create_machines_and_server(
+            constants, hosted_machines, supply, rank, key_words(bytes(32))
+        )
         if rank.rank == 0:
             machines.q[:] = int(share * mechanism.machines * mechanism.max_coordinate)
         machines.read_samples(2)

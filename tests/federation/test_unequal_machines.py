@@ -67,7 +67,7 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
             resolve(experiment, source, 1)
         return
     constants = resolve(experiment, source, 1).constants
-    accounts = constants.task.per_machine.accounts(1e-5)
+    accounts = constants.problem.per_machine_plan.accounts(1e-5)
     touched = releases(method, server, accounts, constants.rounds)
     moved = np.where(accounts.rounds > 0, sensitivities(constants, accounts) * np.sqrt(touched), 0.0)
     allowed = accounts.rho_budget
@@ -87,7 +87,7 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
     assert constants.mechanism.stated_rho == accounts.rho.max()
     assert all(
         kind.grid_spacing == constants.mechanism.grid_spacing
-        for kind in constants.task.per_machine.mechanisms
+        for kind in constants.problem.per_machine_plan.mechanisms
     )
 
 
@@ -96,7 +96,10 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
 def test_one_strategy_hides_all_machines_in_proportion_to_their_budgets(server, settings, source, budgets):
     experiment = Experiment(server=server, participation="by-size", budgets=budgets, seed=3, **settings)
     constants = resolve(experiment, source, 1).constants
-    accounts, kinds = constants.task.per_machine.accounts(1e-5), constants.task.per_machine.mechanisms
+    accounts, kinds = (
+        constants.problem.per_machine_plan.accounts(1e-5),
+        constants.problem.per_machine_plan.mechanisms,
+    )
     assert {kind.rounds for kind in kinds} == {11}
     assert len({kind.correlation for kind in kinds}) == 1
     strategy = kinds[0].correlation.sensitivity * (1 + 2.0**-14)
@@ -176,7 +179,7 @@ def runs_and_is_found_again(experiment, path):
     again = found.constants
     assert again.mechanism == found.privacy.mechanism
     assert again.eta == resolve(experiment, open_source(experiment), 1).constants.eta
-    assert again.task.per_machine.accounts(found.experiment.delta).differences(found.accounts) == []
+    assert again.problem.per_machine_plan.accounts(found.experiment.delta).differences(found.accounts) == []
     assert found.accounts.differences(result.accounts) == []
 
 

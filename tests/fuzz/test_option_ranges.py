@@ -155,10 +155,14 @@ def is_small(plan):
     """Return whether a run is one of milliseconds."""
     constants = plan.constants
     samples = (
-        constants.task.machines * constants.batching.processed_samples(constants.rounds)
+        constants.problem.machines * constants.batching.processed_samples(constants.rounds)
         + plan.source.test_samples
     )
-    return constants.task.d * constants.task.machines < 10**4 and constants.rounds < 200 and samples < 10**4
+    return (
+        constants.problem.d * constants.problem.machines < 10**4
+        and constants.rounds < 200
+        and samples < 10**4
+    )
 
 
 def planned(settings):
@@ -173,9 +177,9 @@ def planned(settings):
     plan = resolve(experiment, source_of(experiment.data, experiment.source_options), 1)
     constants, completed = plan.constants, plan.experiment
     assert 0 < constants.eta < math.inf
-    assert constants.mechanism.clip_norm / 2 <= constants.clip_bound <= constants.mechanism.clip_norm
+    assert constants.mechanism.clip_norm / 2 <= constants.reduced_clip_norm <= constants.mechanism.clip_norm
     statement = PrivacyStatement.of(
-        constants.mechanism, completed.delta, server=constants.task.server, S=constants.S,
+        constants.mechanism, completed.delta, server=constants.problem.server, S=constants.S,
         noise=simulated_protocol(completed), noise_recomputable=completed.seed is not None,
     )  # fmt: skip
     statement.check_sampler(completed.epsilon_limit)
@@ -183,8 +187,8 @@ def planned(settings):
     assert statement.epsilon_exact <= statement.epsilon
     assert not statement.is_noisy or completed.rho < math.inf or completed.budgets
     assert statement.mismatches() == []
-    if constants.task.per_machine is not None:
-        accounts = constants.task.per_machine.accounts(completed.delta)
+    if constants.problem.per_machine_plan is not None:
+        accounts = constants.problem.per_machine_plan.accounts(completed.delta)
         assert not any(accounts.rho > accounts.rho_budget * (1 + 1e-9))
         assert all(accounts.epsilon >= 0)
         assert 0 < constants.total_weight < math.inf

@@ -155,6 +155,6 @@ def parts_for_all_machines(monkeypatch):
     start = Machines.__init__
 
     def flawed(self, constants, *rest):
-        start(self, constants.with_task(noise_shares=constants.task.noise_shares + 1), *rest)
+        start(self, constants.with_problem(noise_shares=constants.problem.noise_shares + 1), *rest)
 
     monkeypatch.setattr(Machines, "__init__", flawed)

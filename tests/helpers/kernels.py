@@ -38,7 +38,9 @@ def _of_run(
 ) -> None:
     constants = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), constants.with_task(rows=rows or constants.task.rows))[place]()
+        kernel_calls(np.dtype(feature_type), constants.with_problem(rows=rows or constants.problem.rows))[
+            place
+        ]()
 
 
 def _of_loss(loss: str) -> None:

@@ -7,14 +7,14 @@ from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, add_noise, padde
 
 def drawn_noise(constants, key, who, number, t):
     """Return one draw of round t as a message gets it, in standard deviations of one machine's noise."""
-    shape = constants.task.rows, constants.task.features
+    shape = constants.problem.rows, constants.problem.features
     flat, _ = padded_zeros(shape)
     noised, draw = padded_zeros(shape)
     sigma = constants.mechanism.round_sigma(t)
     scale = (
         sigma
         / constants.mechanism.grid_spacing
-        * (np.sqrt(constants.task.machines) if who == AGGREGATE_STREAM else 1.0)
+        * (np.sqrt(constants.problem.machines) if who == AGGREGATE_STREAM else 1.0)
     )
     add_noise(noised, flat, key, who, number, 1, t, scale)
     return draw * (constants.mechanism.grid_spacing / sigma)

@@ -4,26 +4,26 @@ from dataclasses import replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.task_builder import build_task
+from mu2mpi.config.problem_builder import build_problem
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import Source
 from mu2mpi.execution.plan import resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.machine import Machines
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.sample_reader import make_sample_reader
-from mu2mpi.federation.task import Task
 from mu2mpi.methods.method import Method
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 """The methods that consist of one of two estimators and one of two query points."""
 
 
-def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> Release:
+def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> ReleasedSums:
     """Return what is to be hidden, with the numbers that a grid depends on."""
-    return Release(
+    return ReleasedSums(
         rounds=summed, machines=machines, parameters=d, clip_norm=clip_norm, gradient_norm=gradient_norm,
         affected_sums=1, increments_per_message=summed, samples=summed, batch_size=1.0,
     )  # fmt: skip
@@ -43,24 +43,28 @@ def make_task(
     eta_scale: float | None = None,
     options: dict[str, Any] | None = None,
     **settings: Any,
-) -> tuple[Method, Task]:
+) -> tuple[Method, Problem]:
     """Return a method and its task; settings of which methods refuse some never meet their checks."""
     chosen: Method = lookup("methods", method)
-    task = build_task(Experiment(**settings), machines, classes, features, samples, most)
+    problem = build_problem(Experiment(**settings), machines, classes, features, samples, most)
     own = {"clip_norm": clip_norm, "eta_scale": eta_scale}
     mine = chosen.options(**(options or {}))
-    trust = lookup("servers", server)
-    others = trust.options(**(server_options or {}))
-    own |= {"server": server, "server_options": others, "noise_shares": trust.noise_shares(others, machines)}
-    own["mechanism"] = mechanism = trust.mechanism or chosen.mechanism
+    trust_mode = lookup("servers", server)
+    others = trust_mode.options(**(server_options or {}))
+    own |= {
+        "server": server,
+        "server_options": others,
+        "noise_shares": trust_mode.noise_shares(others, machines),
+    }
+    own["mechanism"] = mechanism = trust_mode.mechanism or chosen.mechanism
     own["mechanism_options"] = lookup("mechanisms", mechanism).options()
-    return chosen, replace(task, options=mine, **own)
+    return chosen, replace(problem, options=mine, **own)
 
 
 def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> RunConstants:
     """Return the constants of a run of so many rounds, for which there are enough samples by default."""
-    chosen, task = make_task(method, samples=samples or rounds, **sizes)
-    return chosen.run_constants(task, chosen.batching(task, rounds))
+    chosen, problem = make_task(method, samples=samples or rounds, **sizes)
+    return chosen.run_constants(problem, chosen.batching(problem, rounds))
 
 
 def simulation_of(
@@ -75,7 +79,10 @@ def machines_on(
     source: Source, constants: RunConstants, key: bytes = bytes(32), noise: Any = None
 ) -> Machines:
     """Return all machines of a run, hosted by one rank, before the first round."""
-    hosted = range(constants.task.machines)
+    hosted_machines = range(constants.problem.machines)
     return Machines(
-        constants, hosted, make_sample_reader(source, constants, key, hosted, "iid", bytes(32)), noise
+        constants,
+        hosted_machines,
+        make_sample_reader(source, constants, key, hosted_machines, "iid", bytes(32)),
+        noise,
     )

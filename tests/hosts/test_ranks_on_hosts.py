@@ -92,9 +92,9 @@ def watched(hosts, folder, *arguments, **options):
     (folder / "watched.py").write_text(WATCHED)
     done = hosts.run(2, folder / "watched.py", folder, *arguments, **options)
     assert done.returncode == 0, done.stderr
-    facts = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(4)]
-    assert [of["host"] for of in facts] == ["h1", "h1", "h2", "h2"]
-    return facts
+    public_facts = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(4)]
+    assert [of["host"] for of in public_facts] == ["h1", "h1", "h2", "h2"]
+    return public_facts
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -110,21 +110,21 @@ def test_each_kernel_is_compiled_once_a_node(hosts, tmp_path):
     """Into folders that the nodes do not share; and the second time by nobody."""
     cache = str(hosts.scratch / "kernels")
     arguments = [*SMALL, "--output", tmp_path / "a.h5", "--overwrite"]
-    facts = watched(hosts, tmp_path, *arguments, NUMBA_CACHE_DIR=cache)
+    public_facts = watched(hosts, tmp_path, *arguments, NUMBA_CACHE_DIR=cache)
     for host in hosts.names:
-        compiled = Counter(kernel for of in facts if of["host"] == host for kernel in of["compiled"])
+        compiled = Counter(kernel for of in public_facts if of["host"] == host for kernel in of["compiled"])
         assert any(kernel.startswith("add_noise") for kernel in compiled)
         assert set(compiled.values()) == {1}, compiled
-    facts = watched(hosts, tmp_path, *arguments, NUMBA_CACHE_DIR=cache)
-    assert [of["compiled"] for of in facts] == [[], [], [], []]
+    public_facts = watched(hosts, tmp_path, *arguments, NUMBA_CACHE_DIR=cache)
+    assert [of["compiled"] for of in public_facts] == [[], [], [], []]
 
 
 def unpacked_files(hosts, folder, cache, data, **options):
     """Return how many files each rank unpacks into a cache folder."""
     words = ["run", "--data", "mnist", "--data-dir", data, "--rounds", "3", "--machines", "4", "--overwrite"]
     options["MU2MPI_CACHE_DIR"] = str(cache)
-    facts = watched(hosts, folder, *words, "--output", folder / "a.h5", **options)
-    return [sum(f"{cache}/unpacked/" in path for path in of["written"]) for of in facts]
+    public_facts = watched(hosts, folder, *words, "--output", folder / "a.h5", **options)
+    return [sum(f"{cache}/unpacked/" in path for path in of["written"]) for of in public_facts]
 
 
 def test_data_are_unpacked_once_a_node_or_into_one_folder(hosts, python, mnist_dir, tmp_path):

@@ -145,7 +145,7 @@ def expected_of(kind, present):
 
 def reference_of(experiment, source, constants, rho, kind, by_samples):
     """Return the inputs of the reference: samples in order of use, and standard normals."""
-    participation = constants.task.per_machine.participation
+    participation = constants.problem.per_machine_plan.participation
     present = participation.participation_matrix(range(1, participation.rounds + 1), range(M))
     root = root_key(experiment.seed)
     plan = resolve(experiment, source, 1)

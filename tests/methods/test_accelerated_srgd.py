@@ -117,9 +117,9 @@ def test_regret_of_optimistic_steps(diameter, rounds, seed):
     """A_T (f(x_T) - f(u)) is at most what docs/background/methods.md says of any messages, for a known f."""
     exact, constants = exact_of(Population(3, 3, 0.7, 0.2, 0.0, 100, seed)), schedule_for(rounds, diameter)
     rng, iterates, eta = np.random.default_rng(seed), Iterates(constants), constants.eta
-    unit = constants.mechanism.grid_spacing / constants.task.machines
+    unit = constants.mechanism.grid_spacing / constants.problem.machines
     u = rng.standard_normal(iterates.w.shape)
-    u *= constants.task.radius * rng.uniform() / np.linalg.norm(u)
+    u *= constants.problem.radius * rng.uniform() / np.linalg.norm(u)
     least, _ = exact.gradient(u)
     bound, before, hint, x_previous = np.sum(u**2) / (2 * eta), None, 0.0, iterates.x.copy()
     for t in range(1, rounds + 1):
@@ -135,7 +135,7 @@ def test_regret_of_optimistic_steps(diameter, rounds, seed):
         if before is not None:
             # How far f lies above its tangent at x_t, in x_{t-1}.
             above = before[0] - loss - np.vdot(gradient, x_previous - x)
-            assert above >= np.sum((gradient - before[1]) ** 2) / (2 * constants.task.L) - 1e-12
+            assert above >= np.sum((gradient - before[1]) ** 2) / (2 * constants.problem.L) - 1e-12
             bound -= t * (t - 1) / 2 * above
         assert t * (t + 1) / 2 * (loss - least) <= bound + 1e-9 * (1 + abs(bound))
         before, hint, x_previous = (loss, gradient), (t + 1) / t * q, x
@@ -152,7 +152,7 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
     rounds, diameter = 15, 1.0
     population = Population(3, 3, 0.6, 0.8, 0.0, 100, 7)
     exact, constants = exact_of(population), schedule_for(rounds, diameter, rho, batch, server="untrusted")
-    unit = constants.mechanism.grid_spacing / (constants.task.machines * batch)
+    unit = constants.mechanism.grid_spacing / (constants.problem.machines * batch)
     found = 0.0
     for run in range(60):
         key = derive_key(bytes(32), str(run))
@@ -168,7 +168,7 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
             found += np.sum((total * unit - hint - t * gradient + t * gradient_before) ** 2) / 60
             hint, gradient_before = (t + 1) / t * total * unit, gradient
             iterates.step(t, total)
-    C, M, d = constants.S, constants.task.machines, constants.task.d
+    C, M, d = constants.S, constants.problem.machines, constants.problem.d
     of_samples = C**2 / (batch * M) * (rounds + math.log(rounds) + 1)
     of_noise = d * rounds * (2 * C / (rho * math.sqrt(M) * batch)) ** 2
     bound = of_samples + of_noise * (2 * rounds + 2 * math.log(rounds) + 3)

@@ -74,7 +74,7 @@ def assert_same_point(found, expected, constants):
     steps = [
         constants.step_size(t) / max(1, constants.batching.batch_size(t)) for t in range(1, constants.rounds)
     ]
-    rounded = 3 * constants.mechanism.grid_spacing * sum(steps) / constants.task.machines
+    rounded = 3 * constants.mechanism.grid_spacing * sum(steps) / constants.problem.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 
@@ -114,7 +114,7 @@ def test_run_equals_the_algorithm_box(
     losses = [ref.mean_loss(record[t - 1].x, scaled, test.labels, unit) for t in result.history.round]
     np.testing.assert_allclose(result.history.test_loss, losses, rtol=1e-6)
     # To what leaves room for rounding.
-    longest, bound = result.diagnostics.largest_increment_norm, simulation.constants.clip_bound
+    longest, bound = result.diagnostics.largest_increment_norm, simulation.constants.reduced_clip_norm
     assert (result.diagnostics.clipped_share > 0) == (longest > bound)
     assert clip_norm is not None or longest < bound
 
@@ -142,11 +142,11 @@ def test_run_equals_the_method_of_its_source(
 ):
     machines, rounds, classes, dimension = shape
     source = random_source(seed, machines * rounds + 3, dimension, classes, np.float32)
-    estimator, query = pieces
-    if (estimator, query) == ("corrected-momentum", "iterate"):
+    estimator, query_point = pieces
+    if (estimator, query_point) == ("corrected-momentum", "iterate"):
         clip_norm = clip_norm or 2.0
     experiment = Experiment(
-        estimator=estimator, query=query, server=server, machines=machines, rounds=rounds, rho=rho,
+        estimator=estimator, query=query_point, server=server, machines=machines, rounds=rounds, rho=rho,
         diameter=diameter, clip_norm=clip_norm, normalize=normalize, seed=seed, evaluations=3,
     )  # fmt: skip
     simulation = simulation_of(experiment, source)

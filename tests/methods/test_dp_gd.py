@@ -24,10 +24,10 @@ def by_hand(simulation, source, K, momentum, tail):
     """Return output and last iterate of the same run in plain NumPy, and V."""
     experiment, constants = simulation.experiment, simulation.constants
     M, n, T, D = (
-        constants.task.machines,
+        constants.problem.machines,
         constants.batching.samples_per_machine,
         constants.rounds,
-        2 * constants.task.radius,
+        2 * constants.problem.radius,
     )
     root = root_key(experiment.seed)
     rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
@@ -36,17 +36,20 @@ def by_hand(simulation, source, K, momentum, tail):
     z, labels = z.reshape(M, n, -1), stored.labels.reshape(M, n)
     who = (
         [(SERVER_STREAM, 0)]
-        if constants.task.server == "trusted"
+        if constants.problem.server == "trusted"
         else [(MACHINE_STREAM, i) for i in range(M)]
     )
     F = 1 if experiment.normalize == "unit" else z.shape[2]
     L, C = ref.smoothness(F), min(ref.lipschitz(F), experiment.clip_norm or math.inf)
     sigma = 2 * C * math.sqrt(math.ceil(T * K / n)) / experiment.rho
-    N = M if constants.task.server == "trusted" else math.sqrt(M)
-    d = constants.task.classes * z.shape[2]
+    N = M if constants.problem.server == "trusted" else math.sqrt(M)
+    d = constants.problem.classes * z.shape[2]
     V = d * (sigma / (K * N)) ** 2 + C**2 * (1 / K - 1 / n) / M + 2 * C**2 * T / (n * M)
     eta = (1 - momentum) / (L + 2 * math.sqrt(V * T) / D)
-    w, grid_spacing = [np.zeros((constants.task.classes, z.shape[2]))] * 2, constants.mechanism.grid_spacing
+    w, grid_spacing = (
+        [np.zeros((constants.problem.classes, z.shape[2]))] * 2,
+        constants.mechanism.grid_spacing,
+    )
     for t in range(1, T):
         places = [p % n for p in range((t - 1) * K, t * K)]
         both = [(z[i, p], int(labels[i, p])) for i in range(M) for p in places]

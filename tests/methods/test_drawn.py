@@ -21,18 +21,18 @@ from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, der
 
 def drawn(experiment, source, constants):
     """Return the inputs of the reference: the run's samples, batches and noise."""
-    M, n = constants.task.machines, constants.batching.samples_per_machine
+    M, n = constants.problem.machines, constants.batching.samples_per_machine
     root = root_key(experiment.seed)
     noise_key = RunKeys.noise_key(root, experiment)
     rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
     samples = source.read_training(rows.ravel())
-    shape = (constants.task.classes, constants.task.features)
+    shape = (constants.problem.classes, constants.problem.features)
     key, sampling_key = key_words(noise_key), derive_key(noise_key, "sampling")
 
     def noise(t):
         who = (
             [(SERVER_STREAM, 0)]
-            if constants.task.server == "trusted"
+            if constants.problem.server == "trusted"
             else [(MACHINE_STREAM, i) for i in range(M)]
         )
         return sum(drawn_noise(constants, key, *one, t) for one in who)
@@ -43,7 +43,7 @@ def drawn(experiment, source, constants):
     return ref.Drawn(
         features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
         labels=samples.labels.reshape(M, n), chosen=chosen, rounds=constants.rounds, batch=0.0,
-        x1=np.zeros(shape), D=2 * constants.task.radius, C=0.0, eta=0.0, sigma=0.0, noise=noise,
+        x1=np.zeros(shape), D=2 * constants.problem.radius, C=0.0, eta=0.0, sigma=0.0, noise=noise,
         unit=experiment.normalize == "unit", grid_spacing=constants.mechanism.grid_spacing,
     )  # fmt: skip
 

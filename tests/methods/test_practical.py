@@ -123,14 +123,14 @@ def test_settings_depend_on_public_facts_alone(method, loss, scaling):
     ]
     assert plans[0].experiment == plans[1].experiment
     chosen = plans[0].experiment
-    follows = {k: v for k, v in chosen.preset_settings(plans[0].facts).items() if k not in scaling}
+    follows = {k: v for k, v in chosen.preset_settings(plans[0].public_facts).items() if k not in scaling}
     assert follows.items() <= chosen.settings().items()
     assert chosen.normalize == ("none" if scaling else "unit")
     # Weights gather the same noise with either method, as long as nothing else limits the steps.
-    constants, defaults = plans[0].constants, plans[0].constants.task.loss.practical_defaults
-    length = math.sqrt(constants.task.scaling.max_squared_norm(5.0))
+    constants, defaults = plans[0].constants, plans[0].constants.problem.loss.practical_defaults
+    length = math.sqrt(constants.problem.scaling.max_squared_norm(5.0))
     assert constants.mechanism.clip_norm <= (1 + 1e-3) * defaults.clip_norm * length
-    assert abs(2 * constants.task.radius * length / (2 * defaults.max_margin) - 1) < 1e-3
+    assert abs(2 * constants.problem.radius * length / (2 * defaults.max_margin) - 1) < 1e-3
     samples = constants.batching.batch_size(1) * 10
     noise = constants.step_size(1) * constants.mechanism.sigma * math.sqrt(constants.rounds) / samples
     assert noise * length <= 1.02 * defaults.noise_std

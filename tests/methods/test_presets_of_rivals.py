@@ -27,8 +27,8 @@ def test_presets_fill_all_settings_that_they_name(method):
     quiet = QUIET.get(method, {})
     asked = Experiment(method=method, preset="practical", **{**ASKED, **quiet})
     plan = planned(method, **quiet)
-    assert asked.preset_settings().keys() == plan.experiment.preset_settings(plan.facts).keys()
-    chosen = {k: v for k, v in plan.experiment.preset_settings(plan.facts).items() if k not in quiet}
+    assert asked.preset_settings().keys() == plan.experiment.preset_settings(plan.public_facts).keys()
+    chosen = {k: v for k, v in plan.experiment.preset_settings(plan.public_facts).items() if k not in quiet}
     assert chosen.items() <= plan.experiment.settings().items()
     assert planned(method, diameter=7.0, **quiet).experiment.diameter == 7.0
     assert planned(method, normalize="none", **quiet).experiment.normalize == "none"
@@ -56,9 +56,11 @@ def test_steps_of_storm_by_hand():
     T, noise = constants.rounds, constants.mechanism.sigma / 10
     late = noise * math.sqrt(sum(constants.step_size(t) ** 2 for t in range(T // 2 + 1, T + 1)))
     assert late == pytest.approx(0.05 * 1.5, rel=0.05)
-    assert 2 * constants.task.radius == 24
+    assert 2 * constants.problem.radius == 24
     quiet = planned("storm", rho=math.inf).constants
-    assert quiet.step_size(T) * T * quiet.task.loss.constants(1.0, 1.0, 4).L == pytest.approx(1.8, rel=0.05)
+    assert quiet.step_size(T) * T * quiet.problem.loss.constants(1.0, 1.0, 4).L == pytest.approx(
+        1.8, rel=0.05
+    )
     # Numbers have margins of at most 1 and little noise: a narrower ball.
     assert _diameter("storm", "squared") == 4.0
 
@@ -79,12 +81,12 @@ def test_the_ball_of_snowball_sgd_is_narrow_where_gradients_grow_with_it():
 @pytest.mark.parametrize("method", SWITCHED)
 def test_switches_select_the_preset_of_the_variant(method):
     chosen = lookup("methods", method)
-    switches = {"estimator": chosen.estimator.name, "query": chosen.query.name}
+    switches = {"estimator": chosen.estimator.name, "query": chosen.query_point.name}
     named = Experiment(method=method, preset="practical", **ASKED)
     switched = Experiment(method="mu2-sgd", preset="practical", **switches, **ASKED)
     plans = [resolve(experiment, SOURCE, 1) for experiment in (named, switched)]
-    assert plans[0].facts == plans[1].facts
-    assert named.preset_settings(plans[0].facts) == switched.preset_settings(plans[0].facts)
+    assert plans[0].public_facts == plans[1].public_facts
+    assert named.preset_settings(plans[0].public_facts) == switched.preset_settings(plans[0].public_facts)
     assert plans[0].constants.eta == plans[1].constants.eta
 
 

@@ -106,7 +106,7 @@ def test_steps_are_those_of_the_regularised_loss(
         else:
             found = BOXES[method](ref.Setting(features, labels, x1, diameter, rho, True, noise, clip_norm))
     # Messages are rounded to the grid here, and not there: so are all steps, in proportion to the noise.
-    steps = sum(constants.step_size(t) for t in range(1, rounds)) * math.sqrt(rounds * constants.task.d)
+    steps = sum(constants.step_size(t) for t in range(1, rounds)) * math.sqrt(rounds * constants.problem.d)
     rounded = steps * rounds * constants.mechanism.grid_spacing
     for ours, theirs in zip((result.x, result.w), found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9 * diameter + rounded)
@@ -136,7 +136,7 @@ def test_methods_with_random_batches_are_regularised(monkeypatch, method, loss):
     simulation.run()
     assert len(steps) == constants.rounds - 1
     for t, w, total, after in steps:
-        size = constants.task.machines * constants.batching.batch_size(t)
+        size = constants.problem.machines * constants.batching.batch_size(t)
         message = total * constants.mechanism.grid_spacing / size
         expected = ref.project(w - constants.step_size(t) * (message + l2 * w), 0 * w, 0.75)
         np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-8)

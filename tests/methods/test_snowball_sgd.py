@@ -78,14 +78,14 @@ def test_distance_of_two_runs_with_the_same_noise_is_bounded(
     one, two = (iterates_of(constants, data, noises) for data in (source, other))
     samples = np.array([machines * constants.batching.batch_size(t) for t in range(1, rounds)])
     scales = constants.eta * halving_step_sizes(rounds - 1) / samples
-    slacks = rounding_expansions(scales, samples, mechanism.grid_spacing, constants.task.d)
+    slacks = rounding_expansions(scales, samples, mechanism.grid_spacing, constants.problem.d)
     # What happens after the noise of a step is counted in the next.
     errors = step_expansions(constants)
     slacks += errors + np.append(errors[1:], errors[-1])
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
     moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
     for t in range(moved, rounds - 1):
-        before = distances[t - 1] if t > moved else 2 * constants.task.G * scales[t]
+        before = distances[t - 1] if t > moved else 2 * constants.problem.G * scales[t]
         assert distances[t] <= before + slacks[t]
 
 
@@ -167,9 +167,9 @@ def test_gradients_are_never_clipped():
         constants = schedule_of(
             machines=machines, rounds=50, classes=d_classes, features=20, diameter=1.0, rho=rho
         )
-        assert constants.clip_bound >= constants.task.G
-        assert constants.mechanism.clip_norm == pytest.approx(constants.task.G, rel=1e-3)
-        assert constants.eta * (1 + 1e-6) ** 2 <= 2 / constants.task.L
+        assert constants.reduced_clip_norm >= constants.problem.G
+        assert constants.mechanism.clip_norm == pytest.approx(constants.problem.G, rel=1e-3)
+        assert constants.eta * (1 + 1e-6) ** 2 <= 2 / constants.problem.L
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def assert_same_point(found, expected, constants):
     steps = [
         constants.step_size(t) / max(1, constants.batching.batch_size(t)) for t in range(1, constants.rounds)
     ]
-    rounded = 3 * constants.mechanism.grid_spacing * sum(steps) / constants.task.machines
+    rounded = 3 * constants.mechanism.grid_spacing * sum(steps) / constants.problem.machines
     # Samples of unit norm with a single feature may cancel to nothing.
     assert np.linalg.norm(found - expected) < 1e-6 * max(np.linalg.norm(expected), 1e-6) + rounded
 

@@ -88,8 +88,8 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
 
 def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int) -> np.ndarray:
     constants = simulation.constants
-    zeros, _ = padded_zeros((constants.task.classes, constants.task.features))
-    flat, noise = padded_zeros((constants.task.classes, constants.task.features))
+    zeros, _ = padded_zeros((constants.problem.classes, constants.problem.features))
+    flat, noise = padded_zeros((constants.problem.classes, constants.problem.features))
     key = key_words(RunKeys.noise_key(root_key(SEED), simulation.experiment))
     scale = constants.mechanism.sigma / constants.mechanism.grid_spacing
     add_noise(flat, zeros, key, who, first, count, t, scale)
@@ -254,8 +254,8 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     constants = simulation.constants
     for t, sent_x in enumerate(iterates, 1):
         noised = totals[t - 1] + noise_units(simulation, SERVER_STREAM, 0, 1, t)
-        w -= constants.eta * noised * constants.mechanism.grid_spacing / constants.task.machines
-        w *= min(1, constants.task.radius / np.linalg.norm(w))
+        w -= constants.eta * noised * constants.mechanism.grid_spacing / constants.problem.machines
+        w *= min(1, constants.problem.radius / np.linalg.norm(w))
         x += 2 / (t + 2) * (w - x)
         np.testing.assert_allclose(sent_x, x, rtol=1e-9, atol=1e-15)
         x = sent_x.copy()
@@ -281,13 +281,13 @@ def test_the_audit_records_what_crosses_the_wire(communicator, server):
     recorder = Recorder(communicator._comm)
     mpi = MpiCommunicator(recorder)
     recorder.log.clear()
-    hosted = range(rank, rank + 1)
-    run_as_rank(constants, canaries, hosted, kinds, mpi, key)
+    hosted_machines = range(rank, rank + 1)
+    run_as_rank(constants, canaries, hosted_machines, kinds, mpi, key)
     sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
 
     def watch(recorded):
-        hosted = range(recorded.rank, recorded.rank + 1)
-        run_as_rank(constants, canaries, hosted, kinds, recorded, key)
+        hosted_machines = range(recorded.rank, recorded.rank + 1)
+        run_as_rank(constants, canaries, hosted_machines, kinds, recorded, key)
         return recorded.sent, recorded.received
 
     ours = run_on_ranks(size, watch)

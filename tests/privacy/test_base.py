@@ -57,7 +57,7 @@ class Plain(GaussianMechanism):
 @pytest.mark.parametrize(("batch", "holds"), [(None, True), (600, False), (100, True)])
 def test_by_default_the_messages_of_a_sample_follow_each_other(batch, holds):
     """As those of full batches do, and of one pass; not those of several."""
-    method, task = make_task(
+    method, problem = make_task(
         "dp-gd", machines=2, classes=3, features=5, samples=1000, rho=1.0, options={"batch": batch}
     )
-    assert Plain.supports(method.release(task, method.batching(task, 9))) == holds
+    assert Plain.supports(method.released_sums(problem, method.batching(problem, 9))) == holds

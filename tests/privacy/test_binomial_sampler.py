@@ -27,7 +27,7 @@ from mu2mpi.privacy.noise.binomial_sampler import (
 )
 from mu2mpi.privacy.noise.noise_stream import CHUNK, MACHINE_STREAM, SERVER_STREAM, key_words, root_key
 from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 from mu2mpi.privacy.statement import PrivacyStatement
 
 KEY = key_words(root_key(21))
@@ -240,7 +240,7 @@ def asked(draw):
     """Draw what is to be hidden and a rho."""
     machines = draw(st.integers(1, 10**5))
     rounds = draw(st.integers(1, 10**6))
-    messages = Release(
+    messages = ReleasedSums(
         rounds=rounds,
         machines=machines,
         parameters=draw(st.integers(1, 10**7)),
@@ -292,7 +292,7 @@ def check_coins(messages, rho, mechanism):
 
 
 MECHANISM = made(
-    Release(
+    ReleasedSums(
         rounds=20, machines=10, parameters=40, clip_norm=1.5, gradient_norm=1.0, affected_sums=20,
         increments_per_message=20, samples=20, batch_size=1.0, noise_shares=9,
     ),

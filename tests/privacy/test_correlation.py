@@ -53,11 +53,11 @@ def dense_noise(correlation):
 def mechanism_of(T, d, is_cumulative=False, rho=1.0, **own):
     names = {"power": "noise_correlation", "buffers": "noise_buffers"}
     options = CorrelatedOptions(**{names[name]: value for name, value in own.items()})
-    release = make_messages(1.0, 1.0, d, 2, T)
-    release = replace(
-        release, is_cumulative=is_cumulative, affected_sums=T if is_cumulative else 1, options=options
+    released_sums = make_messages(1.0, 1.0, d, 2, T)
+    released_sums = replace(
+        released_sums, is_cumulative=is_cumulative, affected_sums=T if is_cumulative else 1, options=options
     )
-    return CorrelatedMechanism.calibrate(Budget(rho, 4.0, 1e-5), release)
+    return CorrelatedMechanism.calibrate(Budget(rho, 4.0, 1e-5), released_sums)
 
 
 @given(POWERS, BUFFERS, st.integers(1, 300), st.booleans())

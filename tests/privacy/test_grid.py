@@ -9,7 +9,7 @@ from helpers.simulations import make_messages
 from hypothesis import example, strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_grid_spacing, clipping_bound
+from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_grid_spacing, reduce_clip_norm
 
 norms = st.floats(1e-3, 1e6)
 sizes = st.integers(1, 10**6)
@@ -55,7 +55,7 @@ def test_the_grid_is_no_finer_than_rounding_and_noise_ask_for(clip, rho, d, mach
 def test_a_clipped_increment_keeps_its_norm_when_rounded(clip, rho, d, rounds, seed):
     sigma = 2 * clip * math.sqrt(rounds) / rho
     g = choose_grid_spacing(make_messages(clip, clip, d, 10, rounds), sigma)
-    bound = clipping_bound(clip, g, d)
+    bound = reduce_clip_norm(clip, g, d)
     assert clip * 0.9949 <= bound < clip
     direction = np.random.default_rng(seed).standard_normal(d)
     s = direction * (bound / np.linalg.norm(direction))
@@ -72,7 +72,7 @@ def test_rounding_that_lengthens_an_increment_the_most(d, n):
     """Every coordinate just above half a unit, so that all of them are rounded away from 0."""
     g = 0.25
     clip = g * math.sqrt(d) * (n + 1)  # the norm after rounding, exactly
-    bound = clipping_bound(clip, g, d)
+    bound = reduce_clip_norm(clip, g, d)
     s = np.full(d, (n + 0.5 + 1e-9) * g)
     s *= min(1, bound / np.linalg.norm(s))
     assert exact_norm_squared(np.rint(s / g)) * g * g <= clip * clip
@@ -81,5 +81,5 @@ def test_rounding_that_lengthens_an_increment_the_most(d, n):
     s = np.full(d, (n + 0.5 + 1e-9) * g)
     assert np.linalg.norm(s) < clip
     assert exact_norm_squared(np.rint(s / g)) * g * g > clip * clip
-    s *= min(1, clipping_bound(clip, g, d) / np.linalg.norm(s))
+    s *= min(1, reduce_clip_norm(clip, g, d) / np.linalg.norm(s))
     assert exact_norm_squared(np.rint(s / g)) * g * g <= clip * clip

@@ -19,13 +19,13 @@ from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
     rounding_expansions,
     run_rho,
 )
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
     batches = growing_batches(rounds - 1, final_batch_size(machines, d, rho))
-    messages = Release(
+    messages = ReleasedSums(
         rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_MARGIN, gradient_norm=G,
         affected_sums=1, increments_per_message=int(batches.max()), samples=int(batches.sum()),
         batch_size=float(batches[0]), hides_iterates=True,

@@ -53,11 +53,13 @@ def test_masks_cancel_on_any_ranks_and_messages_come_through(federation, ranks, 
 def test_what_leaves_a_rank_is_the_same_if_all_masks_are_computed(federation, ranks, root):
     machines, colluders = federation
     for rank in range(ranks):
-        hosted = block(machines, ranks, rank)
-        crossing, all_of_them = (Masks(machines, colluders, root, hosted, every) for every in (False, True))
+        hosted_machines = block(machines, ranks, rank)
+        crossing, all_of_them = (
+            Masks(machines, colluders, root, hosted_machines, every) for every in (False, True)
+        )
         np.testing.assert_array_equal(masked(crossing, 3), masked(all_of_them, 3))
         # Where there is another rank with machines, something hides what leaves this one.
-        assert bool(crossing) == (0 < len(hosted) < machines)
+        assert bool(crossing) == (0 < len(hosted_machines) < machines)
 
 
 @given(federations(6), st.integers(1, 3), st.integers(1, 2**32 - 1), keys, max_examples=4)

@@ -142,11 +142,11 @@ def test_of_each_machine_the_server_holds_one_draw(is_cumulative, participation,
 def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units):
     """The strategy times the noise of a machine's own messages gives its fresh draws, and none is skipped."""
     participation, rounds, units = BernoulliParticipation("0.4", federation_of(7, 11)), 9, np.array(units)
-    attendance, hosted = RunParticipation(participation, rounds), range(FIRST, FIRST + 3)
-    present = attendance.participation_matrix(range(1, attendance.rounds + 1), hosted)
+    attendance, hosted_machines = RunParticipation(participation, rounds), range(FIRST, FIRST + 3)
+    present = attendance.participation_matrix(range(1, attendance.rounds + 1), hosted_machines)
     assert not present.all()
 
-    def draws(machines=hosted):
+    def draws(machines=hosted_machines):
         of = units[machines.start - FIRST : machines.stop - FIRST]
         whose = KEY, MACHINE_STREAM, machines.start, of, np.full(len(of), DITHER_THRESHOLD), SIZE
         return CorrelatedNoiseSource(correlation, *whose, RoundParticipants(attendance, machines))

@@ -128,7 +128,7 @@ def test_every_option_that_names_a_file_is_tried():
     named = set()
     for name, field in option_fields().items():
         kind = (field.json_schema_extra or {}).get("forms")
-        forms = [lookup(kind, known).form for known in known_names(kind)] if kind else []
+        forms = [lookup(kind, known).option_syntax for known in known_names(kind)] if kind else []
         if speaking.search(" ".join([str(field.description), *forms])):
             named.add(name)
     assert named == NAMED_BY.keys()

@@ -98,7 +98,11 @@ def test_no_kill_leaves_the_key_behind_once_the_run_has_finished(tmp_path, monke
         assert not [path for path in left if "checkpoint" in path.name]
         contents = [path.read_bytes() for path in left]
         for key in keys:
-            assert not any(form in text for form in (key, bytes.fromhex(key.decode())) for text in contents)
+            assert not any(
+                option_syntax in text
+                for option_syntax in (key, bytes.fromhex(key.decode()))
+                for text in contents
+            )
     assert n > 20
 
 

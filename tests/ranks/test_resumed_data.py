@@ -318,7 +318,7 @@ def test_no_result_holds_the_digest(tmp_path, capsys):
     experiment = broken_off(path, output)
     digest = read_checkpoint(checkpoint_path(output)).data_digest
     forms = (digest, digest.hex().encode(), digest.hex().upper().encode())
-    assert any(form in checkpoint_path(output).read_bytes() for form in forms)
+    assert any(option_syntax in checkpoint_path(output).read_bytes() for option_syntax in forms)
     assert checkpoint_path(output).stat().st_mode & 0o777 == 0o600
     assert main(["show", str(output)]) == 0
     shown = capsys.readouterr()
@@ -328,4 +328,4 @@ def test_no_result_holds_the_digest(tmp_path, capsys):
     for text in (*shown, *shown_later):
         assert digest.hex()[:8] not in text
     assert len(digest) == 32
-    assert not any(form in output.read_bytes() for form in forms)
+    assert not any(option_syntax in output.read_bytes() for option_syntax in forms)

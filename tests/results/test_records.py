@@ -19,7 +19,7 @@ def test_every_column_of_a_history_has_a_name_and_a_unit(result):
     for labels in ("classes", "numbers"):
         column_metadata = History.column_attributes(labels, "nat")
         assert set(column_metadata) <= set(History.column_names())
-        assert all(facts["long_name"] for facts in column_metadata.values())
+        assert all(public_facts["long_name"] for public_facts in column_metadata.values())
     assert len(result.history) == len(result.history.round)
 
 

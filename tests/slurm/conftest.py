@@ -64,8 +64,8 @@ class Cluster:
 
         SLURM delays the restart until the old credential has expired, since it would reject a revoked one.
         """
-        facts = self.show(job)
-        return facts["JobState"] == "RUNNING" and int(facts["Restarts"]) >= requeues
+        public_facts = self.show(job)
+        return public_facts["JobState"] == "RUNNING" and int(public_facts["Restarts"]) >= requeues
 
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))

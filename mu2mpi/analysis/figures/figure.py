@@ -225,7 +225,7 @@ class Figure:
     Extensions register a subclass with `mu2mpi.register`, in a file for ``--import``.
     """
 
-    kind = "figures"
+    component_kind = "figures"
     name: str  # of ``mu2mpi plot NAME``
     required_column = ""  # column of `RunSummary.table_row` that every run must have; empty for none
     axes: tuple[str, ...] = ()  # values of ``--against``; empty for a fixed horizontal axis

@@ -25,8 +25,10 @@ def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64
     if run.experiment.has_unequal_machines:
         return np.full(len(rounds), np.nan)
     machines = run.experiment.machines or 1
-    trust = run.experiment.trust
-    variance = trust.noise_variance(machines, trust.noise_shares(run.experiment.server_options, machines))
+    trust_mode = run.experiment.trust_mode
+    variance = trust_mode.noise_variance(
+        machines, trust_mode.noise_shares(run.experiment.server_options, machines)
+    )
     estimator: Estimator = run.experiment.chosen_method.estimator
     # A message is the average over the samples of a round.
     per_sample = estimator.gradients_per_sample * (run.experiment.rounds or 1)

@@ -41,8 +41,8 @@ class TrustFigure(Figure):
 
         def row_of(run: RunSummary) -> dict[str, Any]:
             title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
-            trust = {"server": run.experiment.server, "share": colluders(run)}
-            return {**run.independent_settings, **title, **trust}
+            trust_mode = {"server": run.experiment.server, "share": colluders(run)}
+            return {**run.independent_settings, **title, **trust_mode}
 
         def line_name(run: RunSummary) -> str:
             server, share = options.labels.settings({"server": run.experiment.server}), colluders(run)
@@ -51,7 +51,7 @@ class TrustFigure(Figure):
             return f"{server}, {options.labels.name('colluders')} = {format_share(share)}"
 
         for point in group_by_columns(runs, [*panels, "server", "share", "machines"], row_of).values():
-            simulated = point[0].experiment.trust.simulation_options
+            simulated = point[0].experiment.trust_mode.simulation_options
             if differ := [name for name in varying_settings(point) if name not in simulated]:
                 line = f"{line_name(point[0])}, and M = {point[0].experiment.machines}"
                 raise selection_error(f"runs of {line} differ in {', '.join(differ)}", differ[0])

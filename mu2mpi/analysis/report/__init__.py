@@ -127,7 +127,7 @@ def _adversary_phrases(runs: Sequence[RunSummary]) -> list[str]:
     titles: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
         server, mechanism = run.experiment.server, lookup("mechanisms", run.experiment.chosen_mechanism)
-        method = "" if mechanism.shows_messages else run.experiment.chosen_method.title
+        method = "" if mechanism.reveals_messages else run.experiment.chosen_method.title
         titles.setdefault(mechanism.adversary(server), method or f"{server.capitalize()} server")
     return [f"{title}: {text[0].lower()}{text[1:].rstrip(',')}" for text, title in titles.items()]
 

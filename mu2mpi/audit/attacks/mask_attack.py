@@ -44,12 +44,12 @@ class Group(NamedTuple):
 
 def applies(constants: RunConstants) -> bool:
     """Whether secure aggregation masks the messages of the audited runs."""
-    return hides_single_messages(constants) and constants.task.trust.shows_messages
+    return hides_single_messages(constants) and constants.problem.trust_mode.reveals_messages
 
 
 def run(context: AttackContext) -> Finding:
     """Test the masks of few machines in many rounds, and of all audited machines in few rounds."""
-    machines, colluders = context.constants.task.machines, context.constants.task.colluders
+    machines, colluders = context.constants.problem.machines, context.constants.problem.colluders
     sizes = {(FEW_MACHINES, min(colluders, 1)): (PIXELS, TESTED_ROUNDS)}
     sizes.setdefault((machines, colluders), (SHORT_PIXELS, TESTED_ROUNDS[:MAX_LAG]))
     refutations, key, groups, highest = [], derive_key(context.root, "noise", "masks"), 0, 0.0
@@ -57,7 +57,7 @@ def run(context: AttackContext) -> Finding:
         constants = _masked_constants(context, count, known, pixels)
         tested = list(groups_of(count, known, context.root))
         # Each half-byte is tested in each chunk and in differences.
-        tests = 16 * max(1, len(tested)) * (constants.task.d // CHUNK + MAX_LAG)
+        tests = 16 * max(1, len(tested)) * (constants.problem.d // CHUNK + MAX_LAG)
         threshold = math.log(tests * (len(sizes) + 1) / context.risk)
         faults, evidence = _mask_faults(constants, key, rounds, tested, threshold)
         refutations += faults
@@ -72,8 +72,10 @@ def run(context: AttackContext) -> Finding:
 
 
 def _masked_constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
-    task, sizes = context.constants.task, {"machines": machines, "colluders": colluders}
-    constants = realistic_constants(pixels, server=task.server, masks=task.server_options.masks, **sizes)
+    problem, sizes = context.constants.problem, {"machines": machines, "colluders": colluders}
+    constants = realistic_constants(
+        pixels, server=problem.server, masks=problem.server_options.masks, **sizes
+    )
     return replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
 
 
@@ -97,7 +99,7 @@ def _mask_faults(
     constants: RunConstants, key: bytes, rounds: list[int], groups: list[Group], threshold: float
 ) -> tuple[list[str], float]:
     """Return descriptions of faulty masks, and the largest evidence against uniform bytes of masks."""
-    d = constants.task.d
+    d = constants.problem.d
 
     def record_masks(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
         machines, server = single_machine(constants, rank.rank, rank, key)
@@ -108,7 +110,7 @@ def _mask_faults(
             row[...] = (rank.sent[0] - server.unmasked).ravel()
         return added, server.masks
 
-    records, faults, highest = run_on_ranks(constants.task.machines, record_masks), [], 0.0
+    records, faults, highest = run_on_ranks(constants.problem.machines, record_masks), [], 0.0
     if np.any(residual := np.add.reduce([added for added, _ in records]).any(axis=1)):
         faults.append(f"masks of real messages do not cancel in round {rounds[residual.argmax()]:,}")
     for group in groups:
@@ -134,7 +136,7 @@ def _mask_faults(
 def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list[int]) -> Integers:
     rows = []
     for t in rounds:
-        flat, mask = padded_zeros((constants.task.rows, constants.task.features))
+        flat, mask = padded_zeros((constants.problem.rows, constants.problem.features))
         pair_masks.add(flat, t)
         rows.append(mask.ravel())
     return np.array(rows)

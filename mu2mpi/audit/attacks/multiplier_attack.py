@@ -95,10 +95,10 @@ def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierE
     by_rank = zip(runs.observations, noiseless, strict=True)
     stacked = [np.vstack([noisy[: len(keys)], signal]) for noisy, signal in by_rank]
     noisy, known, flipped = np.split(observations_against(constants, stacked, machine), 3)
-    hosted = range(machine, machine + 1)
+    hosted_machines = range(machine, machine + 1)
     batch_keys = [derive_key(key, "sampling") for key in keys]
-    inclusions = np.array([canaries.sample_counts(hosted, key)[:, 0, 0] for key in batch_keys])
-    last = constants.rounds - constants.task.trust.is_central
+    inclusions = np.array([canaries.sample_counts(hosted_machines, key)[:, 0, 0] for key in batch_keys])
+    last = constants.rounds - constants.problem.trust_mode.is_central
     present = canaries.participation_rounds[machine].tolist()
     rounds = [t for t in present if t <= last and inclusions[:, t - 1].any()]
     moved, noise = np.where(variants, 1.0, -1.0) * (known - flipped), noisy - known

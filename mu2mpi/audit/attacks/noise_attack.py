@@ -40,7 +40,7 @@ def applies(_: RunConstants) -> bool:
 def run(context: AttackContext) -> Finding:
     """Test standard deviation, low bits and freshness of the noise in all messages jointly."""
     noisy_constants = [_noise_constants(context.constants, rho) for rho in TESTED_RHOS]
-    d, machines, rounds = noisy_constants[0].task.d, *_tested_machines_and_rounds(noisy_constants[0])
+    d, machines, rounds = noisy_constants[0].problem.d, *_tested_machines_and_rounds(noisy_constants[0])
     # With equal keys, both runs would have the same noise.
     keys = [derive_key(context.root, "noise", f"real messages, rho {rho}") for rho in TESTED_RHOS]
     runs = zip(noisy_constants, keys, strict=True)
@@ -78,8 +78,11 @@ def run(context: AttackContext) -> Finding:
 
 def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
     """Run constants with MNIST-sized messages and no masks; 2^32 machines would need too many masks."""
-    correlation, settings = audited.mechanism.correlation, dict[str, Any](rho=rho, server=audited.task.server)
-    if "masks" in lookup("servers", audited.task.server).options.model_fields:
+    correlation, settings = (
+        audited.mechanism.correlation,
+        dict[str, Any](rho=rho, server=audited.problem.server),
+    )
+    if "masks" in lookup("servers", audited.problem.server).options.model_fields:
         settings["masks"] = "none"
     if correlation is not None:
         settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
@@ -90,19 +93,21 @@ def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
 
 def _tested_machines_and_rounds(constants: RunConstants) -> tuple[list[int], list[int]]:
     """Select the machines (from 0) and rounds (from 1) whose noise is tested."""
-    machines = [0] if constants.task.trust.is_central else BOUNDARIES
+    machines = [0] if constants.problem.trust_mode.is_central else BOUNDARIES
     if constants.mechanism.correlation is not None:
         return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])
-    return machines, sorted({*BOUNDARIES[1:], *(MORE_ROUNDS if constants.task.trust.is_central else ())})
+    return machines, sorted(
+        {*BOUNDARIES[1:], *(MORE_ROUNDS if constants.problem.trust_mode.is_central else ())}
+    )
 
 
 def noise_statistics(
     constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[Array, list[float], int, Integers]:
     """Return squared noise by coordinate and by message, repeated chunks, and histograms of low bytes."""
-    scale, d = _noise_scale(constants), constants.task.d
-    if not constants.task.trust.is_central:
-        constants = constants.with_task(machines=MAX_STREAM_INDEX)
+    scale, d = _noise_scale(constants), constants.problem.d
+    if not constants.problem.trust_mode.is_central:
+        constants = constants.with_problem(machines=MAX_STREAM_INDEX)
     if constants.mechanism.correlation is None:
         constants = replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
     squares, sums, counts = np.zeros(d), [], np.zeros((len(TESTED_BYTES), 256), np.int64)
@@ -139,8 +144,8 @@ def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
 
 def _noise_scale(constants: RunConstants) -> float:
     """Noise std of one machine's message, or of a central server's sum, in grid spacings."""
-    senders = 1 if constants.task.trust.is_central else constants.task.machines
-    variance = constants.task.noise_variance / senders
+    senders = 1 if constants.problem.trust_mode.is_central else constants.problem.machines
+    variance = constants.problem.noise_variance / senders
     return math.sqrt(variance) * constants.mechanism.sigma / constants.mechanism.grid_spacing
 
 
@@ -151,7 +156,7 @@ def _machine_noise(
     machines, server = single_machine(constants, machine, Communicator(), key)
     previous: Any = 0
     if (correlation := constants.mechanism.correlation) is not None:
-        buffers = np.zeros((len(correlation.weights), constants.task.d))
+        buffers = np.zeros((len(correlation.weights), constants.problem.d))
     for t in rounds:
         server.run_round(t, machines, Timer())
         message = server.iterates.noised_sum if server.unmasked is None else server.unmasked

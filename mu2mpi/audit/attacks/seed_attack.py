@@ -89,9 +89,9 @@ def _key_faults(experiment: Experiment, root: bytes) -> list[str]:
     settings = {"method": experiment.method, "server": experiment.server, "machines": 3, "rounds": 8}
     # Without noise, no accountant runs.
     plan = resolve(Experiment.from_settings(settings | {"rho": math.inf}), IndexedSource(1200, 1200), 1)
-    simulation, hosted = Simulation(plan, Communicator()), range(3)
+    simulation, hosted_machines = Simulation(plan, Communicator()), range(3)
     keys, data = simulation.keys, (plan.source, plan.constants)
-    reader = make_sample_reader(*data, keys.partition, hosted, plan.partition, keys.batching)
+    reader = make_sample_reader(*data, keys.partition, hosted_machines, plan.partition, keys.batching)
     if not np.array_equal(simulation.machines.samples.labels, reader(1).labels):
         faults.append("a run subsamples with another key than its secret one")
     return faults
@@ -120,10 +120,13 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -
         present = [present[k] for k in np.sort(selected)]
     samples, machine_rounds = canaries.constants.batching.samples_per_machine, tuple(np.array(present).T)
     runs = max(MIN_RUNS, min(MAX_RUNS, MAX_COUNTS // (len(present) * samples)))
-    counts, hosted = np.empty((runs, len(present), samples)), range(canaries.constants.task.machines)
+    counts, hosted_machines = (
+        np.empty((runs, len(present), samples)),
+        range(canaries.constants.problem.machines),
+    )
     for run in range(runs):
         batch_key = _create_run_keys(experiment, derive_key(root, "draws", str(run))).batching
-        counts[run] = canaries.sample_counts(hosted, batch_key)[machine_rounds]
+        counts[run] = canaries.sample_counts(hosted_machines, batch_key)[machine_rounds]
     return counts
 
 

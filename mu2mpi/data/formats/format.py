@@ -95,7 +95,7 @@ class ColumnReader:
 class DataFile(ABC):
     """Base class of file formats, which set `names` and define `arrays`: an open file of named arrays."""
 
-    kind: ClassVar[str] = "formats"
+    component_kind: ClassVar[str] = "formats"
     name: ClassVar[str]  # of the format
     suffixes: ClassVar[tuple[str, ...]]  # of file names, in lower case
     names: list[str]  # of the arrays

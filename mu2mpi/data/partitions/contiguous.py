@@ -12,6 +12,8 @@ class Contiguous(Partition):
 
     name, summary = "contiguous", "a block of rows each"
 
-    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
-        first = self.min_samples_per_machine(source, machines) * np.asarray(hosted, np.int64)
+    def rows(
+        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+    ) -> Integers:
+        first = self.min_samples_per_machine(source, machines) * np.asarray(hosted_machines, np.int64)
         return first + np.arange(samples)[:, np.newaxis]

@@ -15,7 +15,7 @@ from mu2mpi.data.partition import Integers, LabelPartition, Random
 class Dirichlet(LabelPartition):
     """Partition with Dirichlet class proportions per machine, more skewed for smaller concentrations A."""
 
-    name, form = "dirichlet", "dirichlet:A"
+    name, option_syntax = "dirichlet", "dirichlet:A"
     summary = "random class proportions, the smaller A the more skewed"
 
     def __init__(self, value: str | None = None) -> None:

@@ -12,5 +12,7 @@ class Iid(Partition):
     name, summary = "iid", "random samples"
     is_default = True
 
-    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
-        return iid_rows(source.training_samples, machines, samples, key, hosted)
+    def rows(
+        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+    ) -> Integers:
+        return iid_rows(source.training_samples, machines, samples, key, hosted_machines)

@@ -16,7 +16,7 @@ from mu2mpi.data.source import Source
 class Labels(LabelPartition):
     """Partition that gives each machine N shards of equal size, each of samples of one class."""
 
-    name, form, summary = "labels", "labels:N", "N classes each"
+    name, option_syntax, summary = "labels", "labels:N", "N classes each"
 
     def __init__(self, value: str | None = None) -> None:
         if not re.fullmatch(r"[1-9]\d{0,8}", value or ""):

@@ -19,7 +19,9 @@ class Owner(Partition):
             raise InputError(f"--machines must be {owners} (owners), got {machines}; or use --partition iid")
         return int(sizes.min())
 
-    def rows(self, source: Source, machines: int, samples: int, key: bytes, hosted: range) -> Integers:
+    def rows(
+        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+    ) -> Integers:
         owners, sizes = source.training_owners(), source.owner_sizes
         starts = sizes.cumsum() - sizes
-        return stratified_rows(owners, starts[:, None], sizes[:, None], samples, key, hosted)
+        return stratified_rows(owners, starts[:, None], sizes[:, None], samples, key, hosted_machines)

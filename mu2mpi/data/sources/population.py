@@ -71,8 +71,8 @@ class Population(Source):
         self.support = np.rint(exact * 2.0**12) * 2.0**-12
 
     @classmethod
-    def check(cls, experiment: Any, options: Any) -> None:
-        super().check(experiment, options)
+    def check_experiment(cls, experiment: Any, options: Any) -> None:
+        super().check_experiment(experiment, options)
         if experiment.partition is not None:
             raise InputError("partition needs a fixed data set, and a population has none. Leave it out.")
 

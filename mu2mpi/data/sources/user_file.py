@@ -93,12 +93,12 @@ class FileOptions(Options):
 class UserFile(Source):
     """Samples of a user's data file, scaled by ``--feature-bound`` or to norm 1 (``--normalize unit``)."""
 
-    name, form, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
+    name, option_syntax, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
     options, is_user_data, classes_are_numbers = FileOptions, True, False
     feature_remedy = "give --schema, --normalize unit, or --normalize box with a larger --feature-bound"
 
     @classmethod
-    def check(cls, experiment: Any, options: Any) -> None:
+    def check_experiment(cls, experiment: Any, options: Any) -> None:
         if options.schema is not None and experiment.normalize == "box":
             raise InputError("schema declares the range of each column. Leave out normalize = box.")
         if (experiment.normalize == "box") != (options.feature_bound is not None):

@@ -12,7 +12,7 @@ MIN_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
 class BernoulliParticipation(ParticipationSchedule):
     """Every machine in every round with probability p, independently of all others."""
 
-    name, form = "bernoulli", "bernoulli:p"
+    name, option_syntax = "bernoulli", "bernoulli:p"
     summary = "each machine with probability p"
 
     def __init__(self, value: str, federation: Federation) -> None:

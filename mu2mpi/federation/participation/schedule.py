@@ -35,7 +35,7 @@ class ParticipationSchedule(OptionValue, ABC):
     constructor raises InputError if the value does not fit the federation, or a file cannot be used.
     """
 
-    kind: ClassVar[str] = "participation"
+    component_kind: ClassVar[str] = "participation"
     summary: ClassVar[str] = ""  # for the help
     is_default: ClassVar[bool] = False
     default_objective: ClassVar[str] = "machines"  # default of --objective
@@ -53,7 +53,7 @@ class ParticipationSchedule(OptionValue, ABC):
     def check_value(cls, value: str) -> None:
         """Raise ValueError unless the schedule accepts the value, the text behind the colon of the option."""
         if value:
-            raise ValueError(f"should be {cls.form}, without a value")
+            raise ValueError(f"should be {cls.option_syntax}, without a value")
 
     @classmethod
     def input_files(cls, value: str) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def check_participation(text: str) -> str | None:
     """Return a valid option ``--participation``, None for the default schedule; else raise ValueError."""
     name, colon, value = text.partition(":")
     if name not in known_names("participation") or (colon and not value):
-        forms = [lookup("participation", known).form for known in known_names("participation")]
+        forms = [lookup("participation", known).option_syntax for known in known_names("participation")]
         raise ValueError(f"should be {', '.join(forms)}{did_you_mean(text, forms)}")
     schedule: type[ParticipationSchedule] = lookup("participation", name)
     schedule.check_value(value)

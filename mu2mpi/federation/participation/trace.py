@@ -12,7 +12,7 @@ from mu2mpi.federation.participation.schedule import Federation, Mask, Participa
 class RecordedParticipation(ParticipationSchedule):
     """Participation of machines in rounds as recorded in a trace file: matrix (rounds, machines)."""
 
-    name, form = "trace", "trace:FILE"
+    name, option_syntax = "trace", "trace:FILE"
     summary = "as recorded in a file of rounds and machines"
 
     def __init__(self, value: str, federation: Federation) -> None:

@@ -13,7 +13,7 @@ from mu2mpi.federation.participation.schedule import Federation, Mask, Participa
 class UniformParticipation(ParticipationSchedule):
     """A subset of m machines per round, drawn uniformly and independently of other rounds."""
 
-    name, form = "uniform", "uniform:m"
+    name, option_syntax = "uniform", "uniform:m"
     summary = "m machines per round, drawn uniformly"
 
     def __init__(self, value: str, federation: Federation) -> None:

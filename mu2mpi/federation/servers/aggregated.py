@@ -51,10 +51,12 @@ class AggregatedServer(WithColluders, UntrustedServer):
 
         super().set_up_rank()
         self._flat_masked, self._masked = padded_zeros(self._shape)
-        task, masks = self._constants.task, self._constants.task.server_options.masks
+        problem, masks = self._constants.problem, self._constants.problem.server_options.masks
         if self._key is not None and masks != "none":
             mask_key = derive_key(self._key.astype("<u4").tobytes(), "masks")
-            self.masks = Masks(task.machines, task.colluders, mask_key, self._hosted, masks == "all") or None
+            self.masks = (
+                Masks(problem.machines, problem.colluders, mask_key, self._hosted, masks == "all") or None
+            )
 
     def _message(self, t: int, machines: "Machines") -> Integers:
         """Return the sum of the rank's masked messages of round t, in a buffer that is reused."""

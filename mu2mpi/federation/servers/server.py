@@ -24,14 +24,14 @@ class Server(TrustMode):
     unmasked: "Integers | None" = None  # last message of the rank, before masking
 
     def __init__(
-        self, constants: "RunConstants", hosted: range, communicator: "Communicator", key: Key
+        self, constants: "RunConstants", hosted_machines: range, communicator: "Communicator", key: Key
     ) -> None:
         from mu2mpi.federation.iterates import Iterates
 
         self.iterates = Iterates(constants)
-        self._constants, self._rounds, self._hosted = constants, constants.rounds, hosted
+        self._constants, self._rounds, self._hosted = constants, constants.rounds, hosted_machines
         self._communicator, self._key = communicator, key
-        self._shape = (constants.task.rows, constants.task.features)
+        self._shape = (constants.problem.rows, constants.problem.features)
         self.set_up_rank()
 
     def set_up_rank(self) -> None:
@@ -43,11 +43,15 @@ class Server(TrustMode):
 
 
 def create_machines_and_server(
-    constants: "RunConstants", hosted: range, reader: "SampleReader", communicator: "Communicator", key: Key
+    constants: "RunConstants",
+    hosted_machines: range,
+    reader: "SampleReader",
+    communicator: "Communicator",
+    key: Key,
 ) -> "tuple[Machines, Server]":
     """Return a rank's machines, without the noise key if the server is central, and its server."""
     from mu2mpi.federation.machine import Machines
 
-    trust: Any = constants.task.trust
-    machines = Machines(constants, hosted, reader, None if trust.is_central else key)
-    return machines, trust(constants, hosted, communicator, key)
+    trust_mode: Any = constants.problem.trust_mode
+    machines = Machines(constants, hosted_machines, reader, None if trust_mode.is_central else key)
+    return machines, trust_mode(constants, hosted_machines, communicator, key)

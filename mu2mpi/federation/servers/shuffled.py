@@ -60,7 +60,7 @@ class ShuffledServer(WithColluders, TrustedServer):
         """Allocate the buffers, and set the key of noise bits if messages are simulated one by one."""
         super().set_up_rank()
         self._bits_key, self._machines_in_sum = None, 0
-        if self._key is not None and self._constants.task.server_options.shuffle == "messages":
+        if self._key is not None and self._constants.problem.server_options.shuffle == "messages":
             self._bits_key = self._key.astype("<u4").tobytes()
 
     @classmethod
@@ -69,9 +69,9 @@ class ShuffledServer(WithColluders, TrustedServer):
         return bool(options.shuffle == "messages")
 
     @classmethod
-    def check(cls, constants: "RunConstants") -> None:
+    def check_constants(cls, constants: "RunConstants") -> None:
         """Raise InputError if a run has too many messages per round to simulate them one by one."""
-        if constants.task.server_options.shuffle != "messages":
+        if constants.problem.server_options.shuffle != "messages":
             return
         mechanism: Any = constants.mechanism
         if (messages := mechanism.machines * mechanism.messages_per_round) > MAX_MESSAGES:
@@ -89,7 +89,7 @@ class ShuffledServer(WithColluders, TrustedServer):
         if self._machines_in_sum == 0:
             # After a resume, rank 0 holds the sum over all machines of the earlier rounds.
             holds_all = t > 1 and self._communicator.rank == 0
-            self._machines_in_sum = self._constants.task.machines if holds_all else len(self._hosted)
+            self._machines_in_sum = self._constants.problem.machines if holds_all else len(self._hosted)
         key, q, summed = self._bits_key, machines.q.ravel(), self._machines_in_sum
         messages = encode_messages(mechanism, key, self._hosted, t, q, summed)
         gathered = self._communicator.gather(messages)
@@ -111,7 +111,12 @@ def generate_noise_bits(mechanism: "BinomialMechanism", key: bytes, machine: int
 
 
 def encode_messages(
-    mechanism: "BinomialMechanism", key: bytes, hosted: range, t: int, q: Integers, summed_machines: int
+    mechanism: "BinomialMechanism",
+    key: bytes,
+    hosted_machines: range,
+    t: int,
+    q: Integers,
+    summed_machines: int,
 ) -> "Messages":
     """Return the one-bit messages of a rank in round t, which encode its sum q and its machines' noise bits.
 
@@ -120,7 +125,7 @@ def encode_messages(
     zeros = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     bound = summed_machines * mechanism.max_coordinate
     messages = [np.repeat(zeros + np.uint32(1), bound + q), np.repeat(zeros, bound - q)]
-    for machine in hosted:
+    for machine in hosted_machines:
         messages.append((generate_noise_bits(mechanism, key, machine, t) + zeros[:, np.newaxis]).ravel())
     return np.concatenate(messages)
 

@@ -25,7 +25,7 @@ class TrustedServer(Server):
     adversary = "Whoever sees everything that leaves the server, which itself sees sums without noise,"
     trusted_parties = "the server, which sees sums over machines without noise, and the channels to it"
     is_central = True
-    reveals_sums = shows_messages = False
+    reveals_sums = reveals_messages = False
     supports_partial_participation = True
 
     def set_up_rank(self) -> None:
@@ -39,7 +39,7 @@ class TrustedServer(Server):
             self._flat_message, self._message = padded_zeros(self._shape)
             constants = self._constants
             if self._key is not None and constants.mechanism.is_noisy:
-                variance, size = constants.task.noise_variance, self._flat_total.size
+                variance, size = constants.problem.noise_variance, self._flat_total.size
                 self._noise_source = constants.mechanism.noise_source(
                     self._key, (SERVER_STREAM, 0, 1), variance, size, constants.dither_threshold
                 )

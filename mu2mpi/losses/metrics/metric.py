@@ -64,7 +64,7 @@ class NumberPredictions:
 class Metric(ABC):
     """Quality measure of predictions on the test set, stored in result files by `name` with underscores."""
 
-    kind: ClassVar[str] = "metrics"
+    component_kind: ClassVar[str] = "metrics"
     name: ClassVar[str]
     long_name: ClassVar[str]  # name in `mu2mpi show`
     title: ClassVar[str]  # name in tables; default: the long name

@@ -46,10 +46,10 @@ class PracticalPreset(Preset):
     is_default = True
     method = "dp-gd"
 
-    def settings(self, method: Any, experiment: Any, facts: PublicFacts | None) -> dict[str, Any]:
+    def settings(self, method: Any, experiment: Any, public_facts: PublicFacts | None) -> dict[str, Any]:
         """Return a method's settings, and `normalize`: "unit" unless columns or sample norms have bounds."""
         has_bounds = experiment.schema is not None or experiment.norm_bound is not None
-        chosen = {} if facts is None else method.choose_settings(self, experiment, facts)
+        chosen = {} if public_facts is None else method.choose_settings(self, experiment, public_facts)
         return {**method.preset_settings, **chosen, "normalize": "none" if has_bounds else "unit"}
 
     def clip_norm(self, loss_function: Any, sample_norm: float, gradient_bound: float) -> float:
@@ -57,7 +57,9 @@ class PracticalPreset(Preset):
         unit_clip_norm = loss_function.practical_defaults.clip_norm
         return float(gradient_bound / 2 if unit_clip_norm is None else unit_clip_norm * sample_norm)
 
-    def practical_constants(self, experiment: Any, facts: PublicFacts, scale: float = 1.0) -> PresetConstants:
+    def practical_constants(
+        self, experiment: Any, public_facts: PublicFacts, scale: float = 1.0
+    ) -> PresetConstants:
         """Return the preset's constants of a loss and public facts; `scale` is a factor of the diameter."""
         # Listing options must not import numpy.
         from mu2mpi.losses.model.scaling import Scaling
@@ -65,12 +67,12 @@ class PracticalPreset(Preset):
         loss_function = lookup("losses", experiment.loss)
         defaults, l2 = loss_function.practical_defaults, experiment.l2 or 0.0
         scaling = Scaling(experiment.scaling == "unit", experiment.norm_bound)
-        max_squared_norm = scaling.max_squared_norm(facts.max_squared_norm)
+        max_squared_norm = scaling.max_squared_norm(public_facts.max_squared_norm)
         sample_norm = math.sqrt(max_squared_norm)
         diameter = round_to_four_digits(scale * 2 * defaults.max_margin / sample_norm)
         radius = (experiment.diameter if "diameter" in experiment.explicit_settings else diameter) / 2
-        unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, facts.classes)
-        G, L, _ = loss_function.constants(max_squared_norm, radius, facts.classes)
+        unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, public_facts.classes)
+        G, L, _ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
         clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
         used_clip_norm, noise_std = experiment.clip_norm or clip_norm, defaults.noise_std / sample_norm
         return PresetConstants(clip_norm, diameter, used_clip_norm, noise_std, G, L + l2, unit_margin.L + l2)
@@ -78,7 +80,7 @@ class PracticalPreset(Preset):
     def multi_pass_settings(
         self,
         experiment: Any,
-        facts: PublicFacts,
+        public_facts: PublicFacts,
         noise_divisor: float,
         rounds_range: tuple[int, int],
         tail: float,
@@ -88,7 +90,7 @@ class PracticalPreset(Preset):
 
         The mean gradient has noise of std 2 C / (rho noise_divisor); momentum scales steps by `acceleration`.
         """
-        constants, (min_rounds, max_rounds) = self.practical_constants(experiment, facts), rounds_range
+        constants, (min_rounds, max_rounds) = self.practical_constants(experiment, public_facts), rounds_range
         max_step = STEP / constants.unit_margin_smoothness
         sensitivity = 2 * min(constants.effective_clip_norm, constants.G)
         path = constants.weight_noise_std * experiment.rho * noise_divisor / sensitivity / acceleration
@@ -97,18 +99,18 @@ class PracticalPreset(Preset):
         return constants.settings(eta_scale, rounds=rounds, tail=tail)
 
 
-def max_averaged_eta_scale(experiment: Any, facts: PublicFacts) -> float:
+def max_averaged_eta_scale(experiment: Any, public_facts: PublicFacts) -> float:
     """Return the largest stable eta_scale of methods that take gradients at averages of the iterates."""
     # Beyond it, w follows single samples, or oscillates unless samples have norm 1 and labels are classes.
-    multiple = facts.effective_machines or experiment.machines or 1
+    multiple = public_facts.effective_machines or experiment.machines or 1
     if experiment.scaling != "unit" or lookup("losses", experiment.loss).label_kind == "numbers":
-        multiple = min(multiple, single_pass_rounds(experiment, facts))
+        multiple = min(multiple, single_pass_rounds(experiment, public_facts))
     return 16.0 * multiple
 
 
-def single_pass_rounds(experiment: Any, facts: PublicFacts) -> int:
+def single_pass_rounds(experiment: Any, public_facts: PublicFacts) -> int:
     """Return the number of rounds of one pass over the data: by default the samples per machine."""
-    return experiment.rounds or facts.samples // (experiment.machines or 1)
+    return experiment.rounds or public_facts.samples // (experiment.machines or 1)
 
 
 def round_to_four_digits(value: float) -> float:

@@ -9,12 +9,12 @@ from mu2mpi.data.source import PublicFacts
 class Preset(ABC):
     """Preset of settings that replace those of the theorems for options that the user leaves open."""
 
-    kind: ClassVar[str] = "presets"
+    component_kind: ClassVar[str] = "presets"
     name: ClassVar[str]
     summary: ClassVar[str] = ""  # short description in the help
     is_default: ClassVar[bool] = False  # preset of `mu2mpi sweep --methods`
     method: ClassVar[str | None] = None  # default of --method with this preset
 
     @abstractmethod
-    def settings(self, method: Any, experiment: Any, facts: PublicFacts | None) -> dict[str, Any]:
+    def settings(self, method: Any, experiment: Any, public_facts: PublicFacts | None) -> dict[str, Any]:
         """Return the preset's settings by option name; None if they depend on missing facts."""

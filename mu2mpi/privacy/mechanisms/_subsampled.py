@@ -11,7 +11,7 @@ from mu2mpi.privacy.accounting.guarantee import Budget, CurveGuarantee, Gaussian
 from mu2mpi.privacy.accounting.pld import MAX_MULTIPLIER, MAX_PLD_ROUNDS, MIN_MULTIPLIER, min_noise_multiplier
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.sampler_error import SAMPLER_RESERVE
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 class SubsampledMechanism(Mechanism):
@@ -24,17 +24,19 @@ class SubsampledMechanism(Mechanism):
     compute_epsilon: ClassVar[Callable[..., float]]  # (C, n, K, T, sigma, delta) -> epsilon for exact noise
 
     @classmethod
-    def supports(cls, release: Release) -> bool:
+    def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether the batches of a release are sampled as the accountant assumes."""
-        return release.subsampling == cls.name
+        return released_sums.subsampling == cls.name
 
     @classmethod
-    def calibrate(cls, budget: Budget, release: Release) -> Self:
+    def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the smallest noise std whose epsilon is within the budget."""
         if math.isinf(budget.rho):
-            return cls.from_sigma(release, 0.0)
-        sizes = release.clip_norm, release.samples, release.batch_size, release.rounds
-        return cls.from_sigma(release, cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_RESERVE))
+            return cls.from_sigma(released_sums, 0.0)
+        sizes = released_sums.clip_norm, released_sums.samples, released_sums.batch_size, released_sums.rounds
+        return cls.from_sigma(
+            released_sums, cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_RESERVE)
+        )
 
     def epsilon(self, rounds: int, delta: float) -> float:
         """Epsilon at `delta` of the messages of the first `rounds` rounds, for exact noise."""

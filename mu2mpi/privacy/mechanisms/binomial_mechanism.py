@@ -15,7 +15,7 @@ from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.mechanism import approx_equal
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
 from mu2mpi.privacy.noise.sampler_error import MAX_LOG_INVERSE, MIN_FAIR_BITS, TRUNCATION, SamplerError
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_source import NoiseSource
@@ -51,31 +51,37 @@ class BinomialMechanism(GaussianMechanism):
     increments_per_message: int
 
     @classmethod
-    def calibrate(cls, budget: Budget, release: Release) -> Self:
+    def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the fewest fair coins per machine within the privacy budget."""
-        extra = {"rho": budget.rho, "affected_sums": release.affected_sums, **cls.extra_fields(release)}
-        sensitivity = 2 * release.clip_norm * math.sqrt(release.affected_sums)
+        extra = {
+            "rho": budget.rho,
+            "affected_sums": released_sums.affected_sums,
+            **cls.specific_fields(released_sums),
+        }
+        sensitivity = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums)
         normal_sigma = sensitivity / budget.rho
         if not 0 < normal_sigma < math.inf:
-            return cls.from_sigma(release, normal_sigma, fair_bits=0, **extra)
-        grid_spacing = choose_grid_spacing(release, normal_sigma, noise_bits=_MIN_NOISE_BITS)
-        total_sigma = normal_sigma * math.sqrt(release.machines / release.noise_shares)
+            return cls.from_sigma(released_sums, normal_sigma, fair_bits=0, **extra)
+        grid_spacing = choose_grid_spacing(released_sums, normal_sigma, noise_bits=_MIN_NOISE_BITS)
+        total_sigma = normal_sigma * math.sqrt(released_sums.machines / released_sums.noise_shares)
         grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_NOISE_BITS))
         if normal_sigma / grid_spacing < 2.0**_MIN_NOISE_BITS:
             raise InputError(
-                f"Binomial noise of {release.machines} machines does not fit into 64-bit integers. "
+                f"Binomial noise of {released_sums.machines} machines does not fit into 64-bit integers. "
                 "Use fewer --machines or --colluders."
             )
-        machine_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity) / (2 * release.noise_shares)
+        machine_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity) / (
+            2 * released_sums.noise_shares
+        )
         fair_bits = 2 * math.ceil(machine_bits)
-        sigma = math.sqrt(release.noise_shares * fair_bits) / 2 * grid_spacing
-        fields = cls.release_fields(release)
+        sigma = math.sqrt(released_sums.noise_shares * fair_bits) / 2 * grid_spacing
+        fields = cls.common_fields(released_sums)
         return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **fields, **extra)
 
     @staticmethod
-    def extra_fields(release: Release) -> dict[str, Any]:
+    def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
-        return {"increments_per_message": release.increments_per_message}
+        return {"increments_per_message": released_sums.increments_per_message}
 
     def _compose(self, count: int) -> float:
         """Compute rho of `count` sums that a sample moves by 2 C; at least the calibrated rho."""

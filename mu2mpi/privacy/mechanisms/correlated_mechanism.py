@@ -19,7 +19,7 @@ from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
 from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, MIN_STD_UNITS
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.correlation import Correlation
@@ -93,35 +93,37 @@ class CorrelatedMechanism(Mechanism):
     is_cumulative: bool
 
     @classmethod
-    def supports(cls, release: Release) -> bool:
+    def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether each sample affects only one increment of the release, which is not subsampled."""
-        enters_once = release.is_cumulative or release.affected_sums == 1
-        return release.subsampling == "" and enters_once and not release.hides_iterates
+        enters_once = released_sums.is_cumulative or released_sums.affected_sums == 1
+        return released_sums.subsampling == "" and enters_once and not released_sums.hides_iterates
 
     @classmethod
-    def calibrate(cls, budget: Budget, release: Release) -> Self:
+    def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the correlated mechanism with the smallest sigma within the privacy budget."""
-        fields = {"rho": budget.rho, **cls.release_fields(release), **cls.extra_fields(release)}
+        fields = {"rho": budget.rho, **cls.common_fields(released_sums), **cls.specific_fields(released_sums)}
         noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
-        check_rounds(release.rounds)
+        check_rounds(released_sums.rounds)
         if math.isfinite(budget.rho) and noiseless._arithmetic_error > _ARITHMETIC_SHARE * budget.rho:
             raise InputError(
-                f"Rounding errors of correlated noise are too large for {release.rounds} rounds of "
-                f"{release.parameters} parameters. Use fewer --rounds or a larger --rho."
+                f"Rounding errors of correlated noise are too large for {released_sums.rounds} rounds of "
+                f"{released_sums.parameters} parameters. Use fewer --rounds or a larger --rho."
             )
         sensitivity = noiseless.correlation.sensitivity
-        sigma = 2 * release.clip_norm * sensitivity * (1 + _ARITHMETIC_SHARE) / budget.rho
+        sigma = 2 * released_sums.clip_norm * sensitivity * (1 + _ARITHMETIC_SHARE) / budget.rho
         if not math.isfinite(sigma):
-            return cls.from_sigma(release, sigma)
-        min_sigma = sigma / math.sqrt(release.noise_shares)
-        grid_spacing = choose_grid_spacing(release, sigma * noiseless._max_amplification, min_sigma=min_sigma)
+            return cls.from_sigma(released_sums, sigma)
+        min_sigma = sigma / math.sqrt(released_sums.noise_shares)
+        grid_spacing = choose_grid_spacing(
+            released_sums, sigma * noiseless._max_amplification, min_sigma=min_sigma
+        )
         return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
     @staticmethod
-    def extra_fields(release: Release) -> dict[str, Any]:
+    def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
-        power, buffers = release.options.strategy
-        return {"power": power, "buffers": buffers, "is_cumulative": release.is_cumulative}
+        power, buffers = released_sums.options.strategy
+        return {"power": power, "buffers": buffers, "is_cumulative": released_sums.is_cumulative}
 
     @cached_property
     def correlation(self) -> "Correlation":

@@ -8,7 +8,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.gaussian_dp import GaussianEvent, compose_rho
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 @register
@@ -29,15 +29,15 @@ class GaussianMechanism(Mechanism):
     affected_sums: int
 
     @classmethod
-    def supports(cls, release: Release) -> bool:
+    def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether no sample occurs several times in one sum of a release."""
-        return release.subsampling != "replacement"
+        return released_sums.subsampling != "replacement"
 
     @classmethod
-    def calibrate(cls, budget: Budget, release: Release) -> Self:
+    def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the noise std of Theorems 5.2 and 6.2 for the budget's rho."""
-        sigma = 2 * release.clip_norm * math.sqrt(release.affected_sums) / budget.rho
-        return cls.from_sigma(release, sigma, rho=budget.rho, affected_sums=release.affected_sums)
+        sigma = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums) / budget.rho
+        return cls.from_sigma(released_sums, sigma, rho=budget.rho, affected_sums=released_sums.affected_sums)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Privacy guarantee of any sample for the sums of the first `rounds` rounds, by default of all."""

@@ -17,8 +17,8 @@ from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import MAX_FINITE, MIN_POSITIVE, Concern, Mechanism, approx_equal
-from mu2mpi.privacy.noise.grid import choose_grid_spacing, clipping_bound
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.noise.grid import choose_grid_spacing, reduce_clip_norm
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,7 +119,7 @@ def check_steps(rounds: int) -> None:
 class LastIterateMechanism(Mechanism):
     """Gaussian noise of std `sigma` times the step's batch size; only the last round releases an iterate."""
 
-    name, protects, shows_messages = "last-iterate", "last iterate", False
+    name, protects, reveals_messages = "last-iterate", "last iterate", False
     noise_description = ", times their batch"
     ranges = Mechanism.ranges | {"rounds": (2, _MAX_STEPS + 1)}
     ranges |= {"rho": (MIN_POSITIVE, math.inf), "final_batch": (0, MAX_FINITE)}
@@ -128,24 +128,33 @@ class LastIterateMechanism(Mechanism):
     final_batch: float  # batch size of the last step, not rounded
 
     @classmethod
-    def supports(cls, release: Release) -> bool:
+    def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether a release hides all iterates but the last."""
-        return release.hides_iterates
+        return released_sums.hides_iterates
 
     @classmethod
-    def calibrate(cls, budget: Budget, release: Release) -> Self:
+    def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the last-iterate mechanism with the smallest sigma within the privacy budget."""
-        T, M, d, C = release.rounds, release.machines, release.parameters, release.clip_norm
+        T, M, d, C = (
+            released_sums.rounds,
+            released_sums.machines,
+            released_sums.parameters,
+            released_sums.clip_norm,
+        )
         check_steps(T)
-        rho, final_batch, fields = budget.rho, final_batch_size(M, d, budget.rho), cls.release_fields(release)
+        rho, final_batch, fields = (
+            budget.rho,
+            final_batch_size(M, d, budget.rho),
+            cls.common_fields(released_sums),
+        )
         noiseless = cls(sigma=0.0, grid_spacing=1.0, rho=rho, final_batch=final_batch, **fields)
         # The grid costs rho and depends on the noise, so it is chosen for the noise without rounding.
-        max_batch, G = int(noiseless.batches.max()), release.gradient_norm
+        max_batch, G = int(noiseless.batches.max()), released_sums.gradient_norm
         unrounded = M * max_batch * (noiseless._max_rho(1.0, 0.0) / rho)
-        largest = replace(release, increments_per_message=max_batch, aggregated_machines=1)
+        largest = replace(released_sums, increments_per_message=max_batch, aggregated_machines=1)
         grid_spacing = choose_grid_spacing(largest, unrounded, noise_bits=40)
         # Where C exceeds G, rounded gradients are within C without being clipped.
-        if C > G and clipping_bound(C, grid_spacing, d) < G * (1 + GRADIENT_TOLERANCE):
+        if C > G and reduce_clip_norm(C, grid_spacing, d) < G * (1 + GRADIENT_TOLERANCE):
             raise InputError("The grid of messages is too coarse for so many machines. Use fewer --machines.")
         sigma = M * (noiseless._max_rho(1.0, grid_spacing) / rho)
         return replace(noiseless, sigma=sigma, grid_spacing=grid_spacing)

@@ -19,7 +19,7 @@ from mu2mpi.privacy.noise.sampler_error import (
     rounded_sum_error,
     sampler_error,
 )
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.correlation import Correlation
@@ -39,14 +39,14 @@ class Concern(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
-    """Additive-noise mechanism; its guarantee follows from its fields, which are as in `Release`."""
+    """Additive-noise mechanism; its guarantee follows from its fields, which are as in `ReleasedSums`."""
 
-    kind: ClassVar[str] = "mechanisms"
+    component_kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]  # value of --mechanism
     options: ClassVar[type[Options]] = Options
     protects: ClassVar[str] = "all releases"  # or "last iterate": what the guarantee is about
     budget_parameter: ClassVar[str] = "rho"  # or "epsilon": the number of a `Budget` that noise is scaled to
-    shows_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
+    reveals_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
     noise_description: ClassVar[str] = ""  # appended to the noise std in reports
     is_server_specific: ClassVar[bool] = False  # only for trust modes that name it as their mechanism
     scales_with_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
@@ -70,13 +70,13 @@ class Mechanism(ABC):
     noise_shares: int = 1
 
     @classmethod
-    def supports(cls, release: Release) -> bool:
+    def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether the guarantee holds for a release; by default if a sample affects one sum or all."""
-        return release.subsampling == "" and release.affected_sums in (1, release.rounds)
+        return released_sums.subsampling == "" and released_sums.affected_sums in (1, released_sums.rounds)
 
     @classmethod
     @abstractmethod
-    def calibrate(cls, budget: Budget, release: Release) -> Self:
+    def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the least noise within a privacy budget; InputError if there is none."""
 
     @abstractmethod
@@ -93,30 +93,32 @@ class Mechanism(ABC):
         return GaussianGuarantee(group_size * single.rho, single.sampler_error)
 
     @classmethod
-    def from_sigma(cls, release: Release, sigma: float, min_sigma: float | None = None, **extra: Any) -> Self:
+    def from_sigma(
+        cls, released_sums: ReleasedSums, sigma: float, min_sigma: float | None = None, **extra: Any
+    ) -> Self:
         """Build the mechanism with noise std `sigma`, at least `min_sigma` in any round, on a grid."""
         if not math.isfinite(sigma):
             raise InputError("The noise overflows floating-point numbers. Use a larger --rho.")
-        smallest = (min_sigma or sigma) / math.sqrt(release.noise_shares)
-        grid_spacing = choose_grid_spacing(release, sigma, min_sigma=smallest)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.release_fields(release), **extra)
+        smallest = (min_sigma or sigma) / math.sqrt(released_sums.noise_shares)
+        grid_spacing = choose_grid_spacing(released_sums, sigma, min_sigma=smallest)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.common_fields(released_sums), **extra)
 
     @staticmethod
-    def extra_fields(release: Release) -> dict[str, Any]:
+    def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of the subclass, beyond those of every mechanism, that are copied from a release."""
         return {}
 
     @staticmethod
-    def release_fields(release: Release) -> dict[str, Any]:
+    def common_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields that every mechanism copies from a release."""
         fields = ("clip_norm", "rounds", "machines", "parameters", "samples", "batch_size", "noise_shares")
-        return {name: getattr(release, name) for name in fields}
+        return {name: getattr(released_sums, name) for name in fields}
 
     @classmethod
-    def release_attributes(cls, release: Release) -> dict[str, Any]:
+    def expected_attributes(cls, released_sums: ReleasedSums) -> dict[str, Any]:
         """HDF5 attributes that follow from a release, for comparison with those of a result file."""
-        fields = cls.release_fields(release) | {"affected_sums": release.affected_sums}
-        return fields | cls.extra_fields(release)
+        fields = cls.common_fields(released_sums) | {"affected_sums": released_sums.affected_sums}
+        return fields | cls.specific_fields(released_sums)
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Copy the mechanism with a noise std of at least its own, and another grid spacing."""
@@ -236,7 +238,7 @@ class Mechanism(ABC):
         errors, spacing = [], f"grid_spacing = {self.grid_spacing!r}"
         if math.frexp(self.grid_spacing)[0] != 0.5:
             errors.append(f"{spacing} is not a power of two, so rounding is not exact")
-        # As in `mu2mpi.privacy.noise.grid.clipping_bound`: rounding takes at most half of the norm.
+        # As in `mu2mpi.privacy.noise.grid.reduce_clip_norm`: rounding takes at most half of the norm.
         if self.grid_spacing * math.sqrt(self.parameters) > self.clip_norm:
             errors.append(f"clip_norm cannot hold on so coarse a grid as {spacing}")
         return errors
@@ -258,9 +260,9 @@ class Mechanism(ABC):
         return []
 
 
-def calibrate_mechanism(kind: type[Mechanism], budget: Budget, release: Release) -> Mechanism:
+def calibrate_mechanism(kind: type[Mechanism], budget: Budget, released_sums: ReleasedSums) -> Mechanism:
     """Calibrate a mechanism; InputError if no noise suffices, or its guarantee is invalid or over budget."""
-    mechanism = kind.calibrate(budget, release)
+    mechanism = kind.calibrate(budget, released_sums)
     for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
         if rho is not None and not rho >= 0:
             raise InputError(f"mechanism = {kind.name} states rho = {rho:g}. {INVALID_GUARANTEE}")

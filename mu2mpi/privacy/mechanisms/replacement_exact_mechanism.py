@@ -6,7 +6,7 @@ from typing import Any
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism, with_replacement_epsilon
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 @register
@@ -26,9 +26,9 @@ class ReplacementExactMechanism(PldMechanism):
         return compose_replacement_pld(multiplier, samples, batch_size, rounds)
 
     @classmethod
-    def supports(cls, release: Release) -> bool:
+    def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether the batches of a release are sampled with replacement."""
-        return release.subsampling == "replacement"
+        return released_sums.subsampling == "replacement"
 
     @classmethod
     def initial_multiplier(

@@ -3,7 +3,7 @@
 import math
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.release import Release
+from mu2mpi.privacy.released_sums import ReleasedSums
 
 MAX_NORMAL = 39.0  # largest draw in standard deviations: Box-Muller's u is at least 2^-1087
 MAX_SUM = 2.0**62  # bound on sums of messages in grid units: half of the range of int64
@@ -14,49 +14,52 @@ _NOISELESS_BITS = 40
 
 
 def choose_grid_spacing(
-    release: Release, sigma: float, noise_bits: int = _MIN_NOISE_BITS, min_sigma: float | None = None
+    released_sums: ReleasedSums,
+    sigma: float,
+    noise_bits: int = _MIN_NOISE_BITS,
+    min_sigma: float | None = None,
 ) -> float:
     """Grid spacing, a power of two, for noise of std `sigma` in the messages of a release.
 
     Rounding takes at most half a per cent of the clipping norm, and the smallest noise std of any round,
     `min_sigma` [default: `sigma`], is 2^noise_bits spacings or more. InputError if the grid would overflow.
     """
-    C = release.clip_norm
-    scale = (min_sigma or sigma) if sigma > 0 else min(C, release.gradient_norm)
+    C = released_sums.clip_norm
+    scale = (min_sigma or sigma) if sigma > 0 else min(C, released_sums.gradient_norm)
     bits = noise_bits if sigma > 0 else _NOISELESS_BITS
-    max_spacing = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(release.parameters))
-    exponent = max(math.floor(math.log2(max_spacing)), _min_exponent(release, sigma))
+    max_spacing = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(released_sums.parameters))
+    exponent = max(math.floor(math.log2(max_spacing)), _min_exponent(released_sums, sigma))
     if exponent > math.floor(math.log2(scale)) - min(_MIN_NOISE_BITS, noise_bits):
-        raise _overflow_error(release)
+        raise _overflow_error(released_sums)
     return float(2.0**exponent)
 
 
-def check_grid_range(release: Release, sigma: float, grid_spacing: float) -> None:
+def check_grid_range(released_sums: ReleasedSums, sigma: float, grid_spacing: float) -> None:
     """Raise InputError if sums of a release could overflow 64-bit integers on a grid."""
-    if math.log2(grid_spacing) < _min_exponent(release, sigma):
-        raise _overflow_error(release)
+    if math.log2(grid_spacing) < _min_exponent(released_sums, sigma):
+        raise _overflow_error(released_sums)
 
 
-def _min_exponent(release: Release, sigma: float) -> float:
+def _min_exponent(released_sums: ReleasedSums, sigma: float) -> float:
     """Log2 of the finest grid spacing on which messages and their sum are 64-bit integers."""
-    machines, terms, C = release.machines, release.increments_per_message, release.clip_norm
+    machines, terms, C = released_sums.machines, released_sums.increments_per_message, released_sums.clip_norm
     # Each increment and the noise of a message are rounded by at most half a grid unit.
     max_value = machines * (terms * C + MAX_NORMAL * sigma)
     capacity = MAX_SUM - machines * (terms + 1.0)
     sum_exponent = math.ceil(math.log2(max_value / capacity)) if capacity > 0 else math.inf
-    max_noise = MAX_NORMAL * math.sqrt(release.aggregated_machines) * sigma
+    max_noise = MAX_NORMAL * math.sqrt(released_sums.aggregated_machines) * sigma
     return max(float(sum_exponent), math.ceil(math.log2(max(C, max_noise))) - _MAX_ROUNDED_BITS)
 
 
-def _overflow_error(release: Release) -> InputError:
+def _overflow_error(released_sums: ReleasedSums) -> InputError:
     return InputError(
-        f"Messages of {release.machines} machines, sums of {release.increments_per_message} increments each, "
-        "overflow 64-bit integers on a fine enough grid. Use fewer --machines or --rounds, or a smaller "
-        "--diameter or --rho (or --rho inf)."
+        f"Messages of {released_sums.machines} machines, sums of {released_sums.increments_per_message} "
+        "increments each, overflow 64-bit integers on a fine enough grid. Use fewer --machines or "
+        "--rounds, or a smaller --diameter or --rho (or --rho inf)."
     )
 
 
-def clipping_bound(clip_norm: float, grid_spacing: float, d: int) -> float:
+def reduce_clip_norm(clip_norm: float, grid_spacing: float, d: int) -> float:
     """Clipping norm before rounding, such that increments rounded to the grid are within `clip_norm`."""
     bound = (clip_norm - grid_spacing * math.sqrt(d) / 2) * (1 - max(2.0**-40, d * 2.0**-52))
     if bound < clip_norm / 2:

@@ -68,19 +68,19 @@ def check_pairs(machines: int, colluders: int) -> None:
         )
 
 
-def edges_between_ranks(pairs: Integers, hosted: range) -> Integers:
+def edges_between_ranks(pairs: Integers, hosted_machines: range) -> Integers:
     """Select pairs with one machine hosted on this rank: masks of two hosted machines cancel."""
-    is_hosted = (pairs >= hosted.start) & (pairs < hosted.stop)
+    is_hosted = (pairs >= hosted_machines.start) & (pairs < hosted_machines.stop)
     crossing: Integers = pairs[is_hosted[:, 0] != is_hosted[:, 1]]
     return crossing
 
 
-def signed_edges(pairs: Integers, hosted: range) -> Iterator[tuple[int, int, int]]:
+def signed_edges(pairs: Integers, hosted_machines: range) -> Iterator[tuple[int, int, int]]:
     """Yield (i, j, sign of the mask) for each hosted machine of each pair: sign 1 for i, -1 for j."""
     for i, j in pairs.tolist():
-        if i in hosted:
+        if i in hosted_machines:
             yield i, j, 1
-        if j in hosted:
+        if j in hosted_machines:
             yield i, j, -1
 
 
@@ -119,19 +119,19 @@ class Masks:
     """Masks of a rank's machines; with `includes_internal`, also those that cancel within the rank."""
 
     def __init__(
-        self, machines: int, colluders: int, root: bytes, hosted: range, includes_internal: bool
+        self, machines: int, colluders: int, root: bytes, hosted_machines: range, includes_internal: bool
     ) -> None:
         pairs = np.empty((0, 2), np.int64)
-        if includes_internal or len(hosted) != machines:
+        if includes_internal or len(hosted_machines) != machines:
             check_pairs(machines, colluders)
             pairs = edges(machines, colluders, root)
         if not includes_internal:
-            pairs = edges_between_ranks(pairs, hosted)
-        hosted_edges = list(signed_edges(pairs, hosted))
+            pairs = edges_between_ranks(pairs, hosted_machines)
+        hosted_edges = list(signed_edges(pairs, hosted_machines))
         self._keys = np.array([edge_key(root, i, j) for i, j, _ in hosted_edges], np.uint32).reshape(-1, 8)
         self._signs = np.array([sign for *_, sign in hosted_edges], np.int64)
         # Machine that shares each mask, for a rank that hosts one machine
-        self.peers = np.array([j if i in hosted else i for i, j, _ in hosted_edges], np.int64)
+        self.peers = np.array([j if i in hosted_machines else i for i, j, _ in hosted_edges], np.int64)
 
     def __bool__(self) -> bool:
         return self._signs.size > 0

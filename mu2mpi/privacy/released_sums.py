@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleasedSums:
     """Sequence of vector sums, one per round, that a privacy mechanism is calibrated to protect."""
 
     rounds: int  # T, number of released sums

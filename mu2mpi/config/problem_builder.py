@@ -1,4 +1,4 @@
-"""Build a run's task, its unequal machines and the digests of its input files from an experiment."""
+"""Build a run's problem, its unequal machines and the digests of its input files from an experiment."""
 
 import math
 from pathlib import Path
@@ -12,15 +12,15 @@ from mu2mpi.core.registry import extension_files, imported_files, lookup
 from mu2mpi.data.machine_files import file_digest, read_budgets
 from mu2mpi.data.redaction import redacted_errors
 from mu2mpi.federation.participation.schedule import Federation, parse_schedule
-from mu2mpi.federation.task import Task
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.unequal_machines import UnequalMachines
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.privacy.accounting.guarantee import Budget, rho_for_epsilon
-from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 
 
-def build_task(
+def build_problem(
     experiment: Experiment,
     machines: int,
     classes: int,
@@ -28,9 +28,9 @@ def build_task(
     samples: int,
     max_samples: int | None = None,
     max_squared_norm: float | None = None,
-    unequal: UnequalMachines | None = None,
-) -> Task:
-    """Build the task of an experiment whose preset, if any, is already applied.
+    unequal_machines: UnequalMachines | None = None,
+) -> Problem:
+    """Build the problem of an experiment whose preset, if any, is already applied.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ def build_task(
         If the trust mode returns an invalid number of noise shares.
     """
     loss_function: Loss = lookup("losses", experiment.loss)
-    noise_shares = experiment.trust.noise_shares(experiment.server_options, machines)
+    noise_shares = experiment.trust_mode.noise_shares(experiment.server_options, machines)
     if not (isinstance(noise_shares, int) and 1 <= noise_shares <= machines):
         limits = f"1 to {machines} noise shares"
         raise InputError(f"--server {experiment.server} must have {limits}, got {noise_shares!r}")
     scaling = Scaling(experiment.normalize == "unit", experiment.norm_bound)
     squared_bound = scaling.max_squared_norm(features - 1 if max_squared_norm is None else max_squared_norm)
     constants = loss_function.constants(squared_bound, experiment.diameter / 2, classes)
-    return Task(
+    return Problem(
         loss=loss_function,
         server=experiment.server,
         server_options=experiment.server_options,
@@ -82,7 +82,7 @@ def build_task(
         aggregate_noise=experiment.noise == "aggregate",
         options=experiment.options,
         mechanism_options=experiment.mechanism_options,
-        unequal=unequal,
+        unequal_machines=unequal_machines,
     )
 
 

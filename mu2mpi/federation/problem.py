@@ -1,4 +1,4 @@
-"""Optimisation task of a run: the loss, the machines, the ball K and the privacy budget."""
+"""Optimisation problem of a run: the loss, the machines, the ball K and the privacy budget."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """Optimisation task of a run: loss, data sizes, trust mode, ball, budget, and options of the method."""
+class Problem:
+    """Optimisation problem of a run: loss, data sizes, trust mode, ball, budget, method options."""
 
     loss: "Loss"
     server: str  # name of the trust mode, such as "untrusted" (Algorithm 1) or "trusted" (Algorithm 2)
@@ -41,8 +41,8 @@ class Task:
     clip_norm: float | None = None  # as set by the user
     eta_scale: float | None = None  # as set by the user
     options: Any = None  # options of the method
-    unequal: "UnequalMachines | None" = None  # if machines differ or participate partially
-    per_machine: "PerMachinePlan | None" = None  # weights and noise of unequal machines, once calibrated
+    unequal_machines: "UnequalMachines | None" = None  # if machines differ or participate partially
+    per_machine_plan: "PerMachinePlan | None" = None  # weights and noise of unequal machines, once calibrated
 
     @property
     def d(self) -> int:
@@ -60,20 +60,20 @@ class Task:
         return self.machines - self.noise_shares
 
     @property
-    def trust(self) -> type[TrustMode]:
+    def trust_mode(self) -> type[TrustMode]:
         """Trust mode as a class, such as `TrustedServer`."""
-        trust: type[TrustMode] = lookup("servers", self.server)
-        return trust
+        trust_mode: type[TrustMode] = lookup("servers", self.server)
+        return trust_mode
 
     @property
     def noise_variance(self) -> float:
         """Variance of the noise in a round's sum, in units of sigma^2."""
-        return self.trust.noise_variance(self.machines, self.noise_shares)
+        return self.trust_mode.noise_variance(self.machines, self.noise_shares)
 
     @property
     def noise_reduction(self) -> float:
         """Ratio of sigma to the noise std of the averaged message: sqrt(M), M, or in between."""
-        return self.trust.noise_reduction(self.machines, self.noise_shares)
+        return self.trust_mode.noise_reduction(self.machines, self.noise_shares)
 
     @property
     def smoothness(self) -> float:
@@ -83,16 +83,16 @@ class Task:
     @property
     def effective_machines(self) -> float:
         """Number of equal machines whose average gradient has the same variance."""
-        return self.machines if self.per_machine is None else self.per_machine.effective_machines
+        return self.machines if self.per_machine_plan is None else self.per_machine_plan.effective_machines
 
     @property
     def mean_participation(self) -> float:
         """Average share of the machines that take part in a round."""
-        run = None if self.per_machine is None else self.per_machine.participation
+        run = None if self.per_machine_plan is None else self.per_machine_plan.participation
         return float(run.counts.mean()) / run.rounds if run else 1.0
 
     def noise_std_and_reduction(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the noise std of a message, and its ratio to the noise std of the averaged message."""
-        if self.per_machine is None:
+        if self.per_machine_plan is None:
             return mechanism.sigma, self.noise_reduction
-        return self.per_machine.noise_std, 1.0
+        return self.per_machine_plan.noise_std, 1.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mu2mpi.privacy.accounting.per_machine import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 
 COLUMNS = {name: np.array([2, 4]) for name in ("samples", "rounds")}
 COLUMNS |= {name: np.array([1.0, 0.5]) for name in PerMachineAccounts.columns() if name not in COLUMNS}
