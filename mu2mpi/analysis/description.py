@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.analysis.setting_labels import format_value, rounded_up
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.losses.metrics.metric import metrics
@@ -133,7 +133,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
     return "\n".join([*map(wrap_paragraph, filter(None, paragraphs)), *machines])
 
 
-def sort_by_epsilon(accounts: PerMachineAccounts) -> NDArray[np.int64]:
+def sort_by_epsilon(accounts: PerMachineAccounts) -> IntArray:
     """Return the indices of all machines in order of decreasing epsilon."""
     return np.lexsort((-accounts.rounds, -np.nan_to_num(accounts.rho), -accounts.epsilon))
 
@@ -233,7 +233,7 @@ def _history_table(history: History, labels: str) -> str:
     return _format_columns(history, columns, rows)
 
 
-def _format_columns(source: object, columns: Columns, rows: NDArray[np.int64], **first: Sequence[str]) -> str:
+def _format_columns(source: object, columns: Columns, rows: IntArray, **first: Sequence[str]) -> str:
     """Return some rows of the arrays in a record as a table, after the text columns in `first`."""
     texts = first | {
         title: [_format_number(value, style) for value in getattr(source, name)[rows].tolist()]

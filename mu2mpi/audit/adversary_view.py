@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.canaries import Canaries, Integers, Variants
+from mu2mpi.audit.canaries import Canaries, Variants
 from mu2mpi.audit.recorded_ranks import RecordedRank, run_on_ranks
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.noise_stream import derive_key, key_words
@@ -37,8 +37,8 @@ class AuditRuns:
     canaries: Canaries
     variants: Variants  # of each canary in each run; shape (runs, canaries)
     keys: list[bytes]
-    observations: list[Array]  # of each rank, as of `observe_runs`; shape (runs, numbers)
-    effects: list[Array]  # mean change of the observations by each canary; shape (canaries, numbers)
+    observations: list[FloatArray]  # of each rank, as of `observe_runs`; shape (runs, numbers)
+    effects: list[FloatArray]  # mean change of the observations by each canary; shape (canaries, numbers)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def run_as_rank(
     variants: Variants,
     communicator: Communicator,
     key: bytes,
-    unmasked: list[Integers] | None = None,
-) -> Array:
+    unmasked: list[IntArray] | None = None,
+) -> FloatArray:
     """Run the algorithm as one rank, with all randomness from a 32-byte key; return the output, (d,)."""
     read = canaries.sample_reader(hosted_machines, variants, derive_key(key, "sampling"))
     machines, server = create_machines_and_server(
@@ -114,7 +114,7 @@ def without_noise(constants: RunConstants) -> RunConstants:
 
 def observe_runs(
     constants: RunConstants, canaries: Canaries, variants: Variants, keys: Sequence[bytes]
-) -> list[Array]:
+) -> list[FloatArray]:
     """Run the algorithm once per key, each machine on its own rank, and record the transmitted arrays.
 
     Parameters
@@ -141,7 +141,7 @@ def observe_runs(
     def record(rank: RecordedRank) -> Any:
         rows, hosted_machines = list[Any](), range(rank.rank, rank.rank + 1)
         for run_variants, key in zip(variants, keys, strict=True):
-            unmasked: list[Integers] = []
+            unmasked: list[IntArray] = []
             rank.clear_record()
             output = run_as_rank(constants, canaries, hosted_machines, run_variants, rank, key, unmasked)
             arrays: list[Any] = [output] if rank.rank == 0 else []
@@ -163,7 +163,7 @@ def observe_runs(
     return [_whitened_messages(canaries, machine, sent) for machine, sent in messages]
 
 
-def _aggregates_without_colluders(messages: Integers, colluders: int) -> list[Integers]:
+def _aggregates_without_colluders(messages: IntArray, colluders: int) -> list[IntArray]:
     """Return, for each machine, the sum of messages without those of the colluders after it, modulo 2^64.
 
     The array `messages` holds them with and without masks, shape (machines, runs, 2 numbers).
@@ -174,7 +174,7 @@ def _aggregates_without_colluders(messages: Integers, colluders: int) -> list[In
     return [sum_of_messages - unmasked[known].sum(axis=0) for known in colluding]
 
 
-def _whitened_messages(canaries: Canaries, machine: int, sent: Array) -> Array:
+def _whitened_messages(canaries: Canaries, machine: int, sent: FloatArray) -> FloatArray:
     """Return the messages of a machine, or their changes while it is absent, scaled to unit noise."""
     mechanism, active = canaries.mechanism(machine), canaries.participation_rounds[machine] - 1
     by_round = sent.reshape(len(sent), -1, canaries.constants.problem.d)
@@ -184,7 +184,7 @@ def _whitened_messages(canaries: Canaries, machine: int, sent: Array) -> Array:
     return new.reshape(sent.shape)
 
 
-def _whiten(mechanism: Mechanism, by_round: Array) -> Array:
+def _whiten(mechanism: Mechanism, by_round: FloatArray) -> FloatArray:
     """Return a machine's messages, shape (runs, rounds, d), scaled and decorrelated to white unit noise."""
     if (correlation := mechanism.correlation) is not None:
         return correlation.apply_strategy(by_round / mechanism.sigma)
@@ -192,7 +192,7 @@ def _whiten(mechanism: Mechanism, by_round: Array) -> Array:
     return np.asarray(by_round / sigmas[:, np.newaxis])
 
 
-def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Array) -> Array:
+def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: FloatArray) -> FloatArray:
     """Return noisy sums recovered from a central server's x_2, ..., x_T, then other received numbers."""
     runs, d, steps = len(iterates), constants.problem.d, constants.rounds - 1
     query_points, rest = np.split(iterates, [steps * d], axis=1)
@@ -211,7 +211,7 @@ def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Array
     return np.hstack([white, rest * last])
 
 
-def observations_against(constants: RunConstants, recorded: list[Array], machine: int) -> Array:
+def observations_against(constants: RunConstants, recorded: list[FloatArray], machine: int) -> FloatArray:
     """Return the observations of an adversary who attacks a machine; shape (runs, numbers).
 
     With a central server, these are the records of all ranks but rank 0 and the machine's own.

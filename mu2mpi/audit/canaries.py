@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.source import Labels, Samples, Source, SplitName
@@ -19,14 +20,12 @@ from mu2mpi.federation.machine import HostedSamples, SampleReader
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_words
 
 FEATURE_TYPE = np.uint8
-Integers = NDArray[np.int64]
-Variants = NDArray[np.bool_]  # whether each canary has its second variant; shape (..., canaries)
+Variants = BoolArray  # whether each canary has its second variant; shape (..., canaries)
 QUERY_POINT_ENTRY = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
 CLASSES = 10  # of MNIST
 PIXELS = 784  # of MNIST
@@ -43,7 +42,7 @@ class IndexedSource(Source):
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
 
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         """Return samples whose features are ones and whose labels are the given row numbers."""
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
 
@@ -76,7 +75,7 @@ class WorstCase:
         """Class (0 or 1) of the first variant of a sample in round t; the second variant has the other."""
         return t % 2 if self.chooses_query_points else 0
 
-    def query_point(self, t: int, rows: int) -> Array:
+    def query_point(self, t: int, rows: int) -> FloatArray:
         """Return the chosen query point x_t, of one or two rows, whose sign alternates between rounds."""
         row = QUERY_POINT_ENTRY * np.array([1.0, -0.5]) * (-1) ** t
         return np.array([-row, row])[-rows:]
@@ -149,7 +148,7 @@ class Canaries:
         every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
         if plan is not None:
             present = plan.participation.participation_matrix(every, range(count))
-        self.participation_rounds: list[Integers] = [np.flatnonzero(column) + 1 for column in present.T]
+        self.participation_rounds: list[IntArray] = [np.flatnonzero(column) + 1 for column in present.T]
         # Correlated noise reveals information on a sample in later rounds as well.
         is_correlated = constants.mechanism.correlation is not None
         self.affects_later_rounds = constants.estimator.is_cumulative or is_correlated
@@ -231,7 +230,7 @@ class Canaries:
 
         return read_samples
 
-    def sample_counts(self, hosted_machines: range, batch_key: bytes) -> NDArray[np.int64]:
+    def sample_counts(self, hosted_machines: range, batch_key: bytes) -> IntArray:
         """Count the inclusions of each sample in batches; shape (rounds, machines, samples)."""
         read = self._new_reader(hosted_machines, sampling_key=batch_key)
         shape = self.constants.rounds, len(hosted_machines), self.constants.batching.samples_per_machine

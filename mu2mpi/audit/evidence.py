@@ -5,10 +5,9 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.kernels import kernel
-from mu2mpi.losses.loss import Array
 
 CONFIDENCE = 0.99  # joint confidence in all statements of an audit
 RIDGE_SHARE = 1e-12  # ridge of the covariance relative to its trace
@@ -23,7 +22,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def fisher_discriminants(noise: Array, differences: Array) -> Array:
+def fisher_discriminants(noise: FloatArray, differences: FloatArray) -> FloatArray:
     """Return Fisher's linear discriminants for mean differences of populations; shape (pairs, numbers)."""
     covariance = np.cov(noise, rowvar=False)
     ridge = RIDGE_SHARE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
@@ -40,7 +39,7 @@ class MeanSeparation:
         Whether a score belongs to the second population of its pair.
     """
 
-    def __init__(self, scores: Array, variants: NDArray[np.bool_]) -> None:
+    def __init__(self, scores: FloatArray, variants: BoolArray) -> None:
         runs, second = len(scores), variants.sum(axis=0)
         first_mean = (scores * ~variants).sum(axis=0) / (runs - second)
         second_mean = (scores * variants).sum(axis=0) / second
@@ -54,7 +53,7 @@ class MeanSeparation:
         shares = np.where(variants, runs / second, -runs / (runs - second))
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
-    def weighted_sums(self, weights: Array, risk: float) -> list[Interval]:
+    def weighted_sums(self, weights: FloatArray, risk: float) -> list[Interval]:
         """Return confidence intervals of sums of mu, per row of weights; each end errs with `risk`."""
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
@@ -62,7 +61,7 @@ class MeanSeparation:
         return list(map(Interval, sums.tolist(), (sums - margins).tolist(), (sums + margins).tolist()))
 
 
-def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
+def choose_threshold(without: FloatArray, with_canary: FloatArray, delta: float) -> float:
     """Return the threshold of a test statistic that maximises a rough lower bound on epsilon."""
     values = np.unique(np.concatenate([without, with_canary]))
     thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
@@ -76,7 +75,7 @@ def choose_threshold(without: Array, with_canary: Array, delta: float) -> float:
 
 
 def epsilon_lower_bound(
-    without: Array, with_canary: Array, threshold: float, delta: float, risk: float
+    without: FloatArray, with_canary: FloatArray, threshold: float, delta: float, risk: float
 ) -> float:
     """Return a lower bound on epsilon at delta, which errs with probability `risk`; 0 if none is positive.
 
@@ -109,7 +108,7 @@ def count_bytes(counts, values):  # type: ignore[no-untyped-def]
             counts[byte, value >> 8 * byte & 255] += 1
 
 
-def byte_evidence(values: NDArray[np.int64]) -> Array:
+def byte_evidence(values: IntArray) -> FloatArray:
     """Return evidence against uniform bytes of int64 values, or half-bytes for few values; natural log."""
     counts = np.zeros((8, 256), np.int64)
     count_bytes(counts, np.ravel(values))
@@ -119,7 +118,7 @@ def byte_evidence(values: NDArray[np.int64]) -> Array:
     return chi_square_evidence(counts)
 
 
-def chi_square_evidence(counts: NDArray[np.int64]) -> Array:
+def chi_square_evidence(counts: IntArray) -> FloatArray:
     """Return evidence against uniform counts, shape (..., values): -log of a p-value bound per row.
 
     By Chernoff, P(chi-square >= r f) <= (r e^(1 - r))^(f / 2) for f degrees of freedom and r > 1.
@@ -127,5 +126,5 @@ def chi_square_evidence(counts: NDArray[np.int64]) -> Array:
     degrees = counts.shape[-1] - 1
     expected = counts.sum(axis=-1, keepdims=True) / counts.shape[-1]
     ratios = np.maximum(((counts - expected) ** 2 / expected).sum(axis=-1) / degrees, 1.0)
-    evidence: Array = degrees / 2 * (ratios - 1 - np.log(ratios))
+    evidence: FloatArray = degrees / 2 * (ratios - 1 - np.log(ratios))
     return evidence

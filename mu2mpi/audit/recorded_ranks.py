@@ -7,12 +7,11 @@ from threading import Lock
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 
 T = TypeVar("T")
-Integers = NDArray[np.int64]
 _FINISHED_RANK = object()  # contribution of a rank that takes no part in further exchanges
 
 
@@ -77,19 +76,19 @@ class RecordedRank(Communicator):
         """Clear the record of sent and received messages."""
         self.sent, self.received = [], []
 
-    def allreduce(self, send: Integers, receive: Integers) -> Integers:
+    def allreduce(self, send: IntArray, receive: IntArray) -> IntArray:
         return self._sum_contributions(self._exchange(send), receive)
 
-    def reduce(self, send: Integers, receive: Integers | None) -> Integers | None:
+    def reduce(self, send: IntArray, receive: IntArray | None) -> IntArray | None:
         contributions = self._exchange(send)
         return None if self.rank != 0 or receive is None else self._sum_contributions(contributions, receive)
 
-    def _sum_contributions(self, contributions: list[Integers], receive: Integers) -> Integers:
+    def _sum_contributions(self, contributions: list[IntArray], receive: IntArray) -> IntArray:
         np.sum(contributions, axis=0, out=receive)
         self.received.append(receive.copy())
         return receive
 
-    def bcast(self, array: NDArray[np.float64]) -> None:
+    def bcast(self, array: FloatArray) -> None:
         np.copyto(array, self._from_rank_0(array))
 
     def bcast_object(self, value: Any) -> Any:

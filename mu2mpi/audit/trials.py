@@ -23,6 +23,7 @@ from mu2mpi.audit.verdicts import Report, evaluate_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
 from mu2mpi.config.problem_builder import build_problem, build_unequal_machines, input_digests
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.core.registry import lookup
@@ -30,7 +31,6 @@ from mu2mpi.execution.plan import check_agreement, check_settings
 from mu2mpi.execution.warmup import kernel_calls, start_compiler
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
 
 PAPER_SERVERS = ("untrusted", "trusted")  # trust modes that are audited by default
@@ -215,7 +215,7 @@ def random_variants(canaries: int, trials: int, key: bytes) -> Variants:
     return np.concatenate([variants, ~variants], axis=1).reshape(2 * trials, canaries)
 
 
-def canary_effects(canaries: Canaries, root: bytes) -> list[Array]:
+def canary_effects(canaries: Canaries, root: bytes) -> list[FloatArray]:
     """Return the mean change of each rank's observations by each canary; shapes (canaries, numbers)."""
     count, noiseless = len(canaries), without_noise(canaries.constants)
     runs = EFFECT_RUNS if noiseless.batching.subsampling else 1

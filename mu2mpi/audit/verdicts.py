@@ -21,8 +21,8 @@ from mu2mpi.audit.evidence import (
     fisher_discriminants,
 )
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.text import text_table, wrap_paragraph
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget
 
@@ -105,7 +105,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, risk: float) -> Verdict:
     )
 
 
-def _scores(runs: AuditRuns, n_learning: int) -> tuple[Array, Array]:
+def _scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatArray]:
     """Return scores of runs for each canary by known and by learned discriminants; (runs, canaries)."""
     canaries, variants = runs.canaries, runs.variants
     known, learned = np.empty(variants.shape), np.empty(variants.shape)
@@ -124,7 +124,7 @@ def _scores(runs: AuditRuns, n_learning: int) -> tuple[Array, Array]:
 
 
 def _counting_bound(
-    scores: Array, variants: Variants, n_learning: int, claims: list[Budget], risk: float
+    scores: FloatArray, variants: Variants, n_learning: int, claims: list[Budget], risk: float
 ) -> tuple[float, Budget]:
     """Return a lower bound on epsilon for the canary of largest learned separation, and its claim."""
     claimed = np.array([claim.rho for claim in claims])
@@ -135,7 +135,7 @@ def _counting_bound(
     return epsilon_lower_bound(*judged, choose_threshold(*learning, delta), delta, risk), claims[k]
 
 
-def _expected_shares(canaries: Canaries) -> Array:
+def _expected_shares(canaries: Canaries) -> FloatArray:
     """Return the share of the claimed rho that correct runs reach, per canary; 1 for hidden iterates."""
     constants = canaries.constants
     if not constants.mechanism.reveals_messages:
@@ -154,7 +154,7 @@ def _expected_shares(canaries: Canaries) -> Array:
     return np.array(shares)
 
 
-def _canary_groups(canaries: Canaries) -> tuple[list[str], Array]:
+def _canary_groups(canaries: Canaries) -> tuple[list[str], FloatArray]:
     """Return names and indicator vectors of canary groups: all, by machine, by round, and single."""
     machines, rounds = canaries.machines.tolist(), canaries.rounds.tolist()
     labels = [f"machine {i}, round {t}" for i, t in zip(machines, rounds, strict=True)]

@@ -3,10 +3,8 @@
 import math
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, imported_files, lookup
 from mu2mpi.data.machine_files import file_digest, read_budgets
@@ -88,7 +86,7 @@ def build_problem(
 
 def build_unequal_machines(
     experiment: Experiment,
-    samples: NDArray[np.int64],
+    samples: IntArray,
     owners: tuple[str, ...] | None,
     stored: PerMachineAccounts | None = None,
 ) -> UnequalMachines:

@@ -11,8 +11,8 @@ from functools import cache, partial
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError, SharedInputError, SharedOSError
 
 # Environment variables by which launchers give the number of started ranks
@@ -40,15 +40,15 @@ class Communicator:
     node_rank: int | None = 0  # Index of this rank among the ranks on rank 0's node; None on other nodes
     node_size = 1  # Number of ranks on this rank's node
 
-    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+    def allreduce(self, send: IntArray, receive: IntArray) -> IntArray:
         """Return the sum of the arrays `send` of all ranks, on every rank; `receive` is a buffer."""
         return send
 
-    def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def reduce(self, send: IntArray, receive: IntArray | None) -> IntArray | None:
         """Return the sum of the arrays `send` of all ranks on rank 0, else None; `receive` is a buffer."""
         return send
 
-    def bcast(self, array: NDArray[np.float64]) -> None:
+    def bcast(self, array: FloatArray) -> None:
         """Broadcast an array from rank 0 to all ranks, in place."""
 
     def bcast_object(self, value: Any) -> Any:
@@ -131,7 +131,7 @@ class MpiCommunicator(Communicator):
         self.node_size = node.Get_size()
         node.Free()
 
-    def allreduce(self, send: NDArray[np.int64], receive: NDArray[np.int64]) -> NDArray[np.int64]:
+    def allreduce(self, send: IntArray, receive: IntArray) -> IntArray:
         if self.size == 1:
             return send
         if self.size == 2:
@@ -144,7 +144,7 @@ class MpiCommunicator(Communicator):
             self._comm.Allreduce(send.view(np.uint64), receive.view(np.uint64), self._mpi.SUM)
         return receive
 
-    def reduce(self, send: NDArray[np.int64], receive: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def reduce(self, send: IntArray, receive: IntArray | None) -> IntArray | None:
         if self.size == 1:
             return send
         buffer = None if receive is None else receive.view(np.uint64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.redaction import DataError, printable, read_errors, row_label
 
@@ -26,11 +27,11 @@ class ColumnValues:
 
     path: Path
     column: str
-    rows: NDArray[np.int64]
+    rows: IntArray
     values: NDArray[Any]
     has_header: bool = False
 
-    def reject(self, is_bad: NDArray[np.bool_], fault: str, remedy: str) -> None:
+    def reject(self, is_bad: BoolArray, fault: str, remedy: str) -> None:
         """Raise DataError about the first column value that the mask `is_bad` marks, if there is one."""
         if is_bad.any():
             k = int(np.argmax(is_bad))
@@ -41,7 +42,7 @@ class ColumnValues:
                 f"{self.path}: {row} has '{value}' in {column}, {fault}; {remedy}",
             )
 
-    def to_numbers(self) -> NDArray[np.float64]:
+    def to_numbers(self) -> FloatArray:
         """Convert the column values to float64, missing ones to NaN; DataError if a value is not a number."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
@@ -53,7 +54,7 @@ class ColumnValues:
         self.reject(bad, "a value that is not a number", "correct it, or declare another type with --schema")
         return np.array(numbers, np.float64)
 
-    def to_codes(self, declared: Mapping[str, int], are_integers: bool) -> NDArray[np.int64]:
+    def to_codes(self, declared: Mapping[str, int], are_integers: bool) -> IntArray:
         """Convert the column values to category codes by `declared`, a mapping from value texts to codes."""
         if self.values.dtype.kind in "biuf":
             distinct, inverse = np.unique(self.values, return_inverse=True)

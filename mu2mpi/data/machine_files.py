@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
@@ -60,7 +60,7 @@ def combined_digest(digests: Iterable[str]) -> str:
     return hashlib.sha256(content).hexdigest() if content else ""
 
 
-def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
+def read_trace(path: Path, names: Sequence[str]) -> BoolArray:
     """Read a participation trace as a mask (rounds, machines), from its columns ``round`` and ``machine``."""
     _, machines, rounds = _read_columns(path, ("round",))
     max_rounds = MAX_TRACE_CELLS // len(names)
@@ -74,7 +74,7 @@ def read_trace(path: Path, names: Sequence[str]) -> NDArray[np.bool_]:
     return mask
 
 
-def _read_columns(path: Path, candidates: Sequence[str]) -> tuple[str, list[str], NDArray[np.float64]]:
+def _read_columns(path: Path, candidates: Sequence[str]) -> tuple[str, list[str], FloatArray]:
     """Machine names and numbers in a data file; first the name of the one candidate column that it has."""
     file = open_data_file(path) if is_data_file(str(path)) else None
     available = [] if file is None else file.names if OWNER_COLUMN in file.names else file.column_names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, TypeAlias
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
@@ -12,7 +13,6 @@ from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.seed_stream import philox_key
 from mu2mpi.data.source import Source
 
-Integers: TypeAlias = "NDArray[np.int64]"
 Random: TypeAlias = "np.random.RandomState"
 
 
@@ -35,7 +35,7 @@ class Partition(OptionValue, ABC):
     @abstractmethod
     def rows(
         self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
-    ) -> Integers:
+    ) -> IntArray:
         """Training rows assigned to the machines hosted on this rank, in order of use.
 
         Parameters
@@ -59,19 +59,19 @@ class LabelPartition(Partition):
     """Base class of partitions that fix how many random samples of each class a machine gets."""
 
     @abstractmethod
-    def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
         """Count samples per machine and class, shape (machines, classes); rows sum to `samples` or more."""
 
     def rows(
         self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
-    ) -> Integers:
+    ) -> IntArray:
         """Training rows of the hosted machines: random subsets of the classes, with sizes `class_counts`."""
         min_samples = self.min_samples_per_machine(source, machines)
         # NumPy guarantees the stream of RandomState, but not that of Generator.
         random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
         classes, sizes = source.training_labels(), source.class_sizes
         counts = self.class_counts(sizes, machines, min_samples, random)
-        starts: Integers = (np.cumsum(sizes) - sizes) + (np.cumsum(counts, axis=0) - counts)
+        starts: IntArray = (np.cumsum(sizes) - sizes) + (np.cumsum(counts, axis=0) - counts)
         return stratified_rows(classes, starts, counts, samples, key, hosted_machines)
 
 
@@ -106,7 +106,7 @@ def check_enough_samples(available: int, machines: int, rounds: int, needed: int
         raise InputError(f"{need}, and {have}. Give {fewer}, or fewer --machines.")
 
 
-def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted_machines: range) -> Integers:
+def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted_machines: range) -> IntArray:
     """Training rows of an i.i.d. partition, blocks of a permutation: shape (samples_used, len(hosted))."""
     block_size = samples_per_machine(samples, machines)
     blocks = _random_order(samples, key)[: machines * block_size].reshape(machines, block_size)
@@ -115,12 +115,12 @@ def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted_
 
 def stratified_rows(
     strata: NDArray[np.generic],
-    starts: Integers,
-    counts: Integers,
+    starts: IntArray,
+    counts: IntArray,
     samples: int,
     key: bytes,
     hosted_machines: range,
-) -> Integers:
+) -> IntArray:
     """Training rows of the hosted machines, which take random samples of strata (classes or owners).
 
     A machine takes intervals, given by `starts` and `counts`, of the samples shuffled within each stratum.
@@ -140,7 +140,7 @@ def stratified_rows(
     return rows
 
 
-def _random_order(samples: int, key: bytes, use: str = "dealing of samples") -> Integers:
+def _random_order(samples: int, key: bytes, use: str = "dealing of samples") -> IntArray:
     # Sorting raw bits gives the same order in all versions of NumPy, unlike its shuffle.
     bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)

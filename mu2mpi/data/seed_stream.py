@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.lazy import NDArray, np
 
 INTEGERS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
@@ -32,6 +33,6 @@ class SeedStream:
         return self._philox.random_raw(rest + count)[rest:]
 
 
-def unit_uniforms(integers: NDArray[np.uint64]) -> NDArray[np.float64]:
+def unit_uniforms(integers: NDArray[np.uint64]) -> FloatArray:
     """Convert 64-bit random integers to uniform numbers in [0, 1), by their first 53 bits."""
     return (integers >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
@@ -21,7 +22,7 @@ from mu2mpi.data.redaction import DataError, printable, redacted_errors
 
 SplitName = Literal["training", "test"]
 Labels: TypeAlias = "NDArray[Any]"
-Rows: TypeAlias = "NDArray[np.int64]"  # row or sample numbers
+Rows: TypeAlias = IntArray  # row or sample numbers
 
 IN_MEMORY_BYTES = 48 << 20  # samples of a rank up to this size, such as all of MNIST, are read at once
 CHUNK_BYTES = 8 << 20  # approximate size of the chunks in which larger data are read
@@ -85,11 +86,11 @@ class Source(OptionValue, ABC):
     feature_names: tuple[str, ...] | None = None  # unless features are called by their numbers
     schema_toml: str | None = None  # schema of a table
     files: tuple[Path, ...] = ()  # files of the samples
-    test_rows: NDArray[np.int64] | None = None  # rows of the file held out for testing, unless too many
+    test_rows: IntArray | None = None  # rows of the file held out for testing, unless too many
     has_owners: bool = False  # whether the data name the owner of each training sample
     is_generated: bool = False  # whether the options determine all samples
     has_known_distribution: bool = False  # whether machines draw fresh samples instead of reading rows
-    support: NDArray[np.float64]  # points of the known distributions, shape (n, dimension)
+    support: FloatArray  # points of the known distributions, shape (n, dimension)
     _uses_numeric_classes: bool = False  # whether labels are classes used as numbers
     is_public: bool = True  # whether error messages may name rows and values
 
@@ -126,14 +127,14 @@ class Source(OptionValue, ABC):
         return samples if samples * sample_bytes <= IN_MEMORY_BYTES else max(1, CHUNK_BYTES // sample_bytes)
 
     @abstractmethod
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         """Read samples of the training or test set by row numbers, in any order, without validation."""
 
     def generate_samples(self, key: bytes, machine: int, machines: int, numbers: Rows) -> Samples:
         """Draw fresh samples of one machine, by their numbers, from its known distribution and a key."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
-    def joint_probabilities(self) -> NDArray[np.float64]:
+    def joint_probabilities(self) -> FloatArray:
         """Joint probabilities of `support` points and classes, averaged over machines: shape (n, classes)."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
@@ -155,11 +156,11 @@ class Source(OptionValue, ABC):
             return samples
         return Samples(samples.features, self.label_values[samples.labels.astype(np.int64)])
 
-    def read_training(self, rows: NDArray[np.int64]) -> Samples:
+    def read_training(self, rows: IntArray) -> Samples:
         """Read and validate training samples by row numbers; InputError if a value is out of range."""
         return self._read_checked("training", rows)
 
-    def read_test(self, rows: NDArray[np.int64]) -> Samples:
+    def read_test(self, rows: IntArray) -> Samples:
         """Read and validate test samples by row numbers; InputError if a value is out of range."""
         return self._read_checked("test", rows)
 
@@ -173,7 +174,7 @@ class Source(OptionValue, ABC):
         chunks = row_chunks(self.training_samples, COLUMN_ROWS)
         return np.concatenate([self.read_owners(rows) for rows in chunks])
 
-    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def read_owners(self, rows: IntArray) -> NDArray[np.generic]:
         """Owners of training samples by row numbers; InputError if the data set has no owners."""
         raise InputError(f"{self.name} names no owners of samples. Give another --partition.")
 
@@ -199,7 +200,7 @@ class Source(OptionValue, ABC):
             yield samples.features, samples.labels, *owners
 
     @cached_property
-    def class_sizes(self) -> NDArray[np.int64]:
+    def class_sizes(self) -> IntArray:
         """Number of training samples of each class, shape (classes,)."""
         return np.bincount(self.training_labels(), minlength=self.classes)
 
@@ -209,12 +210,12 @@ class Source(OptionValue, ABC):
         return tuple(map(str, np.unique(self.training_owners()).tolist()))
 
     @cached_property
-    def owner_sizes(self) -> NDArray[np.int64]:
+    def owner_sizes(self) -> IntArray:
         """Number of training samples of each owner, in the order of `owner_names`."""
-        sizes: NDArray[np.int64] = np.unique(self.training_owners(), return_counts=True)[1]
+        sizes: IntArray = np.unique(self.training_owners(), return_counts=True)[1]
         return sizes
 
-    def _read_checked(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def _read_checked(self, split: SplitName, rows: IntArray) -> Samples:
         size = self.training_samples if split == "training" else self.test_samples
         if rows.size and (rows.min() < 0 or rows.max() >= size):
             raise IndexError(f"rows {rows.min()} .. {rows.max()} are not among the {size} of this set")
@@ -229,7 +230,7 @@ class Source(OptionValue, ABC):
                 raise DataError(f"{self.name}: {rule}", f"{sample} has the label {label}; {rule}")
         return self.encode_labels(samples)
 
-    def _check_features(self, split: SplitName, rows: NDArray[np.int64], features: NDArray[Any]) -> None:
+    def _check_features(self, split: SplitName, rows: IntArray, features: NDArray[Any]) -> None:
         limit = 1 / self.scale if self.feature_limit is None else self.feature_limit
         if features.dtype == np.uint8 and limit >= 255:
             return
@@ -272,7 +273,7 @@ def class_indices(labels: Labels, classes: int) -> NDArray[np.int32]:
     return np.minimum((labels + 1) * (classes / 2) + 1e-9, classes - 1).astype(np.int32)
 
 
-def row_chunks(samples: int, chunk_size: int) -> Iterator[NDArray[np.int64]]:
+def row_chunks(samples: int, chunk_size: int) -> Iterator[IntArray]:
     """Yield the row numbers ``0 .. samples - 1`` in arrays of at most `chunk_size`."""
     for start in range(0, samples, chunk_size):
         yield np.arange(start, min(start + chunk_size, samples))

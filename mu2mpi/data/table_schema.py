@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, check_file_name
@@ -43,7 +44,7 @@ COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "owner": ((set(),), "names the owner of the sample; at most one column"),
     "label": (({"classes"}, {"low", "high"}), 'and classes = ["no", "yes"], or low = 0, high = 10; just one'),
 }
-Flaws: TypeAlias = "dict[str, NDArray[np.int64]]"  # counts of missing and undeclared values, by column
+Flaws: TypeAlias = dict[str, IntArray]  # counts of missing and undeclared values, by column
 BOOLEAN_TEXTS = {  # code of each common spelling of a boolean, in lower, upper and title case
     change_case(text): code
     for code, texts in enumerate(("false f no n 0", "true t yes y 1"))
@@ -165,7 +166,7 @@ class ColumnSchema(BaseModel):
         return numbers[:, 0]
 
 
-def _declared_codes(values: Sequence[str | int | None], column: ColumnValues) -> NDArray[np.int64]:
+def _declared_codes(values: Sequence[str | int | None], column: ColumnValues) -> IntArray:
     return column.to_codes({str(v): k for k, v in enumerate(values)}, all(isinstance(v, int) for v in values))
 
 
@@ -278,7 +279,7 @@ class EncodedTable(Table):
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
         self.has_header, self.feature_names = reader.has_header, schema.feature_names
 
-    def features(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def features(self, rows: IntArray) -> NDArray[np.float32]:
         """Return encoded features of given rows (ascending): shape (len(rows), dimension), float32."""
         features = np.empty((len(rows), self.dimension), self.feature_type)
         start, declared = 0, self._schema.features
@@ -288,7 +289,7 @@ class EncodedTable(Table):
             start += width
         return features
 
-    def column(self, role: Role, rows: NDArray[np.int64]) -> ColumnValues:
+    def column(self, role: Role, rows: IntArray) -> ColumnValues:
         """Unconverted labels or owners in given rows (ascending)."""
         name = str(self._schema.owner) if role == "owner" else self._schema.label[0]
         return self._reader.columns([name], rows)[name]

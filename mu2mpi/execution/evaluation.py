@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.data.source import Labels, Samples, Source
 from mu2mpi.execution.evaluation_schedule import evaluation_cost, run_cost
@@ -30,11 +31,10 @@ NO_SCALING = Scaling()
 EVALUATIONS_PER_GRADIENT = 4.0  # Time of a gradient of the test loss, in units of one evaluation
 MIN_GRADIENT_GRID_SPACING = 2.0**-32  # Smallest grid spacing of integer sums of block gradients
 
-Array = NDArray[np.float64]
 Value = TypeVar("Value")
 Predictions = ClassPredictions | NumberPredictions
 # Metrics of an output by name, and its confusion matrix of shape (K, K)
-OutputMetrics = tuple[dict[str, float], NDArray[np.int64] | None]
+OutputMetrics = tuple[dict[str, float], IntArray | None]
 
 _minima: WeakKeyDictionary[Source, dict[tuple[Loss, Scaling, float, float], Minimum]] = WeakKeyDictionary()
 
@@ -45,7 +45,7 @@ def max_gradients(constants: RunConstants, test_samples: int) -> int:
     return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_SEARCH_NANOSECONDS) / gradient_cost)))
 
 
-def stratified_rows(strata: range, sample_size: int, test_samples: int) -> NDArray[np.int64]:
+def stratified_rows(strata: range, sample_size: int, test_samples: int) -> IntArray:
     """Return random row indices into a test set: one per stratum, for a range of strata."""
     edges = np.arange(strata.start, strata.stop + 1) * test_samples // sample_size
     # PCG64 gives the same bits in every version of NumPy.
@@ -70,7 +70,7 @@ class LocalTestBlocks:
         self.samples: Samples = source.read_test(stratified_rows(chunk, self.size, source.test_samples))
         self._scales = self._scaling.scale_factors(self.samples.features, source.scale)
 
-    def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, Array]]:
+    def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, FloatArray]]:
         """Yield features as stored, shape (n, F - 1), labels and scaling factors of each test block."""
         for chunk in self._chunks:
             if chunk != self._chunk_in_memory:
@@ -109,7 +109,7 @@ class Evaluator:
         if sample_size is not None and sample_size < self._size:
             self._test_sample = LocalTestBlocks(source, communicator, scaling, sample_size)
 
-    def evaluate(self, x: Array, on_full_test_set: bool = True) -> tuple[float, float] | None:
+    def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
         """Return mean loss and score (accuracy or R^2) of a model x; None on other ranks than 0."""
         blocks = self.test_set if on_full_test_set else self._test_sample
         block_sums, size, is_regression = [], blocks.size, self._loss_function.label_kind == "numbers"
@@ -127,7 +127,7 @@ class Evaluator:
         mean, mean_square = (math.fsum(sums) / size for sums in label_moments)
         return loss, r_squared(math.fsum(scores) / size, mean_square - mean**2)
 
-    def metrics(self, x: Array) -> OutputMetrics:
+    def metrics(self, x: FloatArray) -> OutputMetrics:
         """Return metrics and confusion matrix of the model x on every rank; none for huge test sets."""
         result: OutputMetrics = {}, None
         if self._size * len(x) > MAX_GATHERED_MARGINS:
@@ -141,7 +141,7 @@ class Evaluator:
             result = compute_metrics(self._loss_function.label_kind, predictions), confusion
         return self._communicator.bcast_object(result)  # type: ignore[no-any-return]
 
-    def gradient(self, x: Array) -> tuple[float, Array]:
+    def gradient(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the mean test loss of a model x and its gradient, shape (rows, F), equal on every rank."""
         grid_sum, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self.test_set:
@@ -166,7 +166,7 @@ class ExactEvaluator:
         self._weights = source.joint_probabilities()
         self._z = scaling.scaled_samples(source.support, source.scale)
 
-    def evaluate(self, x: Array, on_full_test_set: bool = True) -> tuple[float, float] | None:
+    def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
         """Return expected loss and score (accuracy or R^2) of a model x; None on other ranks than 0."""
         if self._communicator.rank != 0:
             return None
@@ -175,20 +175,20 @@ class ExactEvaluator:
             return loss, R2().value(predictions)
         return loss, float(np.sum(predictions.correct_weights))
 
-    def metrics(self, x: Array) -> OutputMetrics:
+    def metrics(self, x: FloatArray) -> OutputMetrics:
         """Return metrics of the model x on every rank; a population has no confusion matrix."""
         label_kind = self._loss_function.label_kind
         return self._on_rank_0(lambda: (compute_metrics(label_kind, self._predictions(x)), None))
 
-    def gradient(self, x: Array) -> tuple[float, Array]:
+    def gradient(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the expected loss of a model x and its gradient, shape (rows, F), equal on every rank."""
         return self._on_rank_0(lambda: self._expected_loss(x))
 
-    def _expected_loss(self, x: Array) -> tuple[float, Array]:
+    def _expected_loss(self, x: FloatArray) -> tuple[float, FloatArray]:
         labels = self._population.label_values
         return self._loss_function.expected_loss_and_gradient(x, self._z, self._weights, labels)
 
-    def _predictions(self, x: Array) -> Predictions:
+    def _predictions(self, x: FloatArray) -> Predictions:
         margins = all_margins(x, self._z)
         return population_predictions(self._loss_function, self._population, margins, self._weights)
 
@@ -198,7 +198,7 @@ class ExactEvaluator:
         return value
 
 
-def confusion_matrix(loss: Loss, classes: int, margins: Array, labels: Labels) -> NDArray[np.int64] | None:
+def confusion_matrix(loss: Loss, classes: int, margins: FloatArray, labels: Labels) -> IntArray | None:
     """Count samples by true and predicted class, shape (K, K); None for regression and for very large K."""
     if loss.label_kind == "numbers" or classes > MAX_CONFUSION_CLASSES:
         return None
@@ -206,7 +206,7 @@ def confusion_matrix(loss: Loss, classes: int, margins: Array, labels: Labels) -
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
-def sample_predictions(loss: Loss, source: Source, margins: Array, labels: Labels) -> Predictions:
+def sample_predictions(loss: Loss, source: Source, margins: FloatArray, labels: Labels) -> Predictions:
     """Return the predictions of equally weighted test samples from their margins, shape (n, rows)."""
     if loss.label_kind == "numbers":
         column = labels[:, np.newaxis].astype(np.float64)
@@ -217,7 +217,7 @@ def sample_predictions(loss: Loss, source: Source, margins: Array, labels: Label
 
 
 def population_predictions(
-    loss: Loss, source: Source, margins: Array, weights: Array, labels: Array | None = None
+    loss: Loss, source: Source, margins: FloatArray, weights: FloatArray, labels: FloatArray | None = None
 ) -> Predictions:
     """Return predictions of n points from margins; weights, shape (n, K), are of K labels of each point."""
     if loss.label_kind == "classes":
@@ -231,7 +231,7 @@ def compare_with_theory(
     constants: RunConstants,
     source: Source,
     evaluator: Evaluator | ExactEvaluator,
-    x: NDArray[np.float64],
+    x: FloatArray,
     loss: float,
     communicator: Communicator,
 ) -> Theory:
@@ -247,10 +247,10 @@ def compare_with_theory(
     minima = _minima.setdefault(source, {})
     key = problem.loss, problem.scaling, problem.radius, problem.l2
 
-    def penalty(x: NDArray[np.float64]) -> float:
+    def penalty(x: FloatArray) -> float:
         return problem.l2 * inner(x, x) / 2
 
-    def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(x: FloatArray) -> tuple[float, FloatArray]:
         loss, gradient = evaluator.gradient(x)
         return loss + penalty(x), gradient + problem.l2 * x if problem.l2 else gradient
 

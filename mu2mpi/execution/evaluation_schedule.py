@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.run_constants import RunConstants
@@ -48,7 +48,7 @@ def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
 class EvaluationSchedule:
     """Rounds and test samples of the evaluations of a run."""
 
-    rounds: NDArray[np.int64]  # increasing, from 1; the last is T
+    rounds: IntArray  # increasing, from 1; the last is T
     sample_size: int  # test samples per evaluation before round T
     test_samples: int  # test samples in round T: the complete test set
 
@@ -80,7 +80,7 @@ def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[
     return MIN_EVALUATIONS, min(test_samples, max(MIN_TEST_SAMPLES, sample_size))
 
 
-def default_evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
+def default_evaluation_rounds(rounds: int, count: int) -> IntArray:
     """Return about `count` rounds to evaluate, and at least `MIN_EVALUATIONS` if the run has as many."""
     # Rounding merges rounds that are close together, so that more are requested until enough are left.
     while len(chosen := evaluation_rounds(rounds, count)) < min(MIN_EVALUATIONS, rounds):
@@ -88,7 +88,7 @@ def default_evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
     return chosen
 
 
-def evaluation_rounds(rounds: int, count: int) -> NDArray[np.int64]:
+def evaluation_rounds(rounds: int, count: int) -> IntArray:
     """Return up to `count` distinct rounds to evaluate, logarithmically spaced, including the last."""
     first = 1 if count > 1 else rounds
     # This many include every round.

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, complete_experiment, sent_settings
 from mu2mpi.config.problem_builder import (
@@ -20,6 +19,7 @@ from mu2mpi.config.problem_builder import (
     imported_module_digests,
     used_input_digests,
 )
+from mu2mpi.core.arrays import UInt32Array
 from mu2mpi.core.errors import InputError, SharedInputError
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import CACHE_TURNS, Communicator
@@ -204,7 +204,7 @@ class RunKeys:
     root: bytes | None  # 32-byte key from which the others are derived; None but on rank 0
     partition: bytes  # for the partition of samples among machines
     batching: bytes  # for random mini-batches
-    noise: NDArray[np.uint32] | None  # ChaCha20 key, 8 words; None on other ranks if only the server has it
+    noise: UInt32Array | None  # ChaCha20 key, 8 words; None on other ranks if only the server has it
 
     @staticmethod
     def noise_key(root: bytes, experiment: Experiment, context: str = "") -> bytes:

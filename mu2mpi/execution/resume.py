@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, complete_experiment, first_difference
 from mu2mpi.config.experiment_options import method_option_names
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
 from mu2mpi.data.source import Source
@@ -97,7 +97,7 @@ def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
         raise InputError(f"{invalid[0]} in the checkpoint {path} is not of this run; {CHECKPOINT_REMEDY}")
 
 
-def _is_in_ball(array: NDArray[np.float64], shape: tuple[int, int], radius: float) -> bool:
+def _is_in_ball(array: FloatArray, shape: tuple[int, int], radius: float) -> bool:
     """Return whether an array is a finite model in the ball of this radius, up to rounding errors."""
     if array.dtype != np.float64 or array.shape != shape or not np.all(np.isfinite(array)):
         return False

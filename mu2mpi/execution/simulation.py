@@ -8,9 +8,9 @@ from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import simulated_protocol
+from mu2mpi.core.arrays import FloatArray, UInt32Array
 from mu2mpi.core.parallel import Communicator, block
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_theory
@@ -238,7 +238,7 @@ class Simulation:
             estimate_error=estimate_error,
         )
 
-    def _estimate_error(self, t: int, query: NDArray[np.float64]) -> float:
+    def _estimate_error(self, t: int, query: FloatArray) -> float:
         """Return ||d_t - f'(x_t)||^2 before noise on rank 0, for synthetic populations only; else NaN."""
         constants = self.constants
         if not isinstance(self.evaluator, ExactEvaluator) or constants.batching.batch_size(t) == 0:
@@ -295,7 +295,7 @@ class Simulation:
             scatter_sum(machines, self.communicator, self._transfer_key)
 
     @property
-    def _transfer_key(self) -> NDArray[np.uint32] | None:
+    def _transfer_key(self) -> UInt32Array | None:
         """Key of the masks of gathered sums; None for a central server, which may see unmasked sums."""
         return None if self.constants.problem.trust_mode.is_central else self.keys.noise
 

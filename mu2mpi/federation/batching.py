@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, NamedTuple, Self
 
-from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.arrays import IntArray
+from mu2mpi.core.lazy import np
 
 
 class BatchIndices(NamedTuple):
     """Sample indices and sizes of the batches of some machines in consecutive rounds."""
 
-    indices: "NDArray[np.int64]"  # samples, numbered within their machine; by round, then by machine
-    sizes: "NDArray[np.int64]"  # batch sizes, shape (rounds, machines)
+    indices: IntArray  # samples, numbered within their machine; by round, then by machine
+    sizes: IntArray  # batch sizes, shape (rounds, machines)
 
 
 @dataclass(frozen=True)

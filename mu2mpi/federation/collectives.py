@@ -8,15 +8,14 @@ import os
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.noise.masks import add_rank_masks
 from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
-Integers = NDArray[np.int64]
-MaskKey = NDArray[np.uint32] | None  # noise key shared by all ranks; None for transfers without masks
+MaskKey = UInt32Array | None  # noise key shared by all ranks; None for transfers without masks
 
 
 class IncrementStats(NamedTuple):
@@ -24,10 +23,10 @@ class IncrementStats(NamedTuple):
 
     largest_squared_norm: float  # before clipping
     clipped: int  # number of clipped increments
-    class_counts: Integers  # samples of each class used by each machine, shape (machines, classes)
+    class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
 
 
-def gather_sum(machines: Machines, communicator: Communicator, key: MaskKey) -> Integers | None:
+def gather_sum(machines: Machines, communicator: Communicator, key: MaskKey) -> IntArray | None:
     """Return on rank 0 the sum of messages q_{t,i} of all machines, shape (rows, F); None elsewhere."""
     flat, masked = padded_zeros(machines.q.shape)
     masked[...] = machines.q
@@ -64,7 +63,7 @@ def gather_statistics(machines: Machines, t: int, communicator: Communicator, ke
     return IncrementStats(max(squared_norms), clipped, np.concatenate(class_counts))
 
 
-def _add_masks(flat: Integers, communicator: Communicator, key: MaskKey) -> None:
+def _add_masks(flat: IntArray, communicator: Communicator, key: MaskKey) -> None:
     """Add this rank's masks, which cancel in the sum over ranks, to a flat array; none without a key."""
     if key is not None:
         nonce = communicator.bcast_object(os.urandom(16))

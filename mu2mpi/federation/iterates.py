@@ -1,14 +1,11 @@
 """Iterates of the server: w_t, the query point x_t, and the projected steps between rounds."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.kernels import aligned_zeros, kernel, reduction
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.ball import NORM_BLOCK, projection_factor
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @reduction
@@ -75,48 +72,50 @@ class Iterates:
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
         self.state = {name: aligned_zeros(shape, np.float64) for name in constants.state}
-        self.noised_sum: Integers | None = None
+        self.noised_sum: IntArray | None = None
 
-    def public_arrays(self) -> dict[str, Floats]:
+    def public_arrays(self) -> dict[str, FloatArray]:
         """Query points, and their mean if it is the output, by name: known to all ranks in any trust mode."""
         arrays = {"x": self.x, "x_previous": self.x_previous}
         return arrays if self.mean is None else {**arrays, "mean": self.mean}
 
-    def state_arrays(self) -> dict[str, Floats]:
+    def state_arrays(self) -> dict[str, FloatArray]:
         """Arrays that determine the next step, by name, as stored in checkpoints."""
         return {"w": self.w, **self.public_arrays(), **self.state}
 
     @property
-    def output(self) -> Floats:
+    def output(self) -> FloatArray:
         """Output model after the last recorded query point: that point, or the mean of query points."""
         return self.x if self.mean is None else self.mean
 
-    def record_query_point(self, t: int) -> Floats:
+    def record_query_point(self, t: int) -> FloatArray:
         """Add x_t to the mean of query points, if that mean is the output, and return the output model."""
         if self.mean is not None:
             self.mean += (self.x - self.mean) / max(1, t - (self.constants.first_averaged_round or 1) + 1)
         return self.output
 
-    def step(self, t: int, noised_sum: Integers) -> None:
+    def step(self, t: int, noised_sum: IntArray) -> None:
         """Take the method's server step from round t to t + 1, given the noised sum in grid units."""
         self.noised_sum = noised_sum
         step_factor = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
         self.constants.step(self, t, noised_sum, step_factor)
 
-    def apply_regulariser(self, t: int, w: Floats | None = None, factor: float = 1.0) -> None:
+    def apply_regulariser(self, t: int, w: FloatArray | None = None, factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
         w = self.w if w is None else w
         w -= factor * self._step_size(t) * self.constants.estimator.weight(t) * self.l2 * self.x
 
     def projected_step(
-        self, t: int, message_sum: Integers, step_factor: float, w: Floats | None = None
+        self, t: int, message_sum: IntArray, step_factor: float, w: FloatArray | None = None
     ) -> None:
         """Set w, or self.w, to proj(w - step_factor message_sum), in place; average it into x_{t+1}."""
         w, x, x_next = self.w if w is None else w, self.x, self.x_previous
         take_step(w, x, x_next, message_sum, step_factor, self._radius, self._averaging_weight(t + 1))
         self.x, self.x_previous = x_next, x
 
-    def lazy_projected_step(self, dual: Floats, t: int, message_sum: Integers, step_factor: float) -> None:
+    def lazy_projected_step(
+        self, dual: FloatArray, t: int, message_sum: IntArray, step_factor: float
+    ) -> None:
         """Subtract step_factor message_sum from `dual`; set w_{t+1} = proj(dual); average it into x_{t+1}."""
         x, x_next = self.x, self.x_previous
         take_lazy_step(

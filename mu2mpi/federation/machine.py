@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
 from mu2mpi.data.source import Labels, class_indices
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.run_constants import RunConstants
@@ -22,8 +23,8 @@ class HostedSamples:
 
     features: NDArray[np.generic]  # by round, then by machine, in the stored type: shape (samples, F - 1)
     labels: Labels  # shape (samples,)
-    scales: NDArray[np.float64]  # factors from stored features to those of z, shape (samples,)
-    sizes: NDArray[np.int64]  # batch sizes, shape (rounds, machines)
+    scales: FloatArray  # factors from stored features to those of z, shape (samples,)
+    sizes: IntArray  # batch sizes, shape (rounds, machines)
     first_round: int = 1
     bias: float = 1.0  # the bias feature
 
@@ -38,7 +39,7 @@ class HostedSamples:
         return [0, *np.cumsum(self.sizes.sum(axis=1)).tolist()]
 
     @cached_property
-    def _batch_ends(self) -> NDArray[np.int64]:
+    def _batch_ends(self) -> IntArray:
         return np.append(0, np.cumsum(self.sizes))
 
     @property
@@ -87,7 +88,7 @@ class Machines:
         constants: RunConstants,
         hosted_machines: range,
         reader: SampleReader,
-        key: NDArray[np.uint32] | None,
+        key: UInt32Array | None,
     ) -> None:
         problem, mechanism, plan = constants.problem, constants.mechanism, constants.problem.per_machine_plan
         self.constants = constants
@@ -136,7 +137,7 @@ class Machines:
             self.samples = self._reader(t)
         return self.samples
 
-    def class_counts(self, t: int) -> NDArray[np.int64]:
+    def class_counts(self, t: int) -> IntArray:
         """Return the numbers of samples used in rounds 1 .. t by class, shape (machines, counted classes)."""
         counts = self._class_counts
         if counts.size == 0:
@@ -149,7 +150,7 @@ class Machines:
         cells = machines * counts.shape[1] + labels
         return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
-    def accumulate(self, t: int, x: NDArray[np.float64], x_previous: NDArray[np.float64]) -> None:
+    def accumulate(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
         """Set q to the sum over machines of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
         arrays = x, x_previous, samples.features, samples.labels, samples.scales, samples.bias
@@ -173,7 +174,7 @@ class Machines:
         self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped += clipped
 
-    def noised_message(self, t: int) -> NDArray[np.int64]:
+    def noised_message(self, t: int) -> IntArray:
         """Return the sum of machines' noised messages q_{t,i} + Y_{t,i}, in a buffer that is reused."""
         if not self._adds_noise:
             return self.q

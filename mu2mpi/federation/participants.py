@@ -5,8 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
+from mu2mpi.core.arrays import BoolArray, IntArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.federation.participation.schedule import Integers, Mask, ParticipationSchedule
+from mu2mpi.federation.participation.schedule import ParticipationSchedule
 
 CHUNK_CELLS = 1 << 20  # machine-rounds generated per chunk
 MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk
@@ -30,7 +31,9 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
         )
 
 
-def _matrix_chunks(schedule: ParticipationSchedule, rounds: range, T: int) -> Iterator[tuple[range, Mask]]:
+def _matrix_chunks(
+    schedule: ParticipationSchedule, rounds: range, T: int
+) -> Iterator[tuple[range, BoolArray]]:
     """Yield chunks of rounds with their participation matrices; InputError after too many machine-rounds."""
     chunk_size = rounds_per_chunk(schedule.machines)
     for start in range(0, len(rounds), chunk_size):
@@ -39,7 +42,7 @@ def _matrix_chunks(schedule: ParticipationSchedule, rounds: range, T: int) -> It
         yield chunk, schedule.participation_matrix(chunk, T)
 
 
-def max_fresh_rounds(schedule: ParticipationSchedule, samples: Integers) -> int:
+def max_fresh_rounds(schedule: ParticipationSchedule, samples: IntArray) -> int:
     """Return the largest number of rounds without a machine that needs more than its `samples`."""
     counts, max_rounds = np.zeros(schedule.machines, np.int64), schedule.max_rounds
     for rounds, matrix in _matrix_chunks(schedule, range(1, max_rounds + 1), max_rounds):
@@ -85,11 +88,11 @@ class RunParticipation:
         """Largest number of rounds in which one machine takes part."""
         return int(self.counts.max())
 
-    def participation_matrix(self, rounds: range, machines: range) -> Mask:
+    def participation_matrix(self, rounds: range, machines: range) -> BoolArray:
         """Return whether each machine takes part in each round: booleans of shape (rounds, machines)."""
         return self.schedule.participation_matrix(rounds, self.rounds)[:, machines.start : machines.stop]
 
-    def counts_until(self, t: int) -> Integers:
+    def counts_until(self, t: int) -> IntArray:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
         if t == self.rounds:
             return self.counts
@@ -109,11 +112,11 @@ class RoundParticipants:
         self._run, self._machines = run, machines
         self._rounds, self._counts = range(1, 1), np.zeros((1, len(machines)), np.int64)
 
-    def counts_until(self, t: int) -> Integers:
+    def counts_until(self, t: int) -> IntArray:
         """Return the number of the first t rounds in which each machine of the rank takes part."""
         return self._run.counts_until(t)[self._machines.start : self._machines.stop]
 
-    def participants(self, t: int) -> tuple[Integers, Integers]:
+    def participants(self, t: int) -> tuple[IntArray, IntArray]:
         """Return local indices of the participants of round t, and their participation counts until then."""
         if t not in self._rounds:
             before = self._counts[-1] if t == self._rounds.stop else self.counts_until(t - 1)

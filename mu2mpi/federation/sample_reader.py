@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import Samples, Source
 from mu2mpi.federation.batching import BatchIndices, Batching
@@ -16,7 +16,7 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.subsampling import machine_indices
 
 # Callable(indices, machines): samples by their index within the machine, and the machine's local index
-RowReader = Callable[[NDArray[np.int64], NDArray[np.int64]], Samples]
+RowReader = Callable[[IntArray, IntArray], Samples]
 
 
 def make_sample_reader(
@@ -103,7 +103,7 @@ def _row_reader(
         rows = parse_partition(partition).rows(source, *counts, key, hosted_machines)
         return lambda indices, machines: source.read_training(rows[indices, machines])
 
-    def draw(indices: NDArray[np.int64], machines: NDArray[np.int64]) -> Samples:
+    def draw(indices: IntArray, machines: IntArray) -> Samples:
         features = np.empty((len(indices), source.dimension), source.support.dtype)
         labels = np.empty(len(indices), np.int32)
         order = np.argsort(machines, kind="stable")

@@ -5,15 +5,14 @@ Batches are secret: privacy amplification by subsampling relies on nobody knowin
 
 import numpy as np
 from numba import uint32, uint64
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.kernels import aligned_empty, kernel
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.noise_stream import key_words
 
 CHUNK_SIZE = 8 * BLOCKS  # 64-bit words per call of the keystream
 BATCH_STREAM = 0x73616D70  # first word of the nonce, different from those of noise streams
-Integers = NDArray[np.int64]
 
 
 @kernel
@@ -75,14 +74,14 @@ def _replacement_indices(key, first, first_round, indices, n, rejected):  # type
 
 def sample_poisson_batches(
     key: bytes, machines: range, rounds: range, n: int, threshold: int
-) -> tuple[Integers, Integers]:
+) -> tuple[IntArray, IntArray]:
     """Sample Poisson batches of n <= 2^35 samples with probability threshold / 2^64: indices and sizes."""
     sizes = np.empty((len(rounds), len(machines)), np.int64)
     indices = _poisson_indices(key_words(key), machines.start, rounds.start, sizes, n, np.uint64(threshold))
     return indices, sizes
 
 
-def sample_replacement_batches(key: bytes, machines: range, rounds: range, n: int, K: int) -> Integers:
+def sample_replacement_batches(key: bytes, machines: range, rounds: range, n: int, K: int) -> IntArray:
     """Sample batches with replacement (Lemire, 2019): indices, shape (rounds, machines, K)."""
     indices = np.empty((len(rounds), len(machines), K), np.int64)
     rejected = np.uint64(2**64 % n)
@@ -90,6 +89,6 @@ def sample_replacement_batches(key: bytes, machines: range, rounds: range, n: in
     return indices
 
 
-def machine_indices(sizes: Integers) -> Integers:
+def machine_indices(sizes: IntArray) -> IntArray:
     """Return each sample's machine, as a column index of the batch sizes, shape (rounds, machines)."""
     return np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())

@@ -4,7 +4,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mu2mpi.core.arrays import FloatArray
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
@@ -40,7 +41,7 @@ class Timer:
             self._sampled_seconds.append(self.seconds["communication"] - self._communication_before)
         self._communication_before = self.seconds["communication"]
 
-    def seconds_by_rank(self, communicator: "Communicator") -> dict[str, NDArray[np.float64]]:
+    def seconds_by_rank(self, communicator: "Communicator") -> dict[str, FloatArray]:
         """Return seconds by phase and rank on rank 0; communication beyond the fastest rank is waiting."""
         own = list(self.seconds.values()), self._sampled_seconds
         seconds, sampled = zip(*(communicator.gather(own) or [own]), strict=True)

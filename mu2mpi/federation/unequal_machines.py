@@ -8,11 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.participants import RunParticipation, max_fresh_rounds
 from mu2mpi.federation.participation.schedule import ParticipationSchedule
 from mu2mpi.privacy.accounting.guarantee import Budget
-from mu2mpi.privacy.accounting.per_machine_accounts import Floats, Integers, PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism, calibrate_mechanism
 from mu2mpi.privacy.noise.grid import check_grid_range
 from mu2mpi.privacy.released_sums import ReleasedSums
@@ -23,7 +24,7 @@ class UnequalMachines:
     """M machines that differ in size or budget, or participate partially, as the user describes them."""
 
     participation: ParticipationSchedule
-    samples: Integers  # number of samples of each machine, shape (machines,)
+    samples: IntArray  # number of samples of each machine, shape (machines,)
     is_sample_weighted: bool  # whether the objective is the mean over samples, not over machines
     # Own budgets by machine; epsilon is infinite where rho was stated
     budgets: dict[int, Budget] = field(default_factory=dict)
@@ -56,15 +57,15 @@ class UnequalMachines:
                 "rounds, one per round. Use fewer rounds."
             )
 
-    def weights(self, run: RunParticipation) -> Floats:
+    def weights(self, run: RunParticipation) -> FloatArray:
         """Return machine weights: share of the objective over expected rounds, scaled to at most 1."""
         shares = self.samples.astype(np.float64) if self.is_sample_weighted else np.ones(len(self.samples))
         expected = self.participation.expected_counts(run.counts, run.rounds)
         ratios = np.divide(shares, expected, out=np.zeros_like(shares), where=expected > 0)
-        weights: Floats = ratios / ratios.max()
+        weights: FloatArray = ratios / ratios.max()
         return weights
 
-    def averaging(self, run: RunParticipation, weights: Floats) -> tuple[float, float]:
+    def averaging(self, run: RunParticipation, weights: FloatArray) -> tuple[float, float]:
         """Return the expected total weight of a round's participants, and the effective machines."""
         rounds = run.rounds
         probability = self.participation.expected_counts(run.counts, rounds) / rounds
@@ -89,9 +90,9 @@ class PerMachinePlan:
     unequal_machines: UnequalMachines
     budget: Budget  # of machines without one of their own
     participation: RunParticipation
-    weights: Floats  # factors of increments, at most 1
+    weights: FloatArray  # factors of increments, at most 1
     mechanisms: tuple[Mechanism, ...]  # the distinct ones
-    mechanism_index: Integers  # index of each machine's mechanism; -1 if it never participates
+    mechanism_index: IntArray  # index of each machine's mechanism; -1 if it never participates
     is_cumulative: bool  # whether noised sums depend on a sample also while its machine is away
     total_weight: float  # expected sum of the weights of a round's participants
     effective_machines: float  # number of equal machines whose average gradient has the same variance
@@ -145,7 +146,7 @@ class PerMachinePlan:
             participation=self.participation.participation_matrix(rounds, machines) if is_small else None,
         )
 
-    def values_per_machine(self, value: Callable[[Mechanism], float]) -> Floats:
+    def values_per_machine(self, value: Callable[[Mechanism], float]) -> FloatArray:
         """Return `value` of each machine's mechanism as an array; 0 for machines that never participate."""
         return np.array([*map(value, self.mechanisms), 0.0])[self.mechanism_index]
 
@@ -184,7 +185,7 @@ class PerMachinePlan:
         indices = self.mechanism_index[machines.start : machines.stop].tolist()
         return [self.mechanisms[k] if k >= 0 else None for k in indices]
 
-    def clip_norms(self) -> Floats:
+    def clip_norms(self) -> FloatArray:
         """Return the norm to which each machine's weighted increments are clipped."""
         return self.values_per_machine(lambda each: each.clip_norm)
 

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.loss import Array, Loss, LossConstants, PracticalDefaults
+from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
 
 @inline
@@ -42,7 +43,7 @@ class Logistic(Loss):
         """Return the Lipschitz constant G = ||z|| and the smoothness L = ||z||^2 / 4 for samples z."""
         return LossConstants(math.sqrt(max_squared_norm), max_squared_norm / 4, 6.0)
 
-    def scores(self, margins: Array) -> Array:
+    def scores(self, margins: FloatArray) -> FloatArray:
         exponentials, is_positive = np.exp(-np.abs(margins[:, 0])), margins[:, 0] >= 0
         second_class = np.where(is_positive, 1.0, exponentials) / (1 + exponentials)
         first_class = np.where(is_positive, exponentials, 1.0) / (1 + exponentials)

@@ -13,11 +13,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.kernels import compilation_error, specialise_kernel
 from mu2mpi.losses.model.linear import all_margins, loss, residual, sum_outer_products
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int32] | Array  # classes from 0 on, or numbers in [-1, 1]
+Labels = NDArray[np.int32] | FloatArray  # classes from 0 on, or numbers in [-1, 1]
 
 
 class LossConstants(NamedTuple):
@@ -58,16 +58,16 @@ class Loss(ABC):
         """Return the number of rows of the weight matrix: by default 1 per class, or 1 for numeric labels."""
         return classes if self.label_kind == "classes" else 1
 
-    def predict_classes(self, margins: Array) -> NDArray[np.int64]:
+    def predict_classes(self, margins: FloatArray) -> IntArray:
         """Return the predicted class of each sample, shape (n,), from margins of shape (n, rows)."""
         predicted: NDArray[Any] = margins.argmax(axis=1) if margins.shape[1] > 1 else margins[:, 0] > 0
         return predicted.astype(np.int64, copy=False)
 
-    def scores(self, margins: Array) -> Array:
+    def scores(self, margins: FloatArray) -> FloatArray:
         """Return the score of each sample and class, shape (n, K): a margin, or a probability if defined."""
         return np.hstack([-margins, margins]) if margins.shape[1] == 1 else margins
 
-    def predict_numbers(self, margins: Array) -> Array:
+    def predict_numbers(self, margins: FloatArray) -> FloatArray:
         """Return the predicted numeric label in [-1, 1] of each sample, shape (n,)."""
         return np.clip(margins[:, 0], -1.0, 1.0)
 
@@ -103,20 +103,20 @@ class Loss(ABC):
         tagged_source = f"{type(self).__module__}\n".encode() + source
         return f"{self.name}-{hashlib.sha256(tagged_source).hexdigest()[:16]}"
 
-    def losses_and_residuals(self, margins: Array, labels: Labels) -> tuple[Array, Array]:
+    def losses_and_residuals(self, margins: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
         """Return the loss of each sample, shape (n,), and its derivatives by the margins, shape (n, rows)."""
         losses, residuals = np.empty(len(labels)), margins.copy()
         self.compile_kernel(fill_losses_and_residuals)(residuals, labels, losses)
         return losses, residuals
 
-    def loss_and_gradient(self, x: Array, z: Array, labels: Labels) -> tuple[float, Array]:
+    def loss_and_gradient(self, x: FloatArray, z: FloatArray, labels: Labels) -> tuple[float, FloatArray]:
         """Return the loss of a model x summed over samples z, shape (n, F), and its gradient, shaped as x."""
         losses, residuals = self.losses_and_residuals(all_margins(x, z), labels)
         return float(np.sum(losses)), sum_outer_products(residuals, z)
 
     def expected_loss_and_gradient(
-        self, x: Array, z: Array, weights: Array, label_values: Labels
-    ) -> tuple[float, Array]:
+        self, x: FloatArray, z: FloatArray, weights: FloatArray, label_values: Labels
+    ) -> tuple[float, FloatArray]:
         """Return the loss of a model x summed over samples and K labels, weights (n, K), and gradient."""
         margins = all_margins(x, z)
         loss_sum, weighted_residuals = 0.0, np.zeros(margins.shape)

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.loss import Array, Loss, LossConstants, PracticalDefaults
+from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
 
 @inline
@@ -49,6 +50,6 @@ class Poisson(Loss):
         if low != 0:
             raise InputError(f"--loss poisson needs counts from 0, got {low:g}. Use --loss squared.")
 
-    def predict_numbers(self, margins: Array) -> Array:
-        means: Array = np.minimum(1.0, np.exp(margins[:, 0]) - 1)
+    def predict_numbers(self, margins: FloatArray) -> FloatArray:
+        means: FloatArray = np.minimum(1.0, np.exp(margins[:, 0]) - 1)
         return means

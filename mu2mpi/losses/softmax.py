@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
-from mu2mpi.losses.loss import Array, Labels, Loss, LossConstants, PracticalDefaults
+from mu2mpi.losses.loss import Labels, Loss, LossConstants, PracticalDefaults
 from mu2mpi.losses.model.linear import all_margins, sum_outer_products
 
 
@@ -50,11 +51,11 @@ class Softmax(Loss):
         """Return the Lipschitz constant G = sqrt(2) ||z|| and smoothness L = ||z||^2 / 2 for samples z."""
         return LossConstants(math.sqrt(2 * max_squared_norm), max_squared_norm / 2, 2 * classes + 22.0)
 
-    def scores(self, margins: Array) -> Array:
+    def scores(self, margins: FloatArray) -> FloatArray:
         _, exponentials, sums = _exponentials(margins)
         return exponentials / sums
 
-    def loss_and_gradient(self, x: Array, z: Array, labels: Labels) -> tuple[float, Array]:
+    def loss_and_gradient(self, x: FloatArray, z: FloatArray, labels: Labels) -> tuple[float, FloatArray]:
         margins, residuals, sums = _exponentials(all_margins(x, z))
         label_entries = np.arange(len(labels)), labels
         residuals /= sums
@@ -62,8 +63,8 @@ class Softmax(Loss):
         return float(np.sum(np.log(sums[:, 0]) - margins[label_entries])), sum_outer_products(residuals, z)
 
     def expected_loss_and_gradient(
-        self, x: Array, z: Array, weights: Array, label_values: Labels
-    ) -> tuple[float, Array]:
+        self, x: FloatArray, z: FloatArray, weights: FloatArray, label_values: Labels
+    ) -> tuple[float, FloatArray]:
         margins, residuals, sums = _exponentials(all_margins(x, z))
         loss_sum = float(np.sum((np.log(sums) - margins) * weights))
         residuals *= weights.sum(axis=1, keepdims=True) / sums
@@ -71,8 +72,8 @@ class Softmax(Loss):
         return loss_sum, sum_outer_products(residuals, z)
 
 
-def _exponentials(margins: Array) -> tuple[Array, Array, Array]:
+def _exponentials(margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the margins minus each sample's largest, shape (n, K), their exponentials, and sums (n, 1)."""
-    shifted: Array = margins - margins.max(axis=1, keepdims=True)
+    shifted: FloatArray = margins - margins.max(axis=1, keepdims=True)
     exponentials = np.exp(shifted)
     return shifted, exponentials, exponentials.sum(axis=1, keepdims=True)

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
@@ -15,7 +16,7 @@ from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Integers, Iterates
+    from mu2mpi.federation.iterates import Iterates
 
 
 class AcceleratedOptions(PresetOptions):
@@ -100,7 +101,7 @@ class AcceleratedSrgd(Method):
         estimation = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
         return 2 / (T * (T + 1)) * (regret + estimation)
 
-    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take an optimistic step: average proj(w_{t+1} - (t + 1) / t eta message) instead of w_{t+1}."""
         # Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
         if iterates.l2:

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
@@ -15,7 +16,7 @@ from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, ch
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Integers, Iterates
+    from mu2mpi.federation.iterates import Iterates
 
 
 @register
@@ -76,7 +77,7 @@ class AnytimeDpMf(Method):
         """Return True: consecutive iterates within the ball determine the averaged messages."""
         return True
 
-    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
         steps = iterates.state["sum"]
         if iterates.l2:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, CyclicBatches
@@ -16,7 +17,7 @@ from mu2mpi.methods.presets.practical import PracticalPreset
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Integers, Iterates
+    from mu2mpi.federation.iterates import Iterates
 
 
 class DpGdOptions(PresetOptions):
@@ -113,7 +114,7 @@ class DpGd(Method):
         """Whether iterates determine messages: True without momentum."""
         return not options.momentum
 
-    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a projected gradient step, with heavy-ball momentum (Polyak, 1964) if the option is given."""
         if momentum := iterates.constants.problem.options.momentum:
             w, w_previous = iterates.w, iterates.state["w_previous"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options, check_registered_name
 from mu2mpi.core.registry import lookup
@@ -21,7 +22,7 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism, calibrate_mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:  # methods are imported to list their options, so slow imports wait until a run needs them
-    from mu2mpi.federation.iterates import Integers, Iterates
+    from mu2mpi.federation.iterates import Iterates
 
 
 class PresetOptions(Options):
@@ -209,7 +210,7 @@ class Method(ABC):
         """Whether an adversary can compute the averaged messages from consecutive iterates."""
         return type(self).step is Method.step
 
-    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take the step w_{t+1} = proj(w_t - step_factor message_sum); average it into x_{t+1}."""
         if iterates.l2:
             iterates.apply_regulariser(t)

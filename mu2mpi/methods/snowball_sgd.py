@@ -5,8 +5,9 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.partition import check_enough_samples
 from mu2mpi.data.source import FEATURE_RTOL, PublicFacts
@@ -22,7 +23,7 @@ from mu2mpi.privacy.noise.grid import MAX_NORMAL
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Integers, Iterates
+    from mu2mpi.federation.iterates import Iterates
     from mu2mpi.losses.loss import LossConstants
 
 # Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
@@ -132,7 +133,7 @@ class SnowballSgd(Method):
         """Return the step size of round t: eta, halved repeatedly towards the last round."""
         return eta * float(last_iterate_mechanism.halving_step_sizes(rounds - 1)[t - 1])
 
-    def step(self, iterates: "Iterates", t: int, message_sum: "Integers", step_factor: float) -> None:
+    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a projected step, the last one from w rounded to the grid: only a noised sum is released."""
         if iterates.l2:
             iterates.apply_regulariser(t)
@@ -159,7 +160,7 @@ def gradient_rounding_error(features: int, radius: float, G: float, L: float, ro
     return _UNIT_ROUNDOFF * (features * radius * L + roundoffs * G)
 
 
-def iterate_rounding_error(d: int, radius: float, step_norms: "NDArray[np.float64]") -> "NDArray[np.float64]":
+def iterate_rounding_error(d: int, radius: float, step_norms: FloatArray) -> FloatArray:
     """Return bounds on the norms of rounding errors of projected steps, given the norms of the steps."""
     from mu2mpi.losses.model.ball import NORM_BLOCK
 
@@ -167,7 +168,7 @@ def iterate_rounding_error(d: int, radius: float, step_norms: "NDArray[np.float6
     return _UNIT_ROUNDOFF * (radius * (additions / 2 + 6) + 3 * step_norms)
 
 
-def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
+def step_expansions(constants: RunConstants) -> FloatArray:
     """Return bounds on the increase of the distance of two iterates by rounding, per step, shape (T - 1,).
 
     Errors of both iterates count, those after a step's noise in the next step, which may divide by a spacing.
@@ -188,7 +189,7 @@ def step_expansions(constants: RunConstants) -> "NDArray[np.float64]":
     iterate_errors = iterate_rounding_error(d, radius, step_norms) + regulariser_error
     earlier_errors = np.append(0.0, iterate_errors[:-1])
     earlier_errors[-1] += _UNIT_ROUNDOFF * radius
-    expansions: NDArray[np.float64] = 2 * (etas * gradient_errors + earlier_errors)
+    expansions: FloatArray = 2 * (etas * gradient_errors + earlier_errors)
     return expansions
 
 

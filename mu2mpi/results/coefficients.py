@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import format as data_format
 from mu2mpi.data.formats.format import OWNER_COLUMN, column_reader, open_data_file
@@ -20,7 +21,6 @@ from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter
 
-Floats = NDArray[np.float64]
 IN_MEMORY = Path("X")  # Name of samples in memory in error messages
 SIMULATED_COORDINATES = 2048  # Coordinates of the simulated run of `output_noise_std`
 NOISE_NOTE = (
@@ -112,8 +112,8 @@ class Coefficients:
 
     rows: tuple[str, ...]
     terms: tuple[str, ...]
-    values: Floats
-    standard_errors: Floats
+    values: FloatArray
+    standard_errors: FloatArray
     notes: tuple[str, ...]
 
 
@@ -121,12 +121,12 @@ class FeatureUnits(NamedTuple):
     """Offset and scale by which each feature was computed from a data column: (column - offset) / scale."""
 
     terms: tuple[str, ...]  # names of the features
-    offsets: Floats
-    scales: Floats
+    offsets: FloatArray
+    scales: FloatArray
 
 
 def compute_coefficients(
-    x: Floats,
+    x: FloatArray,
     rows: tuple[str, ...],
     constants: RunConstants,
     units: FeatureUnits,
@@ -169,7 +169,7 @@ def output_noise_std(constants: RunConstants) -> float:
     for t in range(1, rounds):
         iterates.record_query_point(t)
         # Over many rounds, random signs are as good as normal numbers, and cheaper.
-        signs: Floats = np.asarray(2.0 * generator.integers(0, 2, SIMULATED_COORDINATES) - 1)
+        signs: FloatArray = np.asarray(2.0 * generator.integers(0, 2, SIMULATED_COORDINATES) - 1)
         if message_std is not None:
             message = message_std * signs
         else:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment, automatic_settings
 from mu2mpi.config.experiment_options import option_fields
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, open_group, read_array, read_attributes, read_number, read_text
@@ -258,7 +259,7 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
         raise InputError(f"{path} cannot be used: {error}") from None
 
 
-def _read_array_or_none(file: h5py.File, name: str) -> NDArray[np.int64] | None:
+def _read_array_or_none(file: h5py.File, name: str) -> IntArray | None:
     return read_array(file.id, name) if name in file else None
 
 
@@ -272,7 +273,7 @@ def _read_columns(file: h5py.File, group: str, record: type, names: Iterable[str
     columns = {name: read_array(file.id, f"{group}/{name}") for name in names}
     length = len(next(iter(columns.values())))
     for name, values in columns.items():
-        expected = np.int64 if types[name] == NDArray[np.int64] else np.float64
+        expected = np.int64 if types[name] == IntArray else np.float64
         if values.shape != (length,) or values.dtype != expected:
             raise ValueError(f"/{group}/{name} has the type {values.dtype} and the shape {values.shape}")
     return columns
@@ -309,7 +310,7 @@ def _read_metrics(file: h5py.File) -> dict[str, float]:
     return {name: read_number(metrics, name) for name in file["metrics"].attrs}
 
 
-def _read_matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
+def _read_matrix(file: h5py.File, name: str) -> FloatArray:
     matrix = read_array(file.id, f"model/{name}")
     shape = file["model/row"].shape + file["model/feature"].shape
     if matrix.shape != shape or matrix.dtype != np.float64:
@@ -317,7 +318,7 @@ def _read_matrix(file: h5py.File, name: str) -> NDArray[np.float64]:
     return matrix
 
 
-def _read_timing(file: h5py.File) -> dict[str, NDArray[np.float64]]:
+def _read_timing(file: h5py.File) -> dict[str, FloatArray]:
     """Return seconds by phase, shape (ranks,) each; empty for a file published without times."""
     if "timing" not in file:
         return {}

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.privacy.accounting.per_machine_accounts import Floats, Integers, column_metadata as metadata
+from mu2mpi.core.arrays import FloatArray, IntArray
+from mu2mpi.privacy.accounting.per_machine_accounts import column_metadata as metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 
 SCHEMA = "mu2mpi-2"
@@ -55,21 +56,23 @@ class History:
     the first t iterates for methods that output an average. The last row describes the output x_T.
     """
 
-    round: Integers = field(metadata=metadata("round t"))
-    test_loss: Floats = field(metadata=metadata("mean loss of x_t on the test set"))
-    test_accuracy: Floats = field(metadata=metadata("fraction of test samples that x_t classifies correctly"))
-    test_r2: Floats = field(
+    round: IntArray = field(metadata=metadata("round t"))
+    test_loss: FloatArray = field(metadata=metadata("mean loss of x_t on the test set"))
+    test_accuracy: FloatArray = field(
+        metadata=metadata("fraction of test samples that x_t classifies correctly")
+    )
+    test_r2: FloatArray = field(
         metadata=metadata("fraction of the test labels' variance that x_t explains (R^2)")
     )
-    test_samples: Integers = field(metadata=metadata("test samples evaluated; 0 if unknown"))
-    samples: Integers = field(metadata=metadata("training samples used so far by all machines"))
-    gradient_evaluations: Integers = field(metadata=metadata("gradients computed so far by all machines"))
-    rho_spent: Floats = field(metadata=metadata("rho spent by everything released so far"))
-    elapsed_seconds: Floats = field(metadata=metadata("wall-clock time since the first round", "s"))
-    message_norm: Floats = field(
+    test_samples: IntArray = field(metadata=metadata("test samples evaluated; 0 if unknown"))
+    samples: IntArray = field(metadata=metadata("training samples used so far by all machines"))
+    gradient_evaluations: IntArray = field(metadata=metadata("gradients computed so far by all machines"))
+    rho_spent: FloatArray = field(metadata=metadata("rho spent by everything released so far"))
+    elapsed_seconds: FloatArray = field(metadata=metadata("wall-clock time since the first round", "s"))
+    message_norm: FloatArray = field(
         metadata=metadata("norm of q~_t, the released average over machines; NaN in the last round")
     )
-    estimate_error: Floats = field(
+    estimate_error: FloatArray = field(
         metadata=metadata("squared error of d_t before noise as a gradient; NaN unless data are a population")
     )
 
@@ -84,7 +87,7 @@ class History:
     @classmethod
     def from_rows(cls, rows: Sequence["HistoryRow"]) -> Self:
         """Build a history from one row per evaluation."""
-        dtypes: dict[str, Any] = {f.name: np.int64 if f.type == Integers else np.float64 for f in fields(cls)}
+        dtypes: dict[str, Any] = {f.name: np.int64 if f.type == IntArray else np.float64 for f in fields(cls)}
         columns = {name: np.array([getattr(r, name) for r in rows], dtypes[name]) for name in dtypes}
         return cls(**columns)
 
@@ -153,13 +156,13 @@ class Checkpoint:
     experiment: Experiment  # with machines and rounds filled in
     rounds_done: int
     root_key: bytes | None  # 32-byte key of all random numbers; None for a run with a seed
-    iterates: dict[str, Floats]  # server state by name, such as w and x; each of shape (rows, features)
-    q: Integers  # sum of q_{t,i} over machines without noise, in grid units; shape (rows, features)
+    iterates: dict[str, FloatArray]  # server state by name, such as w and x; each of shape (rows, features)
+    q: IntArray  # sum of q_{t,i} over machines without noise, in grid units; shape (rows, features)
     history: History
     elapsed_seconds: float
     largest_squared_norm: float  # maximum of ||s_{t,i}||^2 before clipping
     clipped: int  # number of clipped increments
-    class_counts: Integers  # samples of each class used by each machine, shape (machines, classes)
+    class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
     privacy: PrivacyStatement  # of the complete run
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines

@@ -9,15 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.hdf5 import without_booleans
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.privacy.accounting.per_machine_accounts import (
-    Floats,
-    Integers,
-    PerMachineAccounts,
-    column_metadata,
-)
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory, format_score
@@ -74,15 +70,15 @@ class Result:
     """
 
     experiment: Experiment
-    x: Floats
-    w: Floats
+    x: FloatArray
+    w: FloatArray
     history: History
     privacy: PrivacyStatement
     theory: Theory | None
     diagnostics: Diagnostics | None
-    timing: dict[str, Floats]
+    timing: dict[str, FloatArray]
     environment: dict[str, str | int]
-    class_counts: Integers | None = None
+    class_counts: IntArray | None = None
     class_names: tuple[str, ...] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     label_range: tuple[float, float] | None = None
@@ -92,8 +88,8 @@ class Result:
     public_facts: PublicFacts | None = None
     unit: str = "nat"
     accounts: PerMachineAccounts | None = None
-    confusion: Integers | None = None
-    test_rows: Integers | None = None
+    confusion: IntArray | None = None
+    test_rows: IntArray | None = None
     path: Path | None = None
 
     @property
@@ -173,14 +169,14 @@ class Result:
         """
         return self.predictions(self.margins(X))
 
-    def scores(self, X: Any) -> Floats:
+    def scores(self, X: Any) -> FloatArray:
         """Return scores of the classes, shape (n, K); X as for `predict`.
 
         The predicted class has the largest score. Softmax and logistic loss give probabilities.
         """
         return self.class_scores(self.margins(X))
 
-    def margins(self, X: Any, public: bool = True) -> Floats:
+    def margins(self, X: Any, public: bool = True) -> FloatArray:
         """Return the margins (linear scores) of new samples, shape (n, rows); X as for `predict`.
 
         Unless `public`, error messages are redacted: they contain no row number and no value of a file.
@@ -200,7 +196,7 @@ class Result:
         margins = [all_margins(self.x, scaling.scaled_samples(features[rows], self.scale)) for rows in blocks]
         return np.concatenate([np.empty((0, len(self.x))), *margins])
 
-    def predictions(self, margins: Floats) -> NDArray[Any]:
+    def predictions(self, margins: FloatArray) -> NDArray[Any]:
         """Return predicted labels, shape (n,), for margins of shape (n, rows)."""
         loss_function = self.problem.loss
         if self.label_range is not None:
@@ -209,7 +205,7 @@ class Result:
         class_indices = loss_function.predict_classes(margins)
         return class_indices if self.class_names is None else np.array(self.class_names)[class_indices]
 
-    def class_scores(self, margins: Floats) -> Floats:
+    def class_scores(self, margins: FloatArray) -> FloatArray:
         """Return scores of the classes, shape (n, K), for margins of shape (n, rows)."""
         if self.label_range is not None:
             raise InputError("this model predicts numbers and has no scores of classes; use predict instead")

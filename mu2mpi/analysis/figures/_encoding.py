@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
-from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures.figure import (
     DASHES,
@@ -28,6 +27,7 @@ from mu2mpi.analysis.setting_labels import (
     sort_key,
     varying_settings,
 )
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.results.reader import RunSummary
 
 MAX_LEVELS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
@@ -146,7 +146,7 @@ def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame
     return means[means["count"] == len(runs)]
 
 
-def fit_exponent(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+def fit_exponent(x: FloatArray, y: FloatArray) -> float:
     """Least-squares slope of log y against log x; NaN for fewer than `MIN_POINTS` points or any y <= 0."""
     is_fitted = len(x) >= MIN_POINTS and min(y) > 0
     return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan

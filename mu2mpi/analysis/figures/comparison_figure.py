@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.analysis.aggregation import default_values, mean_and_std
 from mu2mpi.analysis.figures._encoding import fit_exponent, measured_axes
 from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry, palette
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, group_runs, join_values, selection_error
 from mu2mpi.config.experiment_options import option_fields
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.registry import known_names, lookup, register
 from mu2mpi.results.reader import RunSummary
 
@@ -33,10 +33,10 @@ class MethodCurve:
     """Runs of one method on several sample sizes."""
 
     name: str
-    sizes: NDArray[np.float64]  # samples |S| of all machines, ascending; shape (sizes,)
-    gradients: NDArray[np.float64]  # means over seeds; shape (sizes,)
-    losses: NDArray[np.float64]  # mean and standard deviation; shape (sizes, 2)
-    scores: NDArray[np.float64]
+    sizes: FloatArray  # samples |S| of all machines, ascending; shape (sizes,)
+    gradients: FloatArray  # means over seeds; shape (sizes,)
+    losses: FloatArray  # mean and standard deviation; shape (sizes, 2)
+    scores: FloatArray
     exponent: float  # fitted exponent of |S|; NaN for fewer than three sizes
 
 

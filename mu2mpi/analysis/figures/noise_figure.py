@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mu2mpi.analysis.figures._encoding import encode_runs, mean_history
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import Estimator
 from mu2mpi.results.reader import RunSummary, read_result
@@ -20,7 +20,7 @@ from mu2mpi.results.reader import RunSummary, read_result
 NOISE_STYLE: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
 
 
-def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+def noise_norm(run: RunSummary, rounds: IntArray) -> FloatArray:
     """Return the root-mean-square norm of the averaged noise per round; NaN for unequal machines."""
     if run.experiment.has_unequal_machines:
         return np.full(len(rounds), np.nan)
@@ -40,7 +40,7 @@ def noise_norm(run: RunSummary, rounds: NDArray[np.int64]) -> NDArray[np.float64
     return norm * mechanism.sigma * mechanism.correlation.noise_stds()[rounds - 1]
 
 
-def signal_norm(run: RunSummary, rounds: NDArray[np.float64]) -> NDArray[np.float64]:
+def signal_norm(run: RunSummary, rounds: FloatArray) -> FloatArray:
     """Return the norm of the mean message per round, with the gradient norm interpolated in log t."""
     ends = (run.measurements.get(f"{end}_gradient_norm", math.nan) for end in ("initial", "final"))
     weights = [run.experiment.chosen_method.estimator.weight(t) for t in rounds]

@@ -28,6 +28,7 @@ from mu2mpi.analysis.setting_labels import (
     selection_error,
 )
 from mu2mpi.config.experiment_options import option_fields
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.results.reader import RunSummary
@@ -72,10 +73,10 @@ class Rate(RunGroup):
     """Runs that differ along one axis, in problem and seed, with fitted exponents; NaN if unknown."""
 
     axis: Axis
-    values: NDArray[np.float64]  # along the axis; shape (points,)
-    means: NDArray[np.float64]  # of the excess loss over seeds; shape (problems, points)
-    worst: NDArray[np.float64]  # largest mean over problems; shape (points,)
-    bounds: NDArray[np.float64]  # the theorem's; shape (points,)
+    values: FloatArray  # along the axis; shape (points,)
+    means: FloatArray  # of the excess loss over seeds; shape (problems, points)
+    worst: FloatArray  # largest mean over problems; shape (points,)
+    bounds: FloatArray  # the theorem's; shape (points,)
     exponent: float  # least-squares slope of log `worst`
     low: float  # ends of the 95 % bootstrap interval over seeds
     high: float
@@ -141,7 +142,7 @@ def _fit_rate(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> R
     return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
 
 
-def _mean_losses(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def _mean_losses(losses: FloatArray, weights: NDArray[Any]) -> FloatArray:
     """Return means of losses over seeds for each row of weights; shape (rows, values, problems)."""
     known = np.isfinite(losses)
     with np.errstate(invalid="ignore"):
@@ -149,7 +150,7 @@ def _mean_losses(losses: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[
         return np.asarray(sums / np.tensordot(weights, known.astype(float), axes=1))
 
 
-def _log_slopes(values: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_slopes(values: FloatArray, losses: FloatArray) -> FloatArray:
     """Return the slope of log loss against log value for each row of losses; NaN if a loss is <= 0."""
     x = np.log(values) - np.mean(np.log(values))
     return np.asarray(np.log(np.where(losses > 0, losses, np.nan)) @ x / (x @ x))

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mu2mpi.audit.adversary_view import AttackContext, Finding, hides_single_messages
-from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, Integers, realistic_constants, single_machine
+from mu2mpi.audit.canaries import BOUNDARIES, PIXELS, realistic_constants, single_machine
 from mu2mpi.audit.evidence import byte_evidence
 from mu2mpi.audit.recorded_ranks import RecordedRank, run_on_ranks
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.federation.batching import FreshSamples
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.timer import Timer
@@ -101,7 +102,7 @@ def _mask_faults(
     """Return descriptions of faulty masks, and the largest evidence against uniform bytes of masks."""
     d = constants.problem.d
 
-    def record_masks(rank: RecordedRank) -> tuple[Integers, masks.Masks | None]:
+    def record_masks(rank: RecordedRank) -> tuple[IntArray, masks.Masks | None]:
         machines, server = single_machine(constants, rank.rank, rank, key)
         added = np.empty((len(rounds), d), np.int64)
         for row, t in zip(added, rounds, strict=True):
@@ -114,7 +115,7 @@ def _mask_faults(
     if np.any(residual := np.add.reduce([added for added, _ in records]).any(axis=1)):
         faults.append(f"masks of real messages do not cancel in round {rounds[residual.argmax()]:,}")
     for group in groups:
-        mask_sum: Integers = np.sum([records[machine][0] for machine in group.machines], axis=0)
+        mask_sum: IntArray = np.sum([records[machine][0] for machine in group.machines], axis=0)
         for machine, colluder in product(group.machines, group.known):
             own = records[machine][1]
             if own is not None and colluder in own.peers:
@@ -133,7 +134,7 @@ def _mask_faults(
     return faults, highest
 
 
-def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list[int]) -> Integers:
+def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list[int]) -> IntArray:
     rows = []
     for t in rounds:
         flat, mask = padded_zeros((constants.problem.rows, constants.problem.features))

@@ -16,10 +16,10 @@ from mu2mpi.audit.adversary_view import (
     without_noise,
 )
 from mu2mpi.audit.evidence import fisher_discriminants
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.accounting.pld import MIN_MULTIPLIER
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
@@ -116,7 +116,7 @@ def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierE
     return [[_estimate_multiplier(*row, risk_each) for row in table] for table in (by_known, by_learned)]
 
 
-def _estimate_multiplier(where: str, squares: Array, risk: float) -> MultiplierEstimate:
+def _estimate_multiplier(where: str, squares: FloatArray, risk: float) -> MultiplierEstimate:
     """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squares.size), float(squares.mean())
     margin = NormalDist().inv_cdf(1 - risk) * math.sqrt(variance)

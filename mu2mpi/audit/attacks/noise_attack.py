@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit.adversary_view import AttackContext, Finding
-from mu2mpi.audit.canaries import BOUNDARIES, Integers, realistic_constants, single_machine
+from mu2mpi.audit.canaries import BOUNDARIES, realistic_constants, single_machine
 from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.federation.batching import FreshSamples
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.timer import Timer
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.noise.noise_stream import CHUNK, MAX_STREAM_INDEX, PAIRS, derive_key
 
 TESTED_RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler extends its bits
 MORE_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
 # Random factors of the first coordinates of a chunk of noise, in a hash that identifies the chunk
-HASH_FACTORS: Integers = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
+HASH_FACTORS: IntArray = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
 # Tested bytes (0: the lowest), and the integers that contain them
 TESTED_BYTES = (
     *((byte, "the noise") for byte in range(3)),
@@ -103,7 +103,7 @@ def _tested_machines_and_rounds(constants: RunConstants) -> tuple[list[int], lis
 
 def noise_statistics(
     constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
-) -> tuple[Array, list[float], int, Integers]:
+) -> tuple[FloatArray, list[float], int, IntArray]:
     """Return squared noise by coordinate and by message, repeated chunks, and histograms of low bytes."""
     scale, d = _noise_scale(constants), constants.problem.d
     if not constants.problem.trust_mode.is_central:
@@ -124,14 +124,14 @@ def noise_statistics(
     return squares, sums, hashes.size - np.unique(hashes).size, counts
 
 
-def standardised(sums: Array, n: int) -> Array:
+def standardised(sums: FloatArray, n: int) -> FloatArray:
     """Return standard scores of sums of n squared standard normals (Wilson and Hilferty, 1931)."""
     variance = 2 / (9 * n)
-    scores: Array = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
+    scores: FloatArray = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
     return scores
 
 
-def low_bit_faults(counts: Integers, scale: float, risk: float) -> list[str]:
+def low_bit_faults(counts: IntArray, scale: float, risk: float) -> list[str]:
     """Return descriptions of low noise bits, below the noise std `scale`, that are not uniform."""
     faults, bits = [], math.floor(math.log2(scale))
     for row, (byte, values) in zip(counts, TESTED_BYTES, strict=True):
@@ -151,7 +151,7 @@ def _noise_scale(constants: RunConstants) -> float:
 
 def _machine_noise(
     constants: RunConstants, key: bytes, machine: int, rounds: list[int]
-) -> Iterator[tuple[Integers, Integers]]:
+) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield the noise of a machine in each round, and its part that is independent of earlier rounds."""
     machines, server = single_machine(constants, machine, Communicator(), key)
     previous: Any = 0

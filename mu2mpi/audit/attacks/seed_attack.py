@@ -7,13 +7,13 @@ import numpy as np
 from mu2mpi.audit.adversary_view import AttackContext, Finding
 from mu2mpi.audit.canaries import BOUNDARIES, CLIPPED, Canaries, IndexedSource
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import RunKeys, resolve
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.batching import Batching, PoissonBatches, ReplacementBatches
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.sample_reader import make_sample_reader
-from mu2mpi.losses.loss import Array
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
 MAX_RUNS = 1000  # runs with a key each
@@ -111,7 +111,7 @@ def _create_run_keys(experiment: Experiment, root: bytes | None = None) -> RunKe
     return RunKeys.create(experiment, Communicator(), root)
 
 
-def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -> Array:
+def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -> FloatArray:
     """Count the inclusions of each sample in batches; shape (runs, machine-rounds, samples)."""
     by_machine = enumerate(canaries.participation_rounds)
     present = [(t - 1, machine) for machine, rounds in by_machine for t in rounds.tolist()]
@@ -130,7 +130,7 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root: bytes) -
     return counts
 
 
-def _bernstein_bound(variance: Array, largest: float | Array, log_tests: float) -> Array:
+def _bernstein_bound(variance: FloatArray, largest: float | FloatArray, log_tests: float) -> FloatArray:
     """Bernstein's bound on a sum of independent centred terms, exceeded with probability exp(-log_tests)."""
     linear = largest * log_tests / 3
     return np.asarray(linear + np.sqrt(linear**2 + 2 * variance * log_tests))

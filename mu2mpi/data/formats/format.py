@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TextIO, TypeAlias
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.lazy import NDArray, np
@@ -35,7 +36,7 @@ Role = Literal["label", "owner"]
 # How values are read from text: as float64, unconverted, or as int64 if all are integers and else as text
 ValueKind = Literal["numbers", "texts", "names"]
 # Callable(names, rows): values of columns in ascending rows, as numbers or objects (text or None)
-ReadColumns: TypeAlias = "Callable[[Sequence[str], NDArray[np.int64]], dict[str, NDArray[Any]]]"
+ReadColumns: TypeAlias = "Callable[[Sequence[str], IntArray], dict[str, NDArray[Any]]]"
 
 
 class Table:
@@ -64,13 +65,13 @@ class Table:
         dtypes = (dtype for dtype in (np.uint8, np.float32) if np.can_cast(features.dtype, dtype))
         self.feature_type: np.dtype[Any] = np.dtype(next(dtypes, np.float64))
 
-    def features(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def features(self, rows: IntArray) -> NDArray[np.generic]:
         """Features of given samples (ascending rows): shape (len(rows), dimension), dtype `feature_type`."""
         block = self._features[rows]
         dense: NDArray[np.generic] = block if isinstance(block, np.ndarray) else block.toarray()
         return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
 
-    def column(self, role: Role, rows: NDArray[np.int64]) -> ColumnValues:
+    def column(self, role: Role, rows: IntArray) -> ColumnValues:
         """Unconverted labels or owners of given samples (ascending rows)."""
         values = self._columns[role][rows].reshape(len(rows))
         if values.dtype.kind not in "biufSUO":
@@ -86,7 +87,7 @@ class ColumnReader:
         if samples == 0:
             raise InputError(f"{path} is empty: it has no rows")
 
-    def columns(self, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, ColumnValues]:
+    def columns(self, names: Sequence[str], rows: IntArray) -> dict[str, ColumnValues]:
         """Unconverted values of named columns in given rows (ascending), by column name."""
         values = self.read(names, rows)
         return {name: ColumnValues(self.path, name, rows, values[name], self.has_header) for name in names}
@@ -164,7 +165,7 @@ class DataFile(ABC):
         path, table, array = self.path, self._numbered_table, self._structured_array
         if table is not None:
 
-            def read_numbered(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+            def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
                 features: Any = table.features(rows) if any(map(str.isdecimal, names)) else None
                 return {
                     name: features[:, int(name) - self.first_feature]
@@ -179,7 +180,7 @@ class DataFile(ABC):
             if field.subdtype or field.kind not in "biufSUO":
                 raise InputError(f"{path}: field {printable(name)} is of type {field}; declare it as ignored")
 
-        def read_fields(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        def read_fields(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
             block = array[rows].reshape(len(rows))
             return {name: block[name] for name in names}
 
@@ -227,7 +228,7 @@ def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = Fals
     if len(lengths) != 1:
         raise InputError(f"{path} has columns of different lengths")
 
-    def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def read(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
         return {name: arrays[name][rows].reshape(len(rows)) for name in names}
 
     return ColumnReader(path, lengths.pop(), read, has_header)

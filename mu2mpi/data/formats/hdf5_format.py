@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.lazy import NDArray, h5py, np
@@ -82,7 +83,7 @@ class ConcatenatedRows:
             raise InputError(f"{path}: the owners in its group {OWNER_COLUMN} differ in number of features")
         self.shape = int(self._bounds[-1]), *datasets[0].shape[1:]
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def __getitem__(self, rows: IntArray) -> NDArray[Any]:
         bounds = np.searchsorted(rows, self._bounds)
         blocks = [np.empty((0, math.prod(self.shape[1:])), self.dtype)]
         for k in np.flatnonzero(np.diff(bounds)).tolist():
@@ -120,7 +121,7 @@ class DatasetRows:
         self._block_rows = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
         check_fits_in_memory(path, min(self._block_rows, max(1, self.shape[0])) * self._row_bytes)
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def __getitem__(self, rows: IntArray) -> NDArray[Any]:
         out = np.empty((len(rows), self._width), self.dtype)
         with read_errors(self._path):
             check_unchanged(self._path, self._identity)
@@ -131,7 +132,7 @@ class DatasetRows:
             check_unchanged(self._path, self._identity)
         return out
 
-    def _read_directly(self, rows: NDArray[np.int64], out: NDArray[Any], offset: int) -> None:
+    def _read_directly(self, rows: IntArray, out: NDArray[Any], offset: int) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
         memory, width = out.reshape(-1).view(np.uint8).data, self._row_bytes
         with open(self._path, "rb", buffering=0) as file:
@@ -140,7 +141,7 @@ class DatasetRows:
                 if os.preadv(file.fileno(), [piece], offset + int(rows[start]) * width) != len(piece):
                     raise InputError(f"{self._path} is truncated")
 
-    def _read_blocks(self, rows: NDArray[np.int64], out: NDArray[Any]) -> None:
+    def _read_blocks(self, rows: IntArray, out: NDArray[Any]) -> None:
         starts = np.flatnonzero(np.diff(rows // self._block_rows, prepend=-1))
         for start, stop in pairwise([*starts, len(rows)]):
             first, last = int(rows[start]), int(rows[stop - 1])

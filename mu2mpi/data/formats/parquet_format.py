@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.lazy import NDArray, np
@@ -51,7 +52,7 @@ class Parquet(DataFile):
         check_fits_in_memory(self.path, max(sizes, default=0) * row_bytes)
         cached: dict[int, dict[str, NDArray[Any]]] = {}
 
-        def read(names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        def read(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
             """Return values of named columns in given rows (ascending); the last row group is cached."""
             bounds = np.searchsorted(rows, starts)
             blocks = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, LabelPartition, Random
+from mu2mpi.data.partition import LabelPartition, Random
 
 
 @register
@@ -24,7 +25,7 @@ class Dirichlet(LabelPartition):
             raise InputError("should be dirichlet:A with a positive number A such as dirichlet:0.3")
         self.concentration = float(value or 0)
 
-    def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
         """Draw class counts per machine, from proportions p_k ~ n_k Gamma(A) with the size n_k of class k.
 
         See Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution", 2019.

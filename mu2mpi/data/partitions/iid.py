@@ -1,7 +1,8 @@
 """Partition of samples among machines uniformly at random, so that machines are i.i.d."""
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, Partition, iid_rows
+from mu2mpi.data.partition import Partition, iid_rows
 from mu2mpi.data.source import Source
 
 
@@ -14,5 +15,5 @@ class Iid(Partition):
 
     def rows(
         self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
-    ) -> Integers:
+    ) -> IntArray:
         return iid_rows(source.training_samples, machines, samples, key, hosted_machines)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, LabelPartition, Random
+from mu2mpi.data.partition import LabelPartition, Random
 from mu2mpi.data.source import Source
 
 
@@ -32,7 +33,7 @@ class Labels(LabelPartition):
             raise InputError(f"{source.name} has too few samples for labels:{labels}. Give fewer --machines.")
         return samples
 
-    def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
         """Class counts per machine from random equal shards; samples beyond whole shards are not used.
 
         See McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
@@ -45,7 +46,7 @@ class Labels(LabelPartition):
         return counts
 
 
-def shard_size(class_sizes: Integers, shards: int) -> int:
+def shard_size(class_sizes: IntArray, shards: int) -> int:
     """Largest shard size s with sum_k floor(n_k / s) >= shards for class sizes n_k; 0 if there is none."""
     sizes = range(1, int(class_sizes.sum()) // shards + 1)
     return bisect_right(sizes, -shards, key=lambda size: -(class_sizes // size).sum())

@@ -1,8 +1,9 @@
 """Partition with one machine per owner of samples in the data set."""
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, Partition, stratified_rows
+from mu2mpi.data.partition import Partition, stratified_rows
 from mu2mpi.data.source import Source
 
 
@@ -21,7 +22,7 @@ class Owner(Partition):
 
     def rows(
         self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
-    ) -> Integers:
+    ) -> IntArray:
         owners, sizes = source.training_owners(), source.owner_sizes
         starts = sizes.cumsum() - sizes
         return stratified_rows(owners, starts[:, None], sizes[:, None], samples, key, hosted_machines)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import Integers, LabelPartition, Random
+from mu2mpi.data.partition import LabelPartition, Random
 
 
 @register
@@ -13,7 +14,7 @@ class Sorted(LabelPartition):
 
     name, summary = "sorted", "class by class"
 
-    def class_counts(self, class_sizes: Integers, machines: int, samples: int, random: Random) -> Integers:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
         ends = np.minimum(np.cumsum(class_sizes), machines * samples)
         bounds = samples * np.arange(machines + 1)[:, np.newaxis]
         return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
@@ -27,7 +28,7 @@ class Digits(Source):
         self._labels = table[:, -1].astype(np.int32)
         self._training_rows, self._test_rows = stratified_split(self._labels, self.test_samples)
 
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         stored = (self._training_rows if split == "training" else self._test_rows)[rows]
         return Samples(self._features[stored], self._labels[stored])
 
@@ -43,7 +44,7 @@ def stratified_split(labels: NDArray[np.int32], test_samples: int) -> tuple[Rows
     return np.flatnonzero(~test), np.flatnonzero(test)
 
 
-def _read_table() -> NDArray[np.int64]:
+def _read_table() -> IntArray:
     specification = importlib.util.find_spec("sklearn")
     if specification is None or not specification.submodule_search_locations:
         raise InputError('the digits need scikit-learn: pip install "mu2mpi[digits]"')

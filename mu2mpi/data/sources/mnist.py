@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import cache_folder, check_readable, write_atomically
 from mu2mpi.core.lazy import NDArray, np
@@ -112,7 +113,7 @@ class Mnist(Source):
             raise InputError(_unusable_message(folder, is_cache, reasons))
         return [*arrays]
 
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         images, labels = self._training if split == "training" else self._test
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 

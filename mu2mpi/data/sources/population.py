@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.seed_stream import SeedStream, philox_key, unit_uniforms
 from mu2mpi.data.source import Rows, Samples, Source, SplitName
@@ -76,7 +77,7 @@ class Population(Source):
         if experiment.partition is not None:
             raise InputError("partition needs a fixed data set, and a population has none. Leave it out.")
 
-    def joint_probabilities(self) -> NDArray[np.float64]:
+    def joint_probabilities(self) -> FloatArray:
         labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
         labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
         return labels / POINTS
@@ -101,10 +102,10 @@ class Population(Source):
         labels[noisy] = classes
         return Samples(self.support[points], labels)
 
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         raise TypeError("a population has no rows: samples are drawn, and expectations are finite sums")
 
-    def _class_preferences(self, machine: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _class_preferences(self, machine: int) -> tuple[BoolArray, BoolArray]:
         """Side of each support point relative to a machine's plane, and a preference bit per class pair."""
         pairs = self.classes // 2
         random = _random_signs(self._seed, PREFERENCES, machine // 2, (self.dimension + 1 + pairs,))
@@ -112,6 +113,6 @@ class Population(Source):
         return self.support @ plane[:-1] + plane[-1] < 0, (signs < 0) ^ (machine % 2 == 1)
 
 
-def _random_signs(seed: int, stream: int, substream: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _random_signs(seed: int, stream: int, substream: int, shape: tuple[int, ...]) -> FloatArray:
     bits = SeedStream(seed, stream).integers(substream, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)

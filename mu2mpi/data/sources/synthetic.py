@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
@@ -52,7 +53,7 @@ class Synthetic(Source):
         self._columns = np.arange(informative) * features // informative
         self._weights, self._intercept = _random_model(data_seed, classes, informative)
 
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
         stream = SeedStream(self._seed, SEED_STREAMS[split])
@@ -83,7 +84,7 @@ class Synthetic(Source):
         features -= np.float32(1)
         return features.reshape(rows, self.dimension), uniforms
 
-    def _random_labels(self, features: NDArray[Any], uniforms: NDArray[np.float64]) -> NDArray[np.int32]:
+    def _random_labels(self, features: NDArray[Any], uniforms: FloatArray) -> NDArray[np.int32]:
         labels = np.empty(len(features), np.int32)
         step = max(1, LABEL_BUFFER_SIZE // max(self.classes, len(self._columns)))
         for start in range(0, len(features), step):
@@ -93,13 +94,13 @@ class Synthetic(Source):
             labels[rows] = (cumulative[:, :-1] <= threshold).sum(axis=1)
         return labels
 
-    def _cumulative_weights(self, features: NDArray[np.generic]) -> NDArray[np.float64]:
+    def _cumulative_weights(self, features: NDArray[np.generic]) -> FloatArray:
         """Cumulative sums of the unnormalised class probabilities of n samples: shape (n, classes)."""
         logits = features[:, self._columns].astype(np.float64) @ self._weights.T + self._intercept
         return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
 
 
-def _random_model(seed: int, classes: int, informative: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def _random_model(seed: int, classes: int, informative: int) -> tuple[NDArray[Any], FloatArray]:
     """Draw weights W, shape (classes, informative), and intercept b; on a grid, so that sums are exact."""
     integers = SeedStream(seed, SEED_STREAMS["true model"]).integers(0, classes * (informative + 1))
     uniform = 2 * unit_uniforms(integers.reshape(classes, informative + 1)) - 1

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, Options, check_file_name
@@ -113,7 +114,7 @@ class UserFile(Source):
         self.is_public, self._strict = bool(options.data_is_public), bool(options.strict)
         self._missing_markers = MISSING_MARKERS if options.missing_labels is None else set[str]()
         self.flaws: Flaws = {}  # counts incremented as rows are read
-        self._sets: dict[str, tuple[Table, Callable[[NDArray[np.int64]], NDArray[np.int64]]]] = {}
+        self._sets: dict[str, tuple[Table, Callable[[IntArray], IntArray]]] = {}
         schema = None if options.schema is None else read_schema(Path(options.schema).expanduser())
         with redacted_errors(self.is_public):
             training = self._open_table(schema, Path(request.data).expanduser())
@@ -164,7 +165,7 @@ class UserFile(Source):
         self._sets = {"training": (training, np.asarray), "test": (test_table, np.asarray)}
         self.files = training.path, path
 
-    def read(self, split: SplitName, rows: NDArray[np.int64]) -> Samples:
+    def read(self, split: SplitName, rows: IntArray) -> Samples:
         """Read samples block by block in the order of the file; return them in the order of `rows`."""
         table, file_rows = self._sets[split]
         rows = file_rows(rows)
@@ -188,14 +189,14 @@ class UserFile(Source):
             labels = [self._read_labels(table, file_rows(numbers)) for numbers in blocks]
         return class_indices(np.concatenate(labels), self.classes)
 
-    def read_owners(self, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def read_owners(self, rows: IntArray) -> NDArray[np.generic]:
         if not self.has_owners:
             return super().read_owners(rows)
         table, file_rows = self._sets["training"]
         with redacted_errors(self.is_public):
             return table.column("owner", file_rows(rows)).to_names(self._missing_markers)
 
-    def _read_labels(self, table: Table, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _read_labels(self, table: Table, rows: IntArray) -> NDArray[Any]:
         column = table.column("label", rows)
         if self._label is not None:
             return self._label.encode_labels(column, self._strict, self.flaws)
@@ -244,20 +245,20 @@ class HoldoutSplit:
         digest = hashlib.sha256(b"mu2mpi: test split %d" % seed).digest()
         self._key = np.uint64(int.from_bytes(digest[:8], "little"))
 
-    def test_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def test_rows(self, numbers: IntArray) -> IntArray:
         """File rows of test samples by their numbers; test sample k lies in stratum k."""
         start = self._stratum_start(numbers)
         length = (self._stratum_start(numbers + 1) - start).astype(np.uint64)
         return start + (_splitmix64(numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
 
-    def training_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def training_rows(self, numbers: IntArray) -> IntArray:
         """File rows of training samples by their numbers."""
         # floor(k n_training / n_test) training samples precede stratum k.
         stratum = ((numbers + 1) * self.n_test - 1) // self.n_training
         rows = numbers + stratum
         return rows + (rows >= self.test_rows(stratum))
 
-    def _stratum_start(self, stratum: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _stratum_start(self, stratum: IntArray) -> IntArray:
         return stratum * self._rows // self.n_test
 
 

@@ -1,8 +1,9 @@
 """Full participation of all machines in all rounds."""
 
+from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Mask, ParticipationSchedule
+from mu2mpi.federation.participation.schedule import ParticipationSchedule
 
 
 @register
@@ -18,6 +19,6 @@ class FullParticipation(ParticipationSchedule):
         """Return 1, the expected share of the machines in every round."""
         return 1.0
 
-    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix of full participation: all true."""
         return np.ones((len(rounds), self.machines), bool)

@@ -2,8 +2,9 @@
 
 import re
 
+from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Federation, Mask, ParticipationSchedule
+from mu2mpi.federation.participation.schedule import Federation, ParticipationSchedule
 
 MIN_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
 
@@ -32,9 +33,9 @@ class BernoulliParticipation(ParticipationSchedule):
         """Return p, the expected share of the machines in every round."""
         return float(value)
 
-    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true where a uniform random number is less than p."""
         from mu2mpi.data.seed_stream import unit_uniforms
 
-        matrix: Mask = unit_uniforms(self.random_integers(rounds)) < self.probability
+        matrix: BoolArray = unit_uniforms(self.random_integers(rounds)) < self.probability
         return matrix

@@ -1,8 +1,9 @@
 """Participation in proportion to the number of samples."""
 
+from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Mask, ParticipationSchedule
+from mu2mpi.federation.participation.schedule import ParticipationSchedule
 
 
 @register
@@ -18,7 +19,7 @@ class ProportionalParticipation(ParticipationSchedule):
     default_objective = "samples"
     needs_fresh_samples = True
 
-    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true where the quota floor((t N_i + shift_i) / T) increases."""
         T, sizes = total_rounds, self.federation.sizes
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))

@@ -5,15 +5,12 @@ Schedules are imported to list and validate options: numpy waits until a run nee
 
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
-
-Integers: TypeAlias = "NDArray[np.int64]"
-Floats: TypeAlias = "NDArray[np.float64]"
-Mask: TypeAlias = "NDArray[np.bool_]"
 
 _PARTICIPATION_STREAM = 0x70617274  # separates random numbers of schedules from those of synthetic data
 
@@ -21,10 +18,10 @@ _PARTICIPATION_STREAM = 0x70617274  # separates random numbers of schedules from
 class Federation(NamedTuple):
     """Public facts about the machines, from which a schedule is built."""
 
-    sizes: Integers  # number of samples of each machine, shape (machines,)
+    sizes: IntArray  # number of samples of each machine, shape (machines,)
     names: tuple[str, ...]  # owners of the samples, or indices of the machines
     seed: int  # public seed of random schedules
-    recorded: "Mask | None" = None  # participation matrix of a result file, in place of input files
+    recorded: BoolArray | None = None  # participation matrix of a result file, in place of input files
 
 
 class ParticipationSchedule(OptionValue, ABC):
@@ -66,7 +63,7 @@ class ParticipationSchedule(OptionValue, ABC):
         return None
 
     @abstractmethod
-    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix of some rounds, from 1, of a run of `total_rounds`.
 
         Returns
@@ -88,7 +85,7 @@ class ParticipationSchedule(OptionValue, ABC):
         """Largest number of rounds that the schedule allows."""
         return 2**32 - 1
 
-    def expected_counts(self, counts: Integers, rounds: int) -> Floats:
+    def expected_counts(self, counts: IntArray, rounds: int) -> FloatArray:
         """Return each machine's expected participation count; its actual count if shares vary by round."""
         share = self.expected_share(self.value, self.machines)
         return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Federation, Mask, ParticipationSchedule
+from mu2mpi.federation.participation.schedule import Federation, ParticipationSchedule
 
 
 @register
@@ -35,7 +36,7 @@ class RecordedParticipation(ParticipationSchedule):
         """Return the name of the trace file, in a tuple."""
         return (value,)
 
-    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return rows of the recorded participation matrix; InputError if the run has more rounds."""
         if total_rounds > self.max_rounds:
             raise InputError(

@@ -3,10 +3,11 @@
 import re
 from fractions import Fraction
 
+from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import Federation, Mask, ParticipationSchedule
+from mu2mpi.federation.participation.schedule import Federation, ParticipationSchedule
 
 
 @register
@@ -36,7 +37,7 @@ class UniformParticipation(ParticipationSchedule):
         """Return m / M, the expected share of the machines in every round."""
         return Fraction(int(value), machines)
 
-    def participation_matrix(self, rounds: range, total_rounds: int) -> Mask:
+    def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true for the m machines with the smallest random words."""
         integers = self.random_integers(rounds)
         matrix = np.zeros(integers.shape, bool)

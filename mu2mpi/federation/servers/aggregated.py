@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.server import Integers
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.trust_mode import SERVER_WITH_COLLUDERS, ColludersOptions, WithColluders
 
@@ -58,7 +58,7 @@ class AggregatedServer(WithColluders, UntrustedServer):
                 Masks(problem.machines, problem.colluders, mask_key, self._hosted, masks == "all") or None
             )
 
-    def _message(self, t: int, machines: "Machines") -> Integers:
+    def _message(self, t: int, machines: "Machines") -> IntArray:
         """Return the sum of the rank's masked messages of round t, in a buffer that is reused."""
         self.unmasked = message = machines.noised_message(t)
         if not self.masks:

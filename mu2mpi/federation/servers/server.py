@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mu2mpi.core.lazy import NDArray, np
+from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.federation.trust_mode import TrustMode
 
 if TYPE_CHECKING:
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from mu2mpi.federation.timer import Timer
     from mu2mpi.privacy.noise.masks import Masks
 
-Integers: TypeAlias = "NDArray[np.int64]"
-Key: TypeAlias = "NDArray[np.uint32] | None"
+Key: TypeAlias = UInt32Array | None
 
 
 class Server(TrustMode):
     """Server side of a trust mode on one rank: collects messages and steps from x_t to x_{t+1}."""
 
     masks: "Masks | None" = None  # masks of the rank's machines, if messages are masked
-    unmasked: "Integers | None" = None  # last message of the rank, before masking
+    unmasked: IntArray | None = None  # last message of the rank, before masking
 
     def __init__(
         self, constants: "RunConstants", hosted_machines: range, communicator: "Communicator", key: Key

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.server import Integers
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.trust_mode import SERVER_WITH_COLLUDERS, ColludersOptions, WithColluders
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism
 
     NoiseBits = NDArray[np.uint8]
-    Messages = NDArray[np.uint32]  # twice the index of a coordinate, plus the bit
+    Messages = UInt32Array  # twice the index of a coordinate, plus the bit
 
 MAX_MESSAGES = 2**26  # largest number of messages per round, of all machines
 
@@ -81,7 +81,7 @@ class ShuffledServer(WithColluders, TrustedServer):
                 "the same distribution)."
             )
 
-    def _reduce(self, t: int, machines: "Machines") -> "Integers | None":
+    def _reduce(self, t: int, machines: "Machines") -> IntArray | None:
         """Return the sum over machines on rank 0, noised if messages are simulated; None elsewhere."""
         if self._bits_key is None:
             return super()._reduce(t, machines)
@@ -97,7 +97,7 @@ class ShuffledServer(WithColluders, TrustedServer):
             return None
         return decode_sum(mechanism, shuffle_messages(gathered, key, t)).reshape(machines.q.shape)
 
-    def _noised_sum(self, t: int, total: Integers, machines: "Machines") -> Integers:
+    def _noised_sum(self, t: int, total: IntArray, machines: "Machines") -> IntArray:
         """Return the sum over machines with noise, unless its simulated messages included the noise."""
         return super()._noised_sum(t, total, machines) if self._bits_key is None else total
 
@@ -115,7 +115,7 @@ def encode_messages(
     key: bytes,
     hosted_machines: range,
     t: int,
-    q: Integers,
+    q: IntArray,
     summed_machines: int,
 ) -> "Messages":
     """Return the one-bit messages of a rank in round t, which encode its sum q and its machines' noise bits.
@@ -136,8 +136,8 @@ def shuffle_messages(gathered: "list[Messages]", key: bytes, t: int) -> "Message
     return np.random.default_rng(list(seed)).permutation(np.concatenate(gathered))
 
 
-def decode_sum(mechanism: "BinomialMechanism", messages: "Messages") -> Integers:
+def decode_sum(mechanism: "BinomialMechanism", messages: "Messages") -> IntArray:
     """Return the noised sum decoded from shuffled bits, (ones - zeros) / 2 per coordinate: shape (d,)."""
     counts = np.bincount(messages, minlength=2 * mechanism.parameters).reshape(-1, 2)
-    sums: Integers = (counts[:, 1] - counts[:, 0]) // 2
+    sums: IntArray = (counts[:, 1] - counts[:, 0]) // 2
     return sums

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.server import Integers, Server
+from mu2mpi.federation.servers.server import Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
@@ -33,7 +34,7 @@ class TrustedServer(Server):
         from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, padded_zeros
 
         self._noise_source: NoiseSource | None = None
-        self._total: Integers | None = None
+        self._total: IntArray | None = None
         if self._communicator.rank == 0:
             self._flat_total, self._total = padded_zeros(self._shape)
             self._flat_message, self._message = padded_zeros(self._shape)
@@ -69,16 +70,16 @@ class TrustedServer(Server):
             iterates.swap_query_points()
         timer.record("communication")
 
-    def _reduce(self, t: int, machines: "Machines") -> "Integers | None":
+    def _reduce(self, t: int, machines: "Machines") -> IntArray | None:
         """Return the sum of all machines' messages of round t on rank 0, and None elsewhere."""
         return self._communicator.reduce(machines.q, self._total)
 
-    def _noised_sum(self, t: int, total: Integers, machines: "Machines") -> Integers:
+    def _noised_sum(self, t: int, total: IntArray, machines: "Machines") -> IntArray:
         """Return the sum of messages of round t with noise, shape (rows, F)."""
         # A lone rank gets its own array back.
         return self._add_noise(t, self._flat_total if total is self._total else machines.flat_q)
 
-    def _add_noise(self, t: int, flat_total: Integers) -> Integers:
+    def _add_noise(self, t: int, flat_total: IntArray) -> IntArray:
         """Return a padded sum of messages with the noise of round t; RuntimeError without a noise key."""
         if self._noise_source is None:
             raise RuntimeError("the server holds no noise key")

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
-from mu2mpi.federation.servers.server import Integers, Server
+from mu2mpi.federation.servers.server import Server
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
@@ -47,7 +48,7 @@ class UntrustedServer(Server):
             iterates.step(t, total)
             timer.record("step")
 
-    def _message(self, t: int, machines: "Machines") -> Integers:
+    def _message(self, t: int, machines: "Machines") -> IntArray:
         """Return the noised sum of the rank's messages of round t, in a buffer that is reused."""
         self.unmasked = machines.noised_message(t)
         return self.unmasked

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.registry import register
-from mu2mpi.losses.metrics.metric import Array, ClassPredictions, Metric
+from mu2mpi.losses.metrics.metric import ClassPredictions, Metric
 
 
 @register
@@ -23,7 +24,7 @@ class Auc(Metric):
         return float(np.mean([_binary_auc(scores[:, k], weights[:, k], rest[:, k]) for k in classes]))
 
 
-def _binary_auc(scores: Array, positive_weights: Array, negative_weights: Array) -> float:
+def _binary_auc(scores: FloatArray, positive_weights: FloatArray, negative_weights: FloatArray) -> float:
     """Return the probability that a positive sample scores above a negative one, ties counted half."""
     _, ranks = np.unique(scores, return_inverse=True)
     positives, negatives = np.bincount(ranks, positive_weights), np.bincount(ranks, negative_weights)

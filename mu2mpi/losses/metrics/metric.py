@@ -8,18 +8,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.registry import known_names, lookup
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ClassPredictions:
     """Predicted classes of n test samples, and the weight (0, 1 or a probability) of each true class."""
 
-    predicted: NDArray[np.int64]  # predicted class, shape (n,)
-    scores: Array  # score of each class, shape (n, K)
-    weights: Array  # weight of each class as the true one, shape (n, K)
+    predicted: IntArray  # predicted class, shape (n,)
+    scores: FloatArray  # score of each class, shape (n, K)
+    weights: FloatArray  # weight of each class as the true one, shape (n, K)
 
     @cached_property
     def class_weights(self) -> NDArray[Any]:
@@ -27,12 +26,12 @@ class ClassPredictions:
         return np.asarray(self.weights.sum(axis=0))
 
     @cached_property
-    def correct_weights(self) -> Array:
+    def correct_weights(self) -> FloatArray:
         """Weight of each sample's predicted class as the true one, shape (n,): 1 if correct."""
         return self.weights[np.arange(len(self.weights)), self.predicted]
 
     @cached_property
-    def occurring_classes(self) -> NDArray[np.int64]:
+    def occurring_classes(self) -> IntArray:
         """Indices of the classes that occur in the test set (of positive weight)."""
         return np.flatnonzero(self.class_weights)
 
@@ -41,17 +40,17 @@ class ClassPredictions:
 class NumberPredictions:
     """Predicted numbers of n test samples, and K weighted labels per sample, all scaled to [-1, 1]."""
 
-    predicted: Array  # predicted number, shape (n,)
-    labels: Array  # shape (n, K), or (K,) if all samples have the same
-    weights: Array  # weight (0, 1 or a probability) of each label, shape (n, K)
+    predicted: FloatArray  # predicted number, shape (n,)
+    labels: FloatArray  # shape (n, K), or (K,) if all samples have the same
+    weights: FloatArray  # weight (0, 1 or a probability) of each label, shape (n, K)
     half_range: float  # half the declared label range: 1 in the labels' own units
 
     @cached_property
-    def errors(self) -> Array:
+    def errors(self) -> FloatArray:
         """Predicted numbers minus labels, shape (n, K)."""
         return self.predicted[:, np.newaxis] - self.labels
 
-    def weighted_mean(self, values: Array) -> float:
+    def weighted_mean(self, values: FloatArray) -> float:
         """Return the mean of values per sample and label, shape (n, K), with the weights of the labels."""
         return float(np.sum(self.weights * values)) / self.total_weight
 

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.kernels import inline, reduction
-from mu2mpi.losses.loss import Array
 from mu2mpi.losses.model.linear import inner, norm
 
 # Coordinates per partial sum of squares: rounding errors grow with NORM_BLOCK + d / NORM_BLOCK, not with d.
 NORM_BLOCK = 256
 MINIMUM_TOLERANCE = 1e-6  # duality gap, in nats, at which minimisation of the test loss stops
-Objective = Callable[[Array], tuple[float, Array]]  # returns value and gradient
+Objective = Callable[[FloatArray], tuple[float, FloatArray]]  # returns value and gradient
 
 
 @reduction
@@ -40,7 +40,12 @@ class Minimum(NamedTuple):
 
 
 def minimise_over_ball(
-    function: Objective, start: Array, radius: float, smoothness: float, max_passes: int, tolerance: float
+    function: Objective,
+    start: FloatArray,
+    radius: float,
+    smoothness: float,
+    max_passes: int,
+    tolerance: float,
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps with restarts.
 
@@ -76,7 +81,7 @@ def minimise_over_ball(
     return Minimum(float(lowest), float(max(0.0, lowest - lower_bound)), passes, initial_gradient_norm)
 
 
-def _project(y: Array, radius: float) -> Array:
+def _project(y: FloatArray, radius: float) -> FloatArray:
     """Return the Euclidean projection of a vector y on the ball of the given radius about 0."""
     y_norm = norm(y)
     return y if y_norm <= radius else y * (radius / y_norm)

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.kernels import aligned_empty, inline, kernel, reduction
 
 SAMPLE_BLOCK = 4  # samples per block, whose margins are computed with one read of the model
@@ -100,12 +100,12 @@ def model_margins(x, z, margins, upper_half):  # type: ignore[no-untyped-def]
 # The functions below replace BLAS, whose last bits depend on its number of threads.
 
 
-def inner(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+def inner(x: FloatArray, y: FloatArray) -> float:
     """Return the inner product of two arrays of the same shape."""
     return float(np.sum(x * y))
 
 
-def norm(x: NDArray[np.float64]) -> float:
+def norm(x: FloatArray) -> float:
     """Return the Euclidean norm of an array."""
     return math.sqrt(inner(x, x))
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from mu2mpi.core.arrays import FloatArray
+
 UNIT_BIAS = 0.1  # bias feature of samples of norm 1; the others have norm sqrt(1 - UNIT_BIAS^2)
 _MIN_SQUARED_NORM = 2.0**-900  # above it, underflow of smaller squares is negligible
 
@@ -34,7 +35,7 @@ class Scaling:
             return 1.0
         return 1.0 + (features_bound if self.max_norm is None else min(features_bound, self.max_norm**2))
 
-    def scale_factors(self, features: NDArray[np.generic], scale: float) -> Array:
+    def scale_factors(self, features: NDArray[np.generic], scale: float) -> FloatArray:
         """Return the scale factor of each sample, shape (n,), given stored features, shape (n, F - 1).
 
         Samples within the norm bound get `scale`. Rounding exceeds the bound by at most a factor of
@@ -53,15 +54,15 @@ class Scaling:
             chunk[is_scaled] = target_norm / np.sqrt(squares[is_scaled])
         return factors
 
-    def scaled_samples(self, features: NDArray[np.generic], scale: float) -> Array:
+    def scaled_samples(self, features: NDArray[np.generic], scale: float) -> FloatArray:
         """Return scaled samples with bias feature, shape (n, F), of stored features, shape (n, F - 1)."""
         return append_bias(features, self.scale_factors(features, scale), self.bias)
 
 
-def squared_row_norms(rows: NDArray[np.generic]) -> Array:
+def squared_row_norms(rows: NDArray[np.generic]) -> FloatArray:
     """Return the squared norm of each row, shape (n,), by pairwise sums whose bits depend on no other row."""
     with np.errstate(over="ignore"):
-        terms: Array = np.square(rows, dtype=np.float64)
+        terms: FloatArray = np.square(rows, dtype=np.float64)
         width = terms.shape[1]
         while width > 1:
             half = (width + 1) // 2
@@ -70,7 +71,7 @@ def squared_row_norms(rows: NDArray[np.generic]) -> Array:
     return terms[:, 0]
 
 
-def append_bias(features: NDArray[np.generic], scales: Array, bias: float) -> Array:
+def append_bias(features: NDArray[np.generic], scales: FloatArray, bias: float) -> FloatArray:
     """Return samples, shape (n, F): stored features times the scale factor of each row, and a bias column."""
     z = np.full((len(features), features.shape[1] + 1), bias)
     np.multiply(features, scales[:, np.newaxis], out=z[:, :-1], casting="unsafe", dtype=np.float64)

@@ -4,10 +4,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 
 
 def column_metadata(long_name: str, units: str = "1") -> dict[str, str]:
@@ -19,16 +17,16 @@ def column_metadata(long_name: str, units: str = "1") -> dict[str, str]:
 class PerMachineAccounts:
     """Table of rounds, noise and privacy loss of each machine; every column has shape (machines,)."""
 
-    samples: Integers = field(metadata=column_metadata("number of samples of the machine"))
-    rounds: Integers = field(metadata=column_metadata("number of rounds in which the machine participates"))
-    weight: Floats = field(metadata=column_metadata("weight of the machine's increments"))
-    clip_norm: Floats = field(metadata=column_metadata("clipping norm of its weighted increments"))
-    sigma: Floats = field(metadata=column_metadata("noise standard deviation of its messages"))
-    rho_budget: Floats = field(metadata=column_metadata("privacy budget rho"))
-    rho: Floats = field(metadata=column_metadata("rho of one of its samples; NaN if undefined"))
-    epsilon: Floats = field(metadata=column_metadata("epsilon of one sample at the delta of /privacy"))
+    samples: IntArray = field(metadata=column_metadata("number of samples of the machine"))
+    rounds: IntArray = field(metadata=column_metadata("number of rounds in which the machine participates"))
+    weight: FloatArray = field(metadata=column_metadata("weight of the machine's increments"))
+    clip_norm: FloatArray = field(metadata=column_metadata("clipping norm of its weighted increments"))
+    sigma: FloatArray = field(metadata=column_metadata("noise standard deviation of its messages"))
+    rho_budget: FloatArray = field(metadata=column_metadata("privacy budget rho"))
+    rho: FloatArray = field(metadata=column_metadata("rho of one of its samples; NaN if undefined"))
+    epsilon: FloatArray = field(metadata=column_metadata("epsilon of one sample at the delta of /privacy"))
     owners: tuple[str, ...] | None = None  # names of the machines' data owners
-    participation: NDArray[np.bool_] | None = None  # shape (rounds, machines); None if it was not recorded
+    participation: BoolArray | None = None  # shape (rounds, machines); None if it was not recorded
 
     @classmethod
     def columns(cls) -> dict[str, Any]:

@@ -10,16 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
-
-Array = NDArray[np.float64]
 
 _MAX_TRUNCATED_TAIL = 1e-20  # tail probability that is counted as delta instead of being listed in the PLD
 
 
-def hockey_stick(epsilons: Array, multiplier: float, samples: int, batch_size: int) -> Array:
+def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_size: int) -> FloatArray:
     """Bound the hockey-stick divergence (delta) of one round at each epsilon >= 0: K draws from n samples.
 
     `multiplier` is sigma / C. With x = e^epsilon, b_j the probability that a sample is drawn j times, s_j = 2
@@ -35,7 +33,7 @@ def hockey_stick(epsilons: Array, multiplier: float, samples: int, batch_size: i
     b, s = b[b > 0], 2 * counts[b > 0] / multiplier
     x, p_never_drawn = np.exp(epsilons), (1 - 1 / samples) ** batch_size
 
-    def slope(t: Array) -> Array:
+    def slope(t: FloatArray) -> FloatArray:
         """Compute d/dt of the divergence, divided by the normal density at t: decreasing in t."""
         ratios = (np.exp(np.minimum(-s_j * (t + s_j / 2), 700)) for s_j in s)
         gains = sum(b_j * np.maximum(ratio - x, 0) for b_j, ratio in zip(b, ratios, strict=True))
@@ -67,7 +65,7 @@ def compose_replacement_pld(multiplier: float, samples: int, batch_size: float, 
     # At most 8,000 support points per round and side: large losses are rounded up more coarsely.
     step = max(discretization_interval(rounds), max_loss / (8_000 * math.sqrt(rounds)))
     steps = math.ceil(max_loss / step)
-    epsilons: Array = step * np.arange(steps + 1, dtype=np.float64)
+    epsilons: FloatArray = step * np.arange(steps + 1, dtype=np.float64)
     deltas = hockey_stick(epsilons, multiplier, samples, batch)
     negative_side = 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1])
     curve = np.minimum.accumulate(np.concatenate([negative_side, deltas]))

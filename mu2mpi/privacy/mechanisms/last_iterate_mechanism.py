@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Self
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
@@ -21,10 +22,8 @@ from mu2mpi.privacy.noise.grid import choose_grid_spacing, reduce_clip_norm
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Counts = NDArray[np.int64]
+    FloatArray = FloatArray
+    Counts = IntArray
 
 # Share of rho that covers floating-point errors, which `mu2mpi.methods.snowball_sgd` checks
 ARITHMETIC_SHARE = 2.0**-12
@@ -37,7 +36,7 @@ GRADIENT_TOLERANCE = 2.0**-18  # relative excess of gradient norms over G; that 
 
 
 @lru_cache(maxsize=8)
-def halving_step_sizes(steps: int) -> "Array":
+def halving_step_sizes(steps: int) -> FloatArray:
     """Step sizes eta_t of SGD for a good last iterate, relative to the first, shape (N,).
 
     2^-i for N - ceil(N / 2^i) < t <= N - ceil(N / 2^(i + 1)), and for the last step: Jain et al., "Making
@@ -57,14 +56,16 @@ def growing_batches(steps: int, final_batch: float) -> "Counts":
     return np.clip(sizes, 1.0, _MAX_BATCH).astype(np.int64)
 
 
-def last_iterate_rho(sensitivities: "Array", noise_stds: "Array", expansions: "Array | float" = 0) -> "Array":
+def last_iterate_rho(
+    sensitivities: FloatArray, noise_stds: FloatArray, expansions: FloatArray | float = 0
+) -> FloatArray:
     """GDP parameter rho of the last iterate for a sample of each step; all arrays have shape (steps,).
 
     `sensitivities` are the L2 changes of the iterate if a sample of the step is replaced, `noise_stds` the
     noise std per coordinate, and `expansions` the L2 excess of the step over a contraction, by rounding.
     """
 
-    def norms_from_step(values: "Array") -> "Array":
+    def norms_from_step(values: FloatArray) -> FloatArray:
         return np.sqrt(np.cumsum(values[::-1])[::-1])
 
     if not np.all(noise_stds > 0):
@@ -72,14 +73,16 @@ def last_iterate_rho(sensitivities: "Array", noise_stds: "Array", expansions: "A
     return sensitivities / norms_from_step(noise_stds**2) + norms_from_step((expansions / noise_stds) ** 2)
 
 
-def rounding_expansions(scales: "Array", samples: "Counts", grid_spacing: float, d: int) -> "Array":
+def rounding_expansions(scales: FloatArray, samples: "Counts", grid_spacing: float, d: int) -> FloatArray:
     """L2 excess of each SGD step, rounded to the grid, over a contraction, shape (steps,)."""
-    expansions: Array = scales * samples + np.append(0.0, scales[:-1])
+    expansions: FloatArray = scales * samples + np.append(0.0, scales[:-1])
     expansions[-1] += LAST_STEP_COARSENING * scales[-1]
     return grid_spacing * math.sqrt(d) * expansions
 
 
-def run_rho(batches: "Counts", machines: int, C: float, noise: float, grid_spacing: float, d: int) -> "Array":
+def run_rho(
+    batches: "Counts", machines: int, C: float, noise: float, grid_spacing: float, d: int
+) -> FloatArray:
     """GDP parameter rho of a sample of each step, shape (steps,); `noise`: std in the average gradient."""
     eta, samples = halving_step_sizes(len(batches)), machines * batches
     scales = eta / samples

@@ -16,14 +16,12 @@ import numpy as np
 from numba import int64, uint32, uint64
 from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, inline, kernel
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.noise_stream import CHUNK
 from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION
-
-Integers = NDArray[np.int64]
-Words = NDArray[np.uint32]
 
 # Base of the first word of the nonce, distinct from those of all other keystreams; the noise stream is added.
 _NONCE_BASE = 0x62696E00
@@ -44,9 +42,9 @@ class ProposalTable(NamedTuple):
     bits: int  # a block holds 2^bits magnitudes
     # Factor on p(x) / p(0), such that it is at most the number of choices, of 2^TABLE_BITS, of the block of x
     normalizer: float
-    heights: NDArray[np.float64]  # shape (blocks,): `normalizer` over the number of choices of each block
+    heights: FloatArray  # shape (blocks,): `normalizer` over the number of choices of each block
     ends: NDArray[np.uint64]  # shape (blocks,): cumulative number of choices
-    guide: Integers  # shape (2^GUIDE_BITS,): first block that the leading bits of a choice leave possible
+    guide: IntArray  # shape (2^GUIDE_BITS,): first block that the leading bits of a choice leave possible
 
     @property
     def scale(self) -> float:
@@ -147,7 +145,7 @@ class BinomialNoiseSource:
     """Source of binomial noise of `fair_bits` fair coins per machine in the first d coordinates."""
 
     def __init__(
-        self, key: Words, streams: tuple[int, int, int], fair_bits: int, d: int, close: float = CLOSE
+        self, key: UInt32Array, streams: tuple[int, int, int], fair_bits: int, d: int, close: float = CLOSE
     ) -> None:
         if d > 2**30:  # the block counter has 32 bits, and a coordinate takes some 20 bytes
             raise InputError(f"Binomial noise supports at most {2**30} parameters, got {d}.")
@@ -155,7 +153,7 @@ class BinomialNoiseSource:
         self._table = proposal_table(fair_bits)
         self._undecided = np.empty((64, 6), np.int64)
 
-    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+    def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the binomial noise of round t."""
         sizes = self._d, self._table.n, self._table.bits
         arrays = self._table.heights, self._table.ends, self._table.guide

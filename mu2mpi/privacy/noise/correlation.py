@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from mu2mpi.core.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,14 @@ class Correlation:
     is_cumulative: bool  # whether messages, and so their noise, are running sums
 
     @cached_property
-    def decays(self) -> Array:
+    def decays(self) -> FloatArray:
         """Decay per round of each of k buffers, shape (k,); time constants are equidistant in logarithm."""
         resolvable = (self.rounds - 1).bit_length() * 2 // 3 + 1  # buffers that few rounds can resolve
         count = min(self.buffers, resolvable, self.rounds - 1) * (self.power > 0)
         return np.exp(-1 / _geometric(0.8, 4.0 * self.rounds, count))
 
     @cached_property
-    def weights(self) -> Array:
+    def weights(self) -> FloatArray:
         """Weight of each of k buffers, shape (k,), such that k coefficients of (1 - x)^-p are matched."""
         indices, k, p = [1], len(self.decays), self.power
         if not k:
@@ -50,7 +49,7 @@ class Correlation:
         # Ten digits, in which all processors agree
         return np.array([float(f"{weight:.10g}") for weight in _solve_linear(powers, target)])
 
-    def coefficients(self) -> Array:
+    def coefficients(self) -> FloatArray:
         """Coefficients c_0, ..., c_(T-1) of the Toeplitz strategy matrix, its first column, shape (T,)."""
         powers = self.decays ** np.arange(self.rounds - 1)[:, np.newaxis]
         return np.append(1.0, powers @ self.weights)
@@ -64,7 +63,7 @@ class Correlation:
         return sums
 
     @cached_property
-    def column_norms(self) -> Array:
+    def column_norms(self) -> FloatArray:
         """Factor on each round's noise, shape (T,): column norms of the strategy matrix, or 1."""
         if not self.normalized:
             return np.ones(self.rounds)
@@ -89,7 +88,7 @@ class Correlation:
         count = self.rounds - first + 1 if self.normalized else self.rounds
         return math.sqrt(self.sum_of_squares(last - first + 1) / self.sum_of_squares(count))
 
-    def apply_strategy(self, messages: Array) -> Array:
+    def apply_strategy(self, messages: FloatArray) -> FloatArray:
         """Multiply messages, shape (..., rounds, d), by the strategy matrix in place."""
         rounds = messages.shape[-2]
         if self.is_cumulative:
@@ -103,7 +102,7 @@ class Correlation:
         """Noise std of the sum of all rounds, in units of sigma: the norm of r with C^T r = D 1."""
         return math.sqrt(sum(r * r for r in self._solve(self.column_norms[::-1].tolist())))
 
-    def noise_stds(self) -> Array:
+    def noise_stds(self) -> FloatArray:
         """Noise std of each round's message in units of sigma, shape (T,)."""
         # C^-1 is Toeplitz, too: its coefficients are the response to a single draw.
         inverse = self._solve([1.0] + [0.0] * (self.rounds - 1))
@@ -132,7 +131,7 @@ class CorrelatedNoiseFilter:
         self._correlation, self._buffers = correlation, np.zeros((len(correlation.weights), size))
         self._sum = np.zeros(size)
 
-    def correlate(self, t: int, fresh: Array) -> Array:
+    def correlate(self, t: int, fresh: FloatArray) -> FloatArray:
         """Correlated noise of round t from its fresh draw, shape (size,); call in the order of rounds."""
         correlation = self._correlation
         y = fresh - correlation.weights @ self._buffers
@@ -143,7 +142,7 @@ class CorrelatedNoiseFilter:
         return self._sum
 
 
-def _geometric(first: float, last: float, number: int) -> Array:
+def _geometric(first: float, last: float, number: int) -> FloatArray:
     return first * (last / first) ** (np.arange(number) / max(1, number - 1))
 
 

@@ -13,15 +13,13 @@ from copy import copy
 
 import numpy as np
 from numba import uint32, uint64
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, inline, kernel
 from mu2mpi.core.memory import available_memory
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.noise_stream import CHUNK, derive_key, key_words
-
-Integers = NDArray[np.int64]
 
 _NONCE_BASE = 0x6D61736B  # first word of the nonce, distinct from those of all other keystreams
 FAILURE_BITS = 40  # honest machines are disconnected with probability at most 2^-40
@@ -45,7 +43,7 @@ def neighbours_per_side(machines: int, colluders: int) -> int:
             return half
 
 
-def edges(machines: int, colluders: int, root: bytes) -> Integers:
+def edges(machines: int, colluders: int, root: bytes) -> IntArray:
     """Pairs of machines that share a mask, smaller index first, shape (edges, 2)."""
     seed = list(derive_key(root, "circle"))
     circle = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed))).permutation(machines)
@@ -68,14 +66,14 @@ def check_pairs(machines: int, colluders: int) -> None:
         )
 
 
-def edges_between_ranks(pairs: Integers, hosted_machines: range) -> Integers:
+def edges_between_ranks(pairs: IntArray, hosted_machines: range) -> IntArray:
     """Select pairs with one machine hosted on this rank: masks of two hosted machines cancel."""
     is_hosted = (pairs >= hosted_machines.start) & (pairs < hosted_machines.stop)
-    crossing: Integers = pairs[is_hosted[:, 0] != is_hosted[:, 1]]
+    crossing: IntArray = pairs[is_hosted[:, 0] != is_hosted[:, 1]]
     return crossing
 
 
-def signed_edges(pairs: Integers, hosted_machines: range) -> Iterator[tuple[int, int, int]]:
+def signed_edges(pairs: IntArray, hosted_machines: range) -> Iterator[tuple[int, int, int]]:
     """Yield (i, j, sign of the mask) for each hosted machine of each pair: sign 1 for i, -1 for j."""
     for i, j in pairs.tolist():
         if i in hosted_machines:
@@ -84,7 +82,7 @@ def signed_edges(pairs: Integers, hosted_machines: range) -> Iterator[tuple[int,
             yield i, j, -1
 
 
-def edge_key(root: bytes, i: int, j: int) -> NDArray[np.uint32]:
+def edge_key(root: bytes, i: int, j: int) -> UInt32Array:
     """Derive the key that machines i and j share, shape (8,), in place of a key agreement protocol."""
     return key_words(derive_key(root, "edge", f"{i} {j}"))
 
@@ -107,7 +105,7 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
             _add_keystream(masked_chunk, keystream, uint64(signs[n]))
 
 
-def add_rank_masks(flat: Integers, key: NDArray[np.uint32], nonce: bytes, rank: int, ranks: int) -> None:
+def add_rank_masks(flat: IntArray, key: UInt32Array, nonce: bytes, rank: int, ranks: int) -> None:
     """Add masks to one rank's padded array that cancel in the sum over ranks; use each nonce only once."""
     root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
     previous, following = (rank - 1) % ranks, (rank + 1) % ranks
@@ -143,6 +141,6 @@ class Masks:
         subset.peers = self.peers[is_shared]
         return subset
 
-    def add(self, masked: Integers, t: int) -> None:
+    def add(self, masked: IntArray, t: int) -> None:
         """Add all masks of round t in place to the sum of the hosted machines' messages, shape (padded,)."""
         add_masks(masked.view(np.uint64), self._keys, self._signs, t)

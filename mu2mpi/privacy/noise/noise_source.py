@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.kernels import ROUNDING_SHIFT, aligned_empty, aligned_zeros, inline, kernel, round_to_integer
 from mu2mpi.privacy.noise.box_muller import normal_pair
-from mu2mpi.privacy.noise.correlation import Array, Correlation
+from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK,
     PAIRS,
@@ -25,9 +25,8 @@ from mu2mpi.privacy.noise.noise_stream import (
     fill_pairs,
 )
 
-Integers = NDArray[np.int64]
 # Callable(out, message, t): out = message + noise of round t (1-based); both arrays as of `padded_zeros`
-NoiseSource = Callable[[Integers, Integers, int], None]
+NoiseSource = Callable[[IntArray, IntArray, int], None]
 
 
 @inline
@@ -103,8 +102,8 @@ class CorrelatedNoiseSource:
         key: Key,
         stream: int,
         first: int,
-        std_units: Array,
-        dither_thresholds: Array,
+        std_units: FloatArray,
+        dither_thresholds: FloatArray,
         size: int,
         participants: Any = None,
     ) -> None:
@@ -113,10 +112,10 @@ class CorrelatedNoiseSource:
         self._all_machines, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
         noise = aligned_zeros((size,), np.int64)
         shape = (len(std_units), size // CHUNK, len(correlation.weights), CHUNK)
-        buffers: Array = aligned_zeros(shape, np.float64)
+        buffers: FloatArray = aligned_zeros(shape, np.float64)
         self._state = noise, correlation.is_cumulative, buffers, key, stream, first
 
-    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+    def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
         if t <= self._rounds_done:
             raise ValueError(f"the noise of round {t} was drawn before, and rounds must increase")
@@ -124,7 +123,7 @@ class CorrelatedNoiseSource:
             self._generate(noised, message, k)
         self._rounds_done = t
 
-    def _generate(self, noised: Integers, message: Integers, t: int) -> None:
+    def _generate(self, noised: IntArray, message: IntArray, t: int) -> None:
         if self._participants is None:
             self._counts.fill(t)
             participants = self._all_machines, self._counts
@@ -140,7 +139,7 @@ def independent_source(
 ) -> NoiseSource:
     """Source of Gaussian noise, independent over rounds, of std ``factor * round_sigma(t)`` in round t."""
 
-    def draw(noised: Integers, message: Integers, t: int) -> None:
+    def draw(noised: IntArray, message: IntArray, t: int) -> None:
         add_noise(noised, message, key, *streams, t, round_sigma(t) / grid_spacing * factor)
 
     return draw
@@ -157,8 +156,8 @@ class PerMachineNoiseSource:
         self,
         key: Key,
         first: int,
-        std_units: Array,
-        dither_thresholds: Array,
+        std_units: FloatArray,
+        dither_thresholds: FloatArray,
         size: int,
         participants: Any,
         is_cumulative: bool,
@@ -168,7 +167,7 @@ class PerMachineNoiseSource:
         self._participants, self._is_cumulative = participants, is_cumulative
         self._noise, self._rounds_done = aligned_zeros((size,), np.int64), 0
 
-    def __call__(self, noised: Integers, message: Integers, t: int) -> None:
+    def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise that the sum of messages contains after round t."""
         machines, counts = self._participants.participants(t)
         if not self._is_cumulative:
@@ -185,6 +184,6 @@ class PerMachineNoiseSource:
         self._rounds_done = t
         np.add(message, self._noise, out=noised)
 
-    def _add(self, machines: Integers, counts: Integers, sign: int) -> None:
+    def _add(self, machines: IntArray, counts: IntArray, sign: int) -> None:
         stds, thresholds = self._std_units[machines], self._thresholds[machines]
         add_signed_noise(self._noise, self._key, machines + self._first, counts, stds, thresholds, sign)

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 from numba import int64, uint32, uint64
-from numpy.typing import NDArray
 
+from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, aligned_zeros, float_to_bits, inline, kernel, round_to_integer
 from mu2mpi.privacy.noise.box_muller import (
@@ -25,7 +25,7 @@ from mu2mpi.privacy.noise.box_muller import (
 from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, DITHER_THRESHOLD
 
-Key = NDArray[np.uint32]  # shape (8,)
+Key = UInt32Array  # shape (8,)
 Streams = tuple[int, int, int]  # noise stream, first machine and number of machines
 
 # Noise streams: first word of the nonce
@@ -130,7 +130,7 @@ def _accumulate_noise(noised, squares, keystream, std_units):  # type: ignore[no
         noised[PAIRS + i] += round_to_integer(std_units * h)
 
 
-def padded_zeros(shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
     """Allocate an int64 array of zeros, padded to whole chunks of `CHUNK`, and a view of it in `shape`."""
     d = math.prod(shape)
     flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
@@ -202,7 +202,7 @@ def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
             part[PAIRS + i] = h
 
 
-def standard_normal(key: Key, stream: int, machine: int, t: int, d: int) -> NDArray[np.float64]:
+def standard_normal(key: Key, stream: int, machine: int, t: int, d: int) -> FloatArray:
     """Draw d standard normals as a function of key, stream, machine (0: server) and round t; shape (d,)."""
     out = np.empty(-(-d // CHUNK) * CHUNK)
     _fill_normals(out, key, stream, machine, t)
