@@ -27,7 +27,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 from mu2mpi.data.sources.digits import Digits
 from mu2mpi.data.sources.mnist import Mnist
 
@@ -61,7 +61,7 @@ def main() -> None:
     write(arguments.folder / f"{source.name}-test.h5", source, "test", np.arange(source.test_samples))
 
 
-def write(path: Path, source: Source, which: str, rows: NDArray[np.int64]) -> None:
+def write(path: Path, source: DataSource, which: str, rows: NDArray[np.int64]) -> None:
     """Write the features and labels of these rows of one set: each row lies in one piece."""
     with h5py.File(path, "w") as file:
         file["labels"] = np.concatenate([labels for _, labels in read(source, which, rows)])
@@ -74,7 +74,9 @@ def write(path: Path, source: Source, which: str, rows: NDArray[np.int64]) -> No
     print(f"{path}: {len(rows):,} samples of {found.shape[1]:,} features")
 
 
-def read(source: Source, which: str, rows: NDArray[np.int64]) -> Iterator[tuple[Array, NDArray[np.int32]]]:
+def read(
+    source: DataSource, which: str, rows: NDArray[np.int64]
+) -> Iterator[tuple[Array, NDArray[np.int32]]]:
     """Yield images in [0, 1] and their labels, in parts."""
     for start in range(0, len(rows), AT_ONCE):
         samples = getattr(source, which)(rows[start : start + AT_ONCE])

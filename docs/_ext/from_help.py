@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.commands import command_names
-from mu2mpi.cli.experiment_arguments import flag, help_text
+from mu2mpi.cli.experiment_arguments import help_text, option_string
 from mu2mpi.cli.help_topics import grouped_options, option_values
 from mu2mpi.cli.program import build_parser
 from mu2mpi.config.experiment_options import (
-    SELECTORS,
+    COMPONENT_CHOICES,
     choices,
-    details,
+    component_options,
+    help_details,
     is_flag,
     option_fields,
-    own_options,
 )
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ def options_page() -> str:
 
 
 def _option(name: str) -> Iterator[str]:
-    selector = next((option for option in SELECTORS if name in own_options(option)), "")
-    fields = own_options(selector).get(name)
+    choice = next((option for option in COMPONENT_CHOICES if name in component_options(option)), "")
+    fields = component_options(choice).get(name)
     variants = _variants(fields or {"": option_fields()[name]})
     yield f"### {name}\n"
     for owners, field in variants:
-        condition = f"`{selector}` {_listed(owners)}"
+        condition = f"`{choice}` {_listed(owners)}"
         if len(variants) > 1:
             yield f"With {condition}:"
         text = _sentence(DEFAULT.sub("", str(field.description)), choices(field) or ())
-        yield f"{text} {_marked(details(field))}".rstrip() + "\n"
-        yield f"- flag: `{flag(name)}`" + ("" if is_flag(field) else f", values: {_values(field)}")
+        yield f"{text} {_marked(help_details(field))}".rstrip() + "\n"
+        yield f"- flag: `{option_string(name)}`" + ("" if is_flag(field) else f", values: {_values(field)}")
         if summaries := {value.label: value.summary for value in option_values(name)}:
             yield "\n".join(f"  - `{label}`: {_marked(words)}" for label, words in summaries.items())
         yield f"- default: {_default(field)}"
-        if selector and len(variants) == 1:
+        if choice and len(variants) == 1:
             yield f"- only with {condition}"
         yield ""
 
@@ -141,7 +141,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     if len(shared) == len(fields):
         yield "All [options of an experiment](options.md) may be given, too.\n"
     elif shared:
-        flags = _listed(flag(option) for option in shared)
+        flags = _listed(option_string(option) for option in shared)
         yield f"These [options of an experiment](options.md) may be given, too: {flags}.\n"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, PRIVACY_SETTINGS, GroupKey
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import option_fields, own_options
+from mu2mpi.config.experiment_options import component_options, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.results.reader import RunSummary, canonical_settings
@@ -23,11 +23,11 @@ from mu2mpi.results.result_files import join_names
 
 PAPER_VALUES = ("test_loss", "test_accuracy")  # Measurements in the paper's tables
 # Settings that are rows wherever they differ, even if another row setting determines them
-ALWAYS_SHOWN = (*PRIVACY_SETTINGS, "delta", "budgets")
+ALWAYS_SHOWN_SETTINGS = (*PRIVACY_SETTINGS, "delta", "budgets")
 # Settings beside the options of methods that may differ from method to method
 METHOD_SETTINGS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
 # Possible rows and columns: settings, and the number of ranks (which affects times alone)
-AXIS_SETTINGS = (*option_fields(), "ranks", COLLUDERS_SHARE)
+TABLE_AXIS_SETTINGS = (*option_fields(), "ranks", COLLUDERS_SHARE)
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class TableLayout:
 
     def __post_init__(self) -> None:
         for name in self.axes:
-            if name not in AXIS_SETTINGS:
-                hint = suggest_or_list(name, AXIS_SETTINGS, "settings")
+            if name not in TABLE_AXIS_SETTINGS:
+                hint = suggest_or_list(name, TABLE_AXIS_SETTINGS, "settings")
                 raise InputError(f"there is no setting {name!r}{hint}")
             if self.axes.count(name) > 1:
                 raise InputError(f"{name} is given twice among the rows and columns. Give it once.")
@@ -51,7 +51,7 @@ class TableLayout:
         """All settings that are rows or columns of the table."""
         return (*self.rows, *self.columns)
 
-    def completed(self, runs: Sequence[RunSummary], varying: Sequence[str]) -> "TableLayout":
+    def with_defaults(self, runs: Sequence[RunSummary], varying: Sequence[str]) -> "TableLayout":
         """Return the layout with defaults for empty rows, columns and values, from the settings that vary."""
         rows, columns, privacy = self.rows, self.columns, setting_labels.privacy_settings(runs)
         sizes = {(run.experiment.machines, run.experiment.rounds) for run in runs}
@@ -73,7 +73,7 @@ class TableLayout:
         if "rounds" not in (*rows, *columns) and ("rounds" in varying or len(machines) == len(sizes)):
             axes = [[[name, *["rounds"] * (name == "machines")] for name in axis] for axis in (rows, columns)]
             rows, columns = (tuple(chain.from_iterable(axis)) for axis in axes)
-        return TableLayout(rows, columns, self.values or default_values(runs))
+        return TableLayout(rows, columns, self.values or default_value_names(runs))
 
 
 class Estimate(NamedTuple):
@@ -89,19 +89,19 @@ class Aggregate:
 
     seeds: int  # number of runs
     values: dict[str, Estimate]  # by measurement
-    paper: dict[str, float]  # the paper's values by measurement, if it has this experiment
+    paper_values: dict[str, float]  # the paper's values by measurement, if it has this experiment
     settings: dict[str, Any]  # settings that rows or columns determine
     diameters: frozenset[float]  # of the balls, including those chosen by a preset
 
 
 @dataclass(frozen=True)
-class Section:
+class TableSection:
     """One table: runs with equal `settings`, which differ in rows, columns and the seed alone."""
 
     layout: TableLayout
     settings: dict[str, Any]
     defaults: dict[str, Any]  # default values of settings
-    determined: dict[str, str]  # settings that a row or column setting determines, and that setting
+    dependent_settings: dict[str, str]  # settings that a row or column setting determines, and that setting
     rows: list[GroupKey]
     columns: list[GroupKey]
     aggregates: dict[tuple[GroupKey, GroupKey], Aggregate]
@@ -112,52 +112,51 @@ class Section:
         return {aggregate.seeds for aggregate in self.aggregates.values() if aggregate.seeds}
 
 
-def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[list[Section], list[str]]:
+def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[list[TableSection], list[str]]:
     """Group runs into sections and average them over seeds.
 
     Averaged runs differ in the seed alone, or in settings without an effect on the model. Other differences
     make a section, or rows by default where sections would have a single row. Also returns notes for the
     reader. Raises InputError without runs, or for a measurement that no run has.
     """
-    kept, notes = setting_labels.drop_repeats(runs, *({"ranks"} & {*layout.axes}))
+    kept, notes = setting_labels.drop_repeated_runs(runs, *({"ranks"} & {*layout.axes}))
     rows, varying = [run.independent_settings for run in kept], setting_labels.varying_settings(kept)
-    full = layout.completed(kept, varying)
-    check_values(kept, full.values)
+    full = layout.with_defaults(kept, varying)
+    check_value_names(kept, full.values)
     others = [name for name in varying if name not in full.axes]
-    per_method = {*own_options("method"), *METHOD_SETTINGS}
+    per_method = {*component_options("method"), *METHOD_SETTINGS}
     given = ["method", *(name for name in others if name not in per_method)]
-    of_method = [
-        name for name in others if name in per_method and setting_labels.is_determined_by(name, given, rows)
-    ]
-    determined = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
-    determined |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
-    groups = _group_by_shared_settings(kept, {*full.axes, *AVERAGED_SETTINGS, *determined}, varying, full)
+    own = [name for name in others if name in per_method]
+    of_method = [name for name in own if setting_labels.is_determined_by(name, given, rows)]
+    dependent = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
+    dependent |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
+    groups = _group_by_common_settings(kept, {*full.axes, *AVERAGED_SETTINGS, *dependent}, varying, full)
     columns = {tuple(setting_labels.group_by_settings(subset, full.columns)) for subset in groups.values()}
     row_counts = {len(setting_labels.group_by_settings(subset, full.rows)) for subset in groups.values()}
     if not layout.rows and len(groups) > 1 == len(columns) and row_counts == {1}:
         added, causes = list[str](), dict[str, str]()
-        for name in (name for name in others if name not in determined):
+        for name in (name for name in others if name not in dependent):
             causing = [a for a in added if setting_labels.is_determined_by(name, [a], rows)]
-            by = [] if name in ALWAYS_SHOWN else causing
+            by = [] if name in ALWAYS_SHOWN_SETTINGS else causing
             if by:
                 causes[name] = by[0]
             else:
                 added.append(name)
         if len(added) <= 2:
-            full, determined = replace(full, rows=(*full.rows, *added)), determined | causes
-            left_out = {*full.axes, *AVERAGED_SETTINGS, *determined}
-            groups = _group_by_shared_settings(kept, left_out, varying, full)
+            full, dependent = replace(full, rows=(*full.rows, *added)), dependent | causes
+            excluded = {*full.axes, *AVERAGED_SETTINGS, *dependent}
+            groups = _group_by_common_settings(kept, excluded, varying, full)
     order = sorted(groups, key=lambda key: [(name, setting_labels.sort_key((value,))) for name, value in key])
-    sections = [_build_section(dict(key), groups[key], full, determined) for key in order]
+    sections = [_build_section(dict(key), groups[key], full, dependent) for key in order]
     return sections, [*notes, *version_note(kept)]
 
 
-def _group_by_shared_settings(
-    runs: Sequence[RunSummary], left_out: Collection[str], varying: Sequence[str], layout: TableLayout
+def _group_by_common_settings(
+    runs: Sequence[RunSummary], excluded: Collection[str], varying: Sequence[str], layout: TableLayout
 ) -> dict[GroupKey, list[RunSummary]]:
-    """Group runs into table sections, by (name, value) pairs of all settings except those in `left_out`."""
+    """Group runs into table sections, by (name, value) pairs of all settings except those in `excluded`."""
     rows = [run.independent_settings for run in runs]
-    values_of = {name: {row[name] for row in rows} for name in rows[0] if name not in left_out}
+    values_of = {name: {row[name] for row in rows} for name in rows[0] if name not in excluded}
     names, delta = [n for n, values in values_of.items() if n in varying or len(values) == 1], None
     # An epsilon is shown with its delta, if all runs have the same delta.
     if "epsilon" in layout.axes and len(deltas := values_of.get("delta", set()) - {None}) == 1:
@@ -177,8 +176,11 @@ def version_note(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _build_section(
-    settings: dict[str, Any], runs: Sequence[RunSummary], layout: TableLayout, determined: dict[str, str]
-) -> Section:
+    settings: dict[str, Any],
+    runs: Sequence[RunSummary],
+    layout: TableLayout,
+    dependent: dict[str, str],
+) -> TableSection:
     groups, n_rows, aggregates = setting_labels.group_by_settings(runs, layout.axes), len(layout.rows), {}
     rows = sorted({key[:n_rows] for key in groups}, key=setting_labels.sort_key)
     columns = sorted({key[n_rows:] for key in groups}, key=setting_labels.sort_key)
@@ -187,31 +189,31 @@ def _build_section(
         subset, others = groups.get(row + column, []), dict[str, Any]()
         if subset:
             known, own = subset[0].settings, subset[0].independent_settings
-            others = {name: known[name] if name == "colluders" else own[name] for name in determined}
+            others = {name: known[name] if name == "colluders" else own[name] for name in dependent}
             if known["epsilon"] is not None and "rho" not in layout.axes:
                 others["rho"] = known["rho"]
         key = _paper_experiment_key(settings | others | dict(zip(layout.axes, row + column, strict=True)))
         aggregates[row, column] = Aggregate(
             seeds=len(subset),
             values={n: mean_and_std([run.table_row.get(n, math.nan) for run in subset]) for n in names},
-            paper={} if determined and not subset else _read_paper_values().get(key, {}),
+            paper_values={} if dependent and not subset else _read_paper_values().get(key, {}),
             settings=others,
             diameters=frozenset(run.experiment.diameter for run in subset),
         )
-    return Section(layout, settings, runs[0].experiment.defaults, determined, rows, columns, aggregates)
+    return TableSection(layout, settings, runs[0].experiment.defaults, dependent, rows, columns, aggregates)
 
 
-def default_values(runs: Iterable[RunSummary]) -> tuple[str, ...]:
+def default_value_names(runs: Iterable[RunSummary]) -> tuple[str, ...]:
     """Measurements of a table by default: test loss and score (accuracy for classes, R^2 for numbers)."""
-    label_kinds = {run.labels for run in runs}
+    label_kinds = {run.label_kind for run in runs}
     return ("test_loss", *(score for labels, score in SCORE_COLUMNS.items() if labels in label_kinds))
 
 
-def check_values(runs: Iterable[RunSummary], values: Iterable[str]) -> None:
+def check_value_names(runs: Iterable[RunSummary], names: Iterable[str]) -> None:
     """Raise InputError if no run has a measurement of one of these names."""
     numbers = (n for run in runs for n, value in run.table_row.items() if isinstance(value, int | float))
-    known = [name for name in dict.fromkeys(numbers) if name not in AXIS_SETTINGS]
-    for name in values:
+    known = [name for name in dict.fromkeys(numbers) if name not in TABLE_AXIS_SETTINGS]
+    for name in names:
         if name not in known:
             raise InputError(f"no run has a value {name!r}{suggest_or_list(name, known, 'values')}")
 
@@ -228,8 +230,8 @@ def mean_and_std(values: Sequence[float]) -> Estimate:
 
 def _paper_experiment_key(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
     """Return the set of (name, value) pairs of settings that identifies an experiment of the paper."""
-    left_out = (*AVERAGED_SETTINGS, "delta", "ranks", COLLUDERS_SHARE)
-    return frozenset((n, v) for n, v in settings.items() if v is not None and n not in left_out)
+    excluded = (*AVERAGED_SETTINGS, "delta", "ranks", COLLUDERS_SHARE)
+    return frozenset((n, v) for n, v in settings.items() if v is not None and n not in excluded)
 
 
 @cache

@@ -23,22 +23,22 @@ from mu2mpi.results.records import SCORE_COLUMNS, History
 if TYPE_CHECKING:
     import xarray
 
-MAX_ELEMENTS = 50_000_000  # Largest size of an array (400 MB)
+MAX_ARRAY_ELEMENTS = 50_000_000  # Largest size of an array (400 MB)
 
 
-def build_dataset(
+def build_xarray(
     runs: Sequence[RunSummary],
-    history: bool,
+    include_history: bool,
     transform: "Callable[[xarray.Dataset], xarray.Dataset]" = lambda dataset: dataset,
 ) -> "xarray.Dataset | xarray.DataTree":
     """Return runs as an xarray dataset, or as a tree with one per data set, each changed by `transform`."""
-    kept, notes = setting_labels.drop_repeats(runs)
+    kept, notes = setting_labels.drop_repeated_runs(runs)
     for note in notes:
         warnings.warn(note, stacklevel=3)
     by_data: dict[Any, list[RunSummary]] = {}
     for run in kept:
         by_data.setdefault(run.experiment.data, []).append(run)
-    datasets = [transform(_dataset(subset, history)) for subset in by_data.values()]
+    datasets = [transform(_build_dataset(subset, include_history)) for subset in by_data.values()]
     if len(datasets) == 1:
         return datasets[0]
     short = [Path(data).name for data in by_data]
@@ -47,7 +47,7 @@ def build_dataset(
     return tree
 
 
-def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
+def _build_dataset(runs: Sequence[RunSummary], include_history: bool) -> "xarray.Dataset":
     """Return distinct runs on the same data as one xarray dataset over the settings that vary."""
     pandas = import_extra("pandas")
     own_rows, all_rows = [run.independent_settings for run in runs], [run.settings for run in runs]
@@ -57,9 +57,9 @@ def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
     # pandas has no index with None, so settings that may be unset are represented by their positions.
     index = pandas.DataFrame({n: [levels[k].index(key[k]) for key in keys] for k, n in enumerate(axes)})
     index["seed"] = _unique_seeds(runs, keys)
-    rounds = {t for run in runs for t in run.history.round.tolist()} if history else {0}
+    rounds = {t for run in runs for t in run.history.round.tolist()} if include_history else {0}
     size = math.prod(map(len, levels)) * index["seed"].nunique() * len(rounds)
-    if size > MAX_ELEMENTS:
+    if size > MAX_ARRAY_ELEMENTS:
         over = f"{', '.join(axes)}, seed and round"
         raise InputError(f"an array over {over} has {size:,} numbers. Select fewer runs, or history=False.")
     # Measurements of the output are prefixed with "final_" where the history has a column of that name.
@@ -73,12 +73,12 @@ def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
         for run in runs
     )
     arrays = _to_arrays(pandas.concat([index, measured], axis=1), [*axes, "seed"])
-    unit = "nat" if setting_labels.losses_in_nats(runs) else "1"
+    unit = "nat" if setting_labels.are_losses_in_nats(runs) else "1"
     metadata: dict[str, dict[str, str]] = {}
     for label_kind in SCORE_COLUMNS:
         metadata |= History.column_attributes(label_kind, unit)
-    if history:
-        omitted = {*axes, *SCORE_COLUMNS.values()} - {SCORE_COLUMNS[run.labels] for run in runs}
+    if include_history:
+        omitted = {*axes, *SCORE_COLUMNS.values()} - {SCORE_COLUMNS[run.label_kind] for run in runs}
         names = [name for name in columns if name not in omitted]
         frames = [pandas.DataFrame({name: getattr(run.history, name) for name in names}) for run in runs]
         frame = pandas.concat(frames, keys=range(len(runs))).reset_index(level=0, names="run")
@@ -92,7 +92,7 @@ def _dataset(runs: Sequence[RunSummary], history: bool) -> "xarray.Dataset":
     arrays["seed"].attrs = column_metadata("seed, or number of a run without a seed")
     values, labels = map(_coordinate_values, levels), Labels()
     coordinates = {n: (n, v, column_metadata(labels.name(n))) for n, v in zip(axes, values, strict=True)}
-    coordinates |= _determined_coordinates(index[axes], all_rows)
+    coordinates |= _dependent_coordinates(index[axes], all_rows)
     dataset: xarray.Dataset = arrays.assign_coords(coordinates)
     common = {name: v for name, v in all_rows[0].items() if all(row[name] == v for row in all_rows)}
     omitted = {*axes, *AVERAGED_SETTINGS}
@@ -125,7 +125,7 @@ def _coordinate_values(values: Iterable[Any]) -> NDArray[Any]:
     return np.array([math.nan if value is None else value for value in known])
 
 
-def _determined_coordinates(index: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _dependent_coordinates(index: Any, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return dataset coordinates for the settings that are functions of one or two axes."""
     axes, coordinates = list(index), {}
     for name in option_fields():

@@ -19,16 +19,16 @@ from mu2mpi.results.result import Result
 
 MAX_CLASSES = 20  # Classes listed
 MAX_MACHINES = 20  # Unequal machines listed
-MAX_TERMS = 100  # Coefficients listed
+MAX_COEFFICIENTS = 100  # Coefficients listed
 # Columns of a table by header: attribute with the array, and format of its numbers
-Columns = Mapping[str, tuple[str, Callable[[float], str]]]
-_ACCOUNT_COLUMNS: Columns = {
+ColumnFormats = Mapping[str, tuple[str, Callable[[float], str]]]
+_ACCOUNT_COLUMNS: ColumnFormats = {
     "samples": ("samples", "{:,}".format), "rounds": ("rounds", "{:,}".format),
     "weight": ("weight", "{:.3g}".format), "sigma": ("sigma", "{:.4g}".format),
     "rho allowed": ("rho_budget", rounded_up), "rho": ("rho", rounded_up),
     "epsilon": ("epsilon", rounded_up),
 }  # fmt: skip
-_HISTORY_COLUMNS: Columns = {
+_HISTORY_COLUMNS: ColumnFormats = {
     "round": ("round", "{:,}".format), "samples": ("samples", "{:,}".format),
     "test loss": ("test_loss", "{:.4f}".format), "R2": ("test_r2", "{:.4f}".format),
     "accuracy": ("test_accuracy", "{:.1%}".format), "rho spent": ("rho_spent", "{:.3g}".format),
@@ -39,13 +39,13 @@ PRIVATE_TEST_WARNING = (
     "Test loss and scores were computed without noise on a share of the data file, whose people nothing "
     "protects. Do not publish these numbers, or test on a public file (--test FILE)."
 )
-KEY_DISCARDED = (
+KEY_DISCARDED_NOTE = (
     "No result file has the secret noise key, and the checkpoint with it was removed at the end of the run. "
     "Without a backup or snapshot of the checkpoint, nobody can recompute the noise, including you."
 )
 
 
-def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
+def describe_result(result: Result, path: Path, diagnostics: bool = False) -> str:
     """Return the content of a result file as text for a terminal, optionally with the diagnostics."""
     privacy = [describe_privacy(result.privacy, result.accounts)]
     privacy += [wrap_paragraph(f"WARNING: {PRIVATE_TEST_WARNING}")] * has_private_test_results(result)
@@ -56,12 +56,12 @@ def describe(result: Result, path: Path, diagnostics: bool = False) -> str:
     sections = {
         "Experiment": _experiment_section(result),
         "Test samples by class": _accuracy_by_class(result),
-        "History": _history_table(result.history, result.labels),
+        "History": _history_table(result.history, result.label_kind),
         "Privacy": "\n".join(privacy),
-        "Theory": _theory_section(result.theory, " (nats)" * (result.unit == "nat")),
+        "Theory": _theory_section(result.theory, " (nats)" * (result.loss_unit == "nat")),
         "Diagnostics": _diagnostics_section(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing_table(result),
-        "Where it ran": _format_pairs(result.environment.items()),
+        "Where it ran": _format_named_values(result.environment.items()),
         "To repeat it": _repeat_command(result),
     }
     return _join_sections(path, sections)
@@ -71,32 +71,31 @@ def describe_coefficients(result: Result, path: Path) -> str:
     """Return a table of a model's coefficients in the units of the data, with their standard errors."""
     coefficients = result.coefficients()
     last = len(coefficients.terms) - 1
-    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_TERMS]
+    largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_COEFFICIENTS]
     numbers = np.vstack([coefficients.values, coefficients.standard_errors]).T
     shown = sorted({*largest.tolist(), last})
     rows = [[coefficients.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in shown]
     notes = list(coefficients.notes)
     if len(rows) <= last:
-        notes.append(f"Shown are the {MAX_TERMS} of {last:,} features with the largest coefficients.")
-    table = text_table(["", *coefficients.rows, "standard error"], [rows])
+        notes.append(f"Shown are the {MAX_COEFFICIENTS} of {last:,} features with the largest coefficients.")
+    table = text_table(["", *coefficients.row_names, "standard error"], [rows])
     return "\n\n".join([str(path), table, "\n".join(map(wrap_paragraph, notes))])
 
 
 def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     """Return the progress of a run at its last checkpoint, without its sums, noise key and data digest."""
     done, rounds = checkpoint.rounds_done, checkpoint.experiment.rounds or 0
-    history, labels = checkpoint.history, lookup("losses", checkpoint.experiment.loss).label_kind
+    history, label_kind = checkpoint.history, lookup("losses", checkpoint.experiment.loss).label_kind
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command resumes the run",
-        "Experiment": _format_pairs(checkpoint.experiment.settings().items()),
-        "History": _history_table(history, labels) if len(history) else "no evaluation yet",
+        "Experiment": _format_named_values(checkpoint.experiment.settings().items()),
+        "History": _history_table(history, label_kind) if len(history) else "no evaluation yet",
     }
     return _join_sections(path, sections)
 
 
 def _join_sections(path: Path, sections: Mapping[str, str]) -> str:
-    """Return a file path and its non-empty sections of text, indented below their titles."""
     blocks = (f"{title}\n{textwrap.indent(text, '  ')}" for title, text in sections.items() if text)
     return "\n\n".join([str(path), *blocks])
 
@@ -124,7 +123,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
         f"{'each draw' if mechanism.noise_shares == 1 else noise_sum}{mechanism.noise_description}, "
         f"on a grid of {mechanism.grid_spacing:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} covers the error of the noise sampler.",
-        KEY_DISCARDED * privacy.is_key_discarded,
+        KEY_DISCARDED_NOTE * privacy.is_key_discarded,
         mechanism.communication_cost,
         trust_statement(privacy.server),
         *(f"WARNING: {concern.full}" for concern in concerns),
@@ -145,7 +144,7 @@ def _accounts_table(accounts: PerMachineAccounts) -> str:
         f"Machines differ: of {len(accounts.rounds):,} machines, {absent:,} never take part. The guarantee "
         "above is that of the machine with the largest epsilon. The machines with the largest epsilon are:"
     )
-    machines = [accounts.names[i] for i in order.tolist()]
+    machines = [accounts.machine_names[i] for i in order.tolist()]
     return f"{wrap_paragraph(text)}\n{_format_columns(accounts, _ACCOUNT_COLUMNS, order, machine=machines)}"
 
 
@@ -169,11 +168,11 @@ def privacy_summary(privacy: PrivacyStatement, accounts: PerMachineAccounts | No
     )
 
 
-def claim_columns(rho: float | None, exact: float, lemma: float, mechanism: str) -> list[str]:
+def claim_columns(rho: float | None, epsilon_exact: float, epsilon_paper: float, mechanism: str) -> list[str]:
     """Return the privacy claim of a run as text: rho, exact epsilon, and epsilon by the paper's lemma."""
     if rho is None:
-        return ["none", f"{rounded_up(exact)} ({mechanism})", "–"]
-    return [rounded_up(rho), rounded_up(exact), rounded_up(lemma)]
+        return ["none", f"{rounded_up(epsilon_exact)} ({mechanism})", "–"]
+    return [rounded_up(rho), rounded_up(epsilon_exact), rounded_up(epsilon_paper)]
 
 
 def has_private_test_results(result: Result) -> bool:
@@ -182,27 +181,26 @@ def has_private_test_results(result: Result) -> bool:
 
 
 def _experiment_section(result: Result) -> str:
-    """Return the settings, model shape, labels, and final test loss and metrics of a run as text."""
     rows, features = result.x.shape
-    facts = [
+    named_values = [
         *result.experiment.settings().items(),
         ("model", f"{rows} row{'s' if rows > 1 else ''} x {features:,} features (bias included)"),
     ]
     if result.label_range is not None:
         low, high = map(format_value, result.label_range)
-        facts.append(("label", f"a number from {low} to {high}"))
+        named_values.append(("label", f"a number from {low} to {high}"))
     elif result.class_names is not None:
-        ellipsis = ["..."] * (result.classes > MAX_CLASSES)
-        facts.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *ellipsis])))
-    history, score = result.history, SCORE_COLUMNS[result.labels]
-    unit = " nats" * (result.unit == "nat")
-    facts.append(("final test loss", _format_number(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
+        ellipsis = ["..."] * (result.class_count > MAX_CLASSES)
+        named_values.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *ellipsis])))
+    history, score = result.history, SCORE_COLUMNS[result.label_kind]
+    unit = " nats" * (result.loss_unit == "nat")
+    named_values.append(("final test loss", _format_number(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     metric_values = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
     known = metrics()
     for name, value in metric_values.items():
         style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
-        facts.append((f"final test {metric_label(name)}", _format_number(value, style.format)))
-    return _format_pairs(facts)
+        named_values.append((f"final test {metric_label(name)}", _format_number(value, style.format)))
+    return _format_named_values(named_values)
 
 
 def metric_label(name: str) -> str:
@@ -214,9 +212,9 @@ def metric_label(name: str) -> str:
 
 def _accuracy_by_class(result: Result) -> str:
     """Return a table by class: test samples, accuracy and most frequent wrong prediction."""
-    if result.confusion is None or result.classes > MAX_CLASSES:
+    if result.confusion is None or result.class_count > MAX_CLASSES:
         return ""
-    classes, rows = result.names_of_classes, []
+    classes, rows = result.class_labels, []
     for k, predicted in enumerate(result.confusion):
         samples, wrong = predicted.sum(), np.delete(predicted, k)
         mistake, largest = np.delete(classes, k)[np.argmax(wrong)], wrong.max()
@@ -225,18 +223,18 @@ def _accuracy_by_class(result: Result) -> str:
     return text_table(["class", "samples", "accuracy", "most often mistaken for"], [rows])
 
 
-def _history_table(history: History, labels: str) -> str:
+def _history_table(history: History, label_kind: str) -> str:
     """Return a table of up to eight evaluations of a run, evenly spaced from the first to the last."""
     rows = np.unique(np.linspace(0, len(history) - 1, 8).round().astype(int))
-    omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
+    omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[label_kind]}
     columns = {title: column for title, column in _HISTORY_COLUMNS.items() if column[0] not in omitted}
     return _format_columns(history, columns, rows)
 
 
-def _format_columns(source: object, columns: Columns, rows: IntArray, **first: Sequence[str]) -> str:
-    """Return some rows of the arrays in a record as a table, after the text columns in `first`."""
-    texts = first | {
-        title: [_format_number(value, style) for value in getattr(source, name)[rows].tolist()]
+def _format_columns(record: object, columns: ColumnFormats, rows: IntArray, **leading: Sequence[str]) -> str:
+    """Return some rows of the arrays in a record as a table, after the text columns in `leading`."""
+    texts = leading | {
+        title: [_format_number(value, style) for value in getattr(record, name)[rows].tolist()]
         for title, (name, style) in columns.items()
     }
     return text_table([*texts], [list(zip(*texts.values(), strict=True))])
@@ -246,15 +244,14 @@ def _format_number(value: float, style: Callable[[float], str]) -> str:
     return "none" if math.isnan(value) else style(value)
 
 
-def _theory_section(theory: Theory | None, unit: str) -> str:
-    """Return a table of the measured excess loss of a run and the theorem's bound on it."""
+def _theory_section(theory: Theory | None, loss_unit: str) -> str:
     if theory is None:
         return ""
     applies = not math.isnan(theory.excess_loss_bound)
     bound = f"{theory.excess_loss_bound:.4g}" if applies else "none"
     if math.isnan(theory.minimum_loss):
         return wrap_paragraph(
-            f"The theorem's bound on the excess loss{unit}: {bound}. The model is too large to "
+            f"The theorem's bound on the excess loss{loss_unit}: {bound}. The model is too large to "
             "search for the smallest loss in the ball, so the excess loss was not measured."
         )
     scope = (
@@ -265,7 +262,7 @@ def _theory_section(theory: Theory | None, unit: str) -> str:
             "The theorem does not apply to this run: it requires the paper's method, equal machines with "
             "full participation, a clipping norm of at least S and the theorem's learning rate."
         )
-    row = [f"excess loss{unit}", f"{theory.excess_loss:.4g}", bound]
+    row = [f"excess loss{loss_unit}", f"{theory.excess_loss:.4g}", bound]
     smallest = f"{theory.minimum_loss:.6f} (or up to {rounded_up(theory.minimum_gap)} less)"
     note = f"Measured from the smallest test loss in the ball, {smallest}. {scope}"
     return f"{text_table(['', 'measured', 'theorem: at most'], [[row]])}\n{wrap_paragraph(note)}"
@@ -302,6 +299,6 @@ def _repeat_command(result: Result) -> str:
     return f"{wrap_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 
 
-def _format_pairs(facts: Collection[tuple[str, object]]) -> str:
-    width = max((len(name) for name, _ in facts), default=0)
-    return "\n".join(f"{name.ljust(width)}  {' '.join(format_value(value).split())}" for name, value in facts)
+def _format_named_values(pairs: Collection[tuple[str, object]]) -> str:
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join(f"{name.ljust(width)}  {' '.join(format_value(value).split())}" for name, value in pairs)

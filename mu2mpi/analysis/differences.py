@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis import setting_labels
-from mu2mpi.analysis.aggregation import check_values, default_values, mean_and_std
-from mu2mpi.analysis.pivot import Entry, PivotRow, PivotTable, align_column, choose_format
-from mu2mpi.analysis.privacy_reports import model_bytes
+from mu2mpi.analysis.aggregation import check_value_names, default_value_names, mean_and_std
+from mu2mpi.analysis.pivot import PivotRow, PivotTable, TableEntry, align_column, choose_format
+from mu2mpi.analysis.privacy_reports import model_to_bytes
 from mu2mpi.analysis.setting_labels import MISSING, GroupKey, Labels, varying_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import import_extra
@@ -19,25 +19,25 @@ from mu2mpi.results.reader import RunSummary, read_result
 
 SIGNIFICANCE_LEVEL = 0.05
 _DEFAULT_LABELS = Labels()
-Sides = tuple[list[RunSummary], list[RunSummary]]  # A and B
-PairedRuns = Mapping[GroupKey, Sides]  # Runs of both sides by the settings that vary within a side
+ComparedRuns = tuple[list[RunSummary], list[RunSummary]]  # A and B
+PairedRuns = Mapping[GroupKey, ComparedRuns]  # Runs of both sides by the settings that vary within a side
 FileContents = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]  # environment and model of each file
 
 
 def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: Sequence[str] = ()) -> str:
     """Compare two sets of runs, A and B, by measurements (default: test loss and score), and return text."""
-    sides = setting_labels.drop_repeats(first, "ranks")[0], setting_labels.drop_repeats(second, "ranks")[0]
-    runs = [*sides[0], *sides[1]]
-    values = tuple(values) or default_values(runs)
-    check_values(runs, values)
+    a, b = (setting_labels.drop_repeated_runs(side, "ranks")[0] for side in (first, second))
+    compared, runs = (a, b), [*a, *b]
+    values = tuple(values) or default_value_names(runs)
+    check_value_names(runs, values)
     # Settings that differ only between the sides do not tell runs apart.
-    within = {name for side in sides for name in varying_settings(side)}
+    within = {name for side in compared for name in varying_settings(side)}
     names = [name for name in varying_settings(runs) if name in within]
-    groups_a, groups_b = (setting_labels.group_by_settings(side, names) for side in sides)
+    groups_a, groups_b = (setting_labels.group_by_settings(side, names) for side in compared)
     pairs = {key: (groups_a[key], groups_b[key]) for key in groups_a if key in groups_b}
     results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
-    files = {path: (result.environment, model_bytes(result)) for path, result in results}
-    blocks = [_settings_table(sides), _environment_table(sides, files)]
+    files = {path: (result.environment, model_to_bytes(result)) for path, result in results}
+    blocks = [_settings_table(compared), _environment_table(compared, files)]
     if pairs:
         blocks += [_measurement_table(pairs, names, values), _identical_models(pairs, files)]
         blocks.append(_significance_summary(pairs, values))
@@ -48,11 +48,11 @@ def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: S
     return "\n\n".join(filter(None, blocks))
 
 
-def _settings_table(sides: Sides) -> str:
+def _settings_table(compared: ComparedRuns) -> str:
     """Return a table of settings that differ between two sets of runs, unless computed in both."""
     rows = []
     for name in option_fields():
-        values = [{(run.settings[name], _setting_origin(run, name)) for run in side} for side in sides]
+        values = [{(run.settings[name], _setting_origin(run, name)) for run in side} for side in compared]
         plain_values = [{value for value, _ in of_side} for of_side in values]
         is_computed = all(origin for of_side in values for _, origin in of_side)
         if plain_values[0] != plain_values[1] and not is_computed:
@@ -71,9 +71,8 @@ def _setting_origin(run: RunSummary, name: str) -> str:
     return " (by preset)" if name in run.experiment.preset_settings() else " (by server)"
 
 
-def _environment_table(sides: Sides, files: FileContents) -> str:
-    """Return a table of software versions, hosts and ranks that differ between two sets of runs."""
-    environments = [[files[run.path][0] for run in side] for side in sides]
+def _environment_table(compared: ComparedRuns, files: FileContents) -> str:
+    environments = [[files[run.path][0] for run in side] for side in compared]
     names = dict.fromkeys(name for side in environments for environment in side for name in environment)
     rows = []
     for name in (name for name in names if name not in ("elapsed_seconds", "created")):
@@ -83,32 +82,30 @@ def _environment_table(sides: Sides, files: FileContents) -> str:
     return text_table(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
 
 
-def _measurements(sides: Sides, value: str) -> list[list[float]]:
-    """Return one measurement of all runs, a list for each of the two sets of runs."""
-    return [[run.table_row.get(value, math.nan) for run in side] for side in sides]
+def _measured_values(compared: ComparedRuns, value: str) -> list[list[float]]:
+    return [[run.table_row.get(value, math.nan) for run in side] for side in compared]
 
 
 def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence[str]) -> str:
-    """Return a table with means and standard deviations of two sets of runs, and p-values."""
     rows = []
-    for key, sides in pairs.items():
+    for key, compared in pairs.items():
         labels = [_DEFAULT_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
         for value in values:
-            a, b = map(mean_and_std, samples := _measurements(sides, value))
+            a, b = map(mean_and_std, samples := _measured_values(compared, value))
             style = choose_format(value, [a.mean, b.mean])
             numbers = [(style.text(e.mean), style.text(e.std)) for e in (a, b)]
-            numbers += [(style.text(b.mean - a.mean), ""), (f"{p_value(*samples):.2g}", "")]
-            entries = [Entry(MISSING if m == "nan" else m, std.replace("nan", "")) for m, std in numbers]
+            numbers += [(style.text(b.mean - a.mean), ""), (f"{welch_p_value(*samples):.2g}", "")]
+            entries = [TableEntry(MISSING if m == "nan" else m, std.replace("nan", "")) for m, std in numbers]
             rows.append(PivotRow(0, [*labels, style.label], entries))
             labels = [""] * len(names)
     table = PivotTable("", [*map(_DEFAULT_LABELS.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
     text = text_table(table.header, table.blocks(align_column))
-    counts = sorted({len(side) for sides in pairs.values() for side in sides})
+    counts = sorted({len(side) for compared in pairs.values() for side in compared})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"
     return f"{text}\n\n{wrap_paragraph(f'Output on the test set; means over {over}.')}"
 
 
-def p_value(a: Sequence[float], b: Sequence[float]) -> float:
+def welch_p_value(a: Sequence[float], b: Sequence[float]) -> float:
     """p-value of Welch's t-test for equal means; NaN with fewer than two values on a side."""
     if min(len(a), len(b)) < 2:
         return math.nan
@@ -123,10 +120,9 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def _identical_models(pairs: PairedRuns, files: FileContents) -> str:
-    """Return a sentence on the number of run pairs with the same seed and bit-identical models."""
     are_equal: list[bool] = []
-    for sides in pairs.values():
-        a, b = ({run.experiment.seed: files[run.path][1] for run in side} for side in sides)
+    for compared in pairs.values():
+        a, b = ({run.experiment.seed: files[run.path][1] for run in side} for side in compared)
         are_equal += [a[seed] == b[seed] for seed in a.keys() & b.keys() if seed is not None]
     if not any(are_equal):
         return ""
@@ -134,9 +130,9 @@ def _identical_models(pairs: PairedRuns, files: FileContents) -> str:
 
 
 def _significance_summary(pairs: PairedRuns, values: Sequence[str]) -> str:
-    """Return a sentence on significant differences, for single runs in standard deviations."""
-    measured = [_measurements(sides, value) for sides in pairs.values() for value in values]
-    p_values = [p for p in (p_value(*samples) for samples in measured) if not math.isnan(p)]
+    """Return a sentence on significant differences; those of single runs are in standard deviations."""
+    measured = [_measured_values(compared, value) for compared in pairs.values() for value in values]
+    p_values = [p for p in (welch_p_value(*samples) for samples in measured) if not math.isnan(p)]
     if p_values:
         text = (
             f"{sum(p < SIGNIFICANCE_LEVEL for p in p_values):,} of {len(p_values):,} differences are "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from mu2mpi.analysis.aggregation import AXIS_SETTINGS, Section
+from mu2mpi.analysis.aggregation import TABLE_AXIS_SETTINGS, TableSection
 from mu2mpi.analysis.setting_labels import COLLUDERS_SHARE, MISSING, PRIVACY_SETTINGS, GroupKey, Labels
 from mu2mpi.core.text import TableRow
 from mu2mpi.losses.metrics.metric import metrics
@@ -20,7 +20,7 @@ _PROBLEM_SETTINGS = (
 )  # fmt: skip
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """Text of a table entry: mean, standard deviation and remark, or the mark of a missing value."""
 
     mean: str
@@ -35,12 +35,14 @@ class Entry(NamedTuple):
         return f"{number} {escape(self.remark)}" if self.remark else number
 
 
-def align_column(column: Sequence[Entry], blank: Callable[[str], str] = lambda t: " " * len(t)) -> list[str]:
+def align_column(
+    column: Sequence[TableEntry], padding: Callable[[str], str] = lambda t: " " * len(t)
+) -> list[str]:
     """Return the entries of a column as text, aligned at decimal points and plus-minus signs."""
     has_best = any(entry.is_best for entry in column)
     means, stds = [entry.mean for entry in column], [entry.std for entry in column]
     texts = []
-    paddings = zip(_decimal_paddings(means, blank), _decimal_paddings(stds, blank), strict=True)
+    paddings = zip(_decimal_paddings(means, padding), _decimal_paddings(stds, padding), strict=True)
     for entry, ((before, after), (std_before, std_after)) in zip(column, paddings, strict=True):
         text = before + entry.mean + ("*" if entry.is_best else " " * has_best)
         text += f"{after} ± {std_before}{entry.std}" if entry.std else ""
@@ -48,12 +50,12 @@ def align_column(column: Sequence[Entry], blank: Callable[[str], str] = lambda t
     return texts
 
 
-def _decimal_paddings(numbers: TableRow, blank: Callable[[str], str]) -> list[tuple[str, str]]:
+def _decimal_paddings(numbers: TableRow, padding: Callable[[str], str]) -> list[tuple[str, str]]:
     """Return the padding before and after each number that aligns the decimal points of a column."""
     partitions = [text.partition(".") for text in numbers]
     split_numbers = [(integer_part, point + digits) for integer_part, point, digits in partitions]
     longest, deepest = (max(column, key=len) for column in zip(*split_numbers, strict=True))
-    return [(blank(longest[: len(longest) - len(w)]), blank(deepest[len(d) :])) for w, d in split_numbers]
+    return [(padding(longest[: len(longest) - len(w)]), padding(deepest[len(d) :])) for w, d in split_numbers]
 
 
 class PivotRow(NamedTuple):
@@ -61,7 +63,7 @@ class PivotRow(NamedTuple):
 
     block: int
     labels: list[str]
-    entries: list[Entry]
+    entries: list[TableEntry]
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class PivotTable:
         """Headers of all columns of the table."""
         return [*self.row_headers, *self.columns]
 
-    def blocks(self, format_column: Callable[[Sequence[Entry]], Sequence[str]]) -> list[list[list[str]]]:
+    def blocks(self, format_column: Callable[[Sequence[TableEntry]], Sequence[str]]) -> list[list[list[str]]]:
         """Return the rows of each block as text, with columns of entries formatted by `format_column`."""
         columns = zip(*(row.entries for row in self.rows), strict=True)
         rows = zip(self.rows, zip(*map(format_column, columns), strict=True), strict=True)
@@ -123,7 +125,9 @@ def choose_format(name: str, means: Iterable[float]) -> ValueFormat:
     return ValueFormat(label, 1, max(0, digits))
 
 
-def pivot_tables(sections: Sequence[Section], labels: Labels, mark_best: bool = False) -> list[PivotTable]:
+def pivot_tables(
+    sections: Sequence[TableSection], labels: Labels, mark_best: bool = False
+) -> list[PivotTable]:
     """Return a text table for each section of runs, optionally with the best comparable means marked."""
     # All tables have the same row settings: those that differ in any section.
     names = sections[0].layout.rows
@@ -131,7 +135,7 @@ def pivot_tables(sections: Sequence[Section], labels: Labels, mark_best: bool = 
     return [_pivot_table(section, shown, labels, mark_best) for section in sections]
 
 
-def _pivot_table(section: Section, shown: Sequence[int], labels: Labels, mark_best: bool) -> PivotTable:
+def _pivot_table(section: TableSection, shown: Sequence[int], labels: Labels, mark_best: bool) -> PivotTable:
     """Return a section of runs as a text table; `shown` are indices of the row settings with a column."""
     layout, aggregates = section.layout, section.aggregates
     formats = {n: choose_format(n, [a.values[n].mean for a in aggregates.values()]) for n in layout.values}
@@ -150,23 +154,23 @@ def _pivot_table(section: Section, shown: Sequence[int], labels: Labels, mark_be
             for column in section.columns:
                 aggregate = aggregates[row, column]
                 mean, std = ("" if math.isnan(n) else style.text(n) for n in aggregate.values[name])
-                paper = aggregate.paper.get(name)
+                paper = aggregate.paper_values.get(name)
                 remark = "" if paper is None else f"[{style.factor * paper:.{decimals}f}]"
                 is_best = (name, row, column) in best
-                entries.append(Entry(mean, std, remark, is_best) if mean else Entry(MISSING))
+                entries.append(TableEntry(mean, std, remark, is_best) if mean else TableEntry(MISSING))
             entries_of.append((style.label, entries))
         if len(section.seed_counts) > 1:
-            counts = [Entry(str(aggregates[row, column].seeds or MISSING)) for column in section.columns]
+            counts = [TableEntry(str(aggregates[row, column].seeds or MISSING)) for column in section.columns]
             entries_of.append(("seeds", counts))
         for label, entries in entries_of:
             rows.append(PivotRow(block, [*row_labels, *[label] * has_value_labels], entries))
             row_labels = [""] * len(shown)
     constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in shown}
-    legend = [_legend(section, formats), *_determined_note(section, labels), *[best_note] * mark_best]
+    legend = [_legend(section, formats), *_dependent_settings_note(section, labels), *[best_note] * mark_best]
     headers = [*(labels.name(layout.rows[k]) for k in shown), *[""] * has_value_labels]
     common = _shown_settings(section.settings, section.defaults)
     common |= {name: value for name, value in constant.items() if value is not None}
-    title = labels.settings({name: common[name] for name in sorted(common, key=AXIS_SETTINGS.index)})
+    title = labels.settings({name: common[name] for name in sorted(common, key=TABLE_AXIS_SETTINGS.index)})
     columns = [_column_label(dict(zip(layout.columns, key, strict=True)), labels) for key in section.columns]
     return PivotTable(title, headers, columns, rows, " ".join(legend))
 
@@ -179,7 +183,7 @@ def _column_label(settings: Mapping[str, Any], labels: Labels) -> str:
 
 
 def _best_means(
-    section: Section, formats: dict[str, ValueFormat], labels: Labels
+    section: TableSection, formats: dict[str, ValueFormat], labels: Labels
 ) -> tuple[set[tuple[str, GroupKey, GroupKey]], str]:
     """Return keys (measurement, row, column) of the best comparable means, and a note on significance.
 
@@ -221,7 +225,7 @@ def _best_means(
     return best, f"{note}."
 
 
-def _legend(section: Section, formats: dict[str, ValueFormat]) -> str:
+def _legend(section: TableSection, formats: dict[str, ValueFormat]) -> str:
     values, seeds, labels = section.layout.values, section.seed_counts, [f.label for f in formats.values()]
     *earlier_labels, last_label = (name.removesuffix(" %") for name in labels)
     text = f"{', '.join(earlier_labels)}{' and ' * bool(earlier_labels)}{last_label}"
@@ -230,18 +234,17 @@ def _legend(section: Section, formats: dict[str, ValueFormat]) -> str:
     text = text[0].upper() + text[1:] + " in %" * (len(values) == 1 and labels[0].endswith("%"))
     over = f"{min(seeds)} seeds" if len(seeds) == 1 else "the number of seeds in each cell"
     text += "; one seed." if seeds == {1} else f": mean ± standard deviation over {over}."
-    if any(name in a.paper for a in section.aggregates.values() if a.seeds for name in values):
+    if any(name in a.paper_values for a in section.aggregates.values() if a.seeds for name in values):
         text += " In brackets: the paper's value."
     return text if all(a.seeds for a in section.aggregates.values()) else f"{text} {MISSING}: no run."
 
 
-def _determined_note(section: Section, labels: Labels) -> list[str]:
-    """Return a sentence on the settings that another setting of the rows or columns determines."""
+def _dependent_settings_note(section: TableSection, labels: Labels) -> list[str]:
     labels_by_settings: dict[str, dict[str, None]] = {}
     for (row, column), aggregate in section.aggregates.items():
         axis_values = dict(zip(section.layout.axes, row + column, strict=True))
-        for axis in {by: None for by in section.determined.values() if by != COLLUDERS_SHARE}:
-            names = [name for name, by in section.determined.items() if by == axis]
+        for axis in {by: None for by in section.dependent_settings.values() if by != COLLUDERS_SHARE}:
+            names = [name for name, by in section.dependent_settings.items() if by == axis]
             own = {name: aggregate.settings.get(name) for name in names}
             if own := _shown_settings(own, section.defaults):
                 label = labels.setting(axis, axis_values[axis])

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis import description
-from mu2mpi.analysis.description import KEY_DISCARDED, PRIVATE_TEST_WARNING
+from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, PRIVATE_TEST_WARNING
 from mu2mpi.analysis.setting_labels import format_value, rounded_down, rounded_up
-from mu2mpi.config.experiment import Experiment, sent_settings, simulated_protocol
+from mu2mpi.config.experiment import Experiment, message_settings, simulated_protocol
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MIN_NUMBER
+from mu2mpi.core.options import MIN_OPTION_VALUE
 from mu2mpi.core.text import bullet_list, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
@@ -24,30 +24,30 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, PRIVACY_UNIT, size_concerns
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import join_names, list_result_files, with_progress
+from mu2mpi.results.result_files import join_names, list_result_files, show_progress
 
-DELTA = float(Experiment.model_fields["delta"].default)
-MAX_SAMPLES = 2**31  # per machine, so that products fit in 64 bits
-NOT_COVERED = "The guarantee does not cover /diagnostics and times: `mu2mpi publish` leaves them out."
-_WRONG_HISTORY_ROUNDS = "the rounds of /history must increase up to the {:,} of the experiment"
+DEFAULT_DELTA = float(Experiment.model_fields["delta"].default)
+MAX_MACHINE_SAMPLES = 2**31  # per machine, so that products fit in 64 bits
+NOT_COVERED_NOTE = "The guarantee does not cover /diagnostics and times: `mu2mpi publish` leaves them out."
+_HISTORY_ROUNDS_ERROR = "the rounds of /history must increase up to the {:,} of the experiment"
 
 
-def convert_budget(given: Mapping[str, float]) -> str:
+def convert_budget(parameters: Mapping[str, float]) -> str:
     """Return rho, epsilon and delta, one computed from the others, as text with a table over deltas.
 
-    If `given` has ``samples``, the number of samples of all machines, delta is compared with its inverse.
+    With ``samples``, the number of samples of all machines, delta is compared with its inverse.
     """
-    samples = int(given["samples"]) if "samples" in given else None
+    samples = int(parameters["samples"]) if "samples" in parameters else None
     if samples is not None and not 1 <= samples < 2**63:
         raise InputError(f"--samples must be at least 1 and less than 2^63, got {samples}")
     # One by one, since an experiment has either rho or epsilon.
-    names = [name for name in ("rho", "epsilon", "delta") if name in given]
-    numbers = {name: float(getattr(Experiment.from_settings({name: given[name]}), name)) for name in names}
+    names = [name for name in ("rho", "epsilon", "delta") if name in parameters]
+    numbers = {n: float(getattr(Experiment.from_settings({n: parameters[n]}), n)) for n in names}
     if len(numbers) == 3 or not numbers.keys() & {"rho", "epsilon"}:
         raise InputError("give --rho, --epsilon, or two of --rho, --epsilon and --delta to compute the third")
     if math.inf in (numbers.get("rho"), numbers.get("epsilon")):
         return "This is a run without noise: there is no privacy guarantee at all."
-    rho, epsilon, delta = numbers.get("rho"), numbers.get("epsilon"), numbers.get("delta", DELTA)
+    rho, epsilon, delta = numbers.get("rho"), numbers.get("epsilon"), numbers.get("delta", DEFAULT_DELTA)
     epsilon_text, qualifier = "" if epsilon is None else format_value(epsilon), "exactly"
     if rho is None:
         rho, epsilon = Experiment.from_settings({"epsilon": epsilon, "delta": delta}).rho, epsilon or 0.0
@@ -82,27 +82,27 @@ def convert_budget(given: Mapping[str, float]) -> str:
 
 
 @dataclass(frozen=True)
-class Person:
+class GroupSize:
     """Samples of one person: at most `samples` (None: all) at each of at most `machines` machines."""
 
     samples: int | None = 1
     machines: int = 1
 
 
-def check_claims(paths: Iterable[Path], person: Person | None = None) -> tuple[str, list[str]]:
+def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = None) -> tuple[str, list[str]]:
     """Recompute the privacy claims of result files; return a report as text, and messages on false claims."""
-    results = [read_result(path) for path in with_progress(list_result_files(paths), "reading")]
+    results = [read_result(path) for path in show_progress(list_result_files(paths), "reading")]
     rows, problems, guarantees, valid = [], [], [], []
     remarks: dict[str, list[object]] = {}
     for result in results:
         path, privacy, accounts = result.path, result.privacy, result.accounts
-        if not (found := contradictions(result)):
+        if not (found := claim_contradictions(result)):
             valid.append(result)
         problems += [f"{path}: {problem}" for problem in found]
         limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT} ({ADJACENCY})"
         guarantees.append(f"{privacy.server.capitalize()} server: {limit}.")
         if accounts is not None:
-            name = accounts.names[description.sort_by_epsilon(accounts)[0]]
+            name = accounts.machine_names[description.sort_by_epsilon(accounts)[0]]
             suffix = "" if len(results) == 1 else f" of {path}"
             guarantees.append(f"Machines{suffix} differ: samples of machine {name} have the largest epsilon.")
         claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
@@ -111,8 +111,8 @@ def check_claims(paths: Iterable[Path], person: Person | None = None) -> tuple[s
         rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict])
         texts = [concern.full for concern in privacy.concerns(accounts)]
         texts += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
-        texts += [KEY_DISCARDED] * privacy.is_key_discarded
-        texts += [NOT_COVERED] * (result.diagnostics is not None or bool(result.timing))
+        texts += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
+        texts += [NOT_COVERED_NOTE] * (result.diagnostics is not None or bool(result.timing))
         for text in texts:
             remarks.setdefault(text, []).append(path)
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "recomputed"]
@@ -124,13 +124,15 @@ def check_claims(paths: Iterable[Path], person: Person | None = None) -> tuple[s
     sentences = [*dict.fromkeys(guarantees), *(f"Composition: {sentence}" for sentence in composition)]
     bullets = []
     for text, files in remarks.items():
-        bullets.append(text if len(files) == len(results) else f"{join_names(files, joint=', ')}: {text}")
+        prefix = "" if len(files) == len(results) else f"{join_names(files, conjunction=', ')}: "
+        bullets.append(prefix + text)
     blocks = [text_table(header, [rows]), *map(wrap_paragraph, sentences)]
-    blocks += [describe_person(valid, person) if person and valid else "", bullet_list(bullets)]
+    blocks.append(describe_group_privacy(valid, group_size) if group_size and valid else "")
+    blocks.append(bullet_list(bullets))
     return "\n\n".join(filter(None, blocks)), problems
 
 
-def contradictions(result: Result) -> list[str]:
+def claim_contradictions(result: Result) -> list[str]:
     """Return a message for each privacy claim of a result that its other contents contradict."""
     privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
     if found := [*privacy.range_errors(), *_account_errors(result)]:
@@ -144,7 +146,7 @@ def contradictions(result: Result) -> list[str]:
             plan: Any = constants.problem.per_machine_plan
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
             used = round(constants.sum_over_machines(constants.rounds, constants.batching.distinct_samples))
-            expected = plan.main_mechanism.attributes() | {"S": constants.S}
+            expected = plan.main_mechanism.file_attributes() | {"S": constants.S}
             differences = result.accounts.differences(plan.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
@@ -169,7 +171,7 @@ def contradictions(result: Result) -> list[str]:
         expected["rho"] = experiment.rho
     elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.epsilon_limit:
         expected["epsilon_exact"] = f"at most {experiment.epsilon_limit}"
-    stated = privacy.attributes()
+    stated = privacy.file_attributes()
     found += [
         f"{name} is {stated[name]} in /privacy and {value} in the experiment"
         for name, value in expected.items()
@@ -191,35 +193,35 @@ def _account_errors(result: Result) -> list[str]:
     if accounts is None:
         return []
     if result.history.round[-1:].tolist() != [experiment.rounds]:
-        return [_WRONG_HISTORY_ROUNDS.format(experiment.rounds)]
+        return [_HISTORY_ROUNDS_ERROR.format(experiment.rounds)]
     if (count := len(accounts.samples)) != experiment.machines:
         return [f"{count} machines are in /privacy/machines, but {experiment.machines} in the experiment"]
     shape = None if accounts.participation is None else accounts.participation.shape
     if shape not in (None, (experiment.rounds, experiment.machines)):
         return [f"participation in /privacy/machines has the shape {shape}"]
-    ranges = {"samples": (0, MAX_SAMPLES - 1), "rho_budget": (MIN_NUMBER, math.inf)}
+    ranges = {"samples": (0, MAX_MACHINE_SAMPLES - 1), "rho_budget": (MIN_OPTION_VALUE, math.inf)}
     return [
-        f"{name} of machine {accounts.names[np.argmin(is_valid)]} is out of range"
+        f"{name} of machine {accounts.machine_names[np.argmin(is_valid)]} is out of range"
         for name, (low, high) in ranges.items()
         if not (is_valid := (getattr(accounts, name) >= low) & (getattr(accounts, name) <= high)).all()
     ]
 
 
-def _history_mismatches(result: Result, spent: Callable[[int], float]) -> list[str]:
-    """Return a message on the first round whose recorded rho differs from rho by the noise."""
+def _history_mismatches(result: Result, rho_spent: Callable[[int], float]) -> list[str]:
+    """Return a message on the first round whose recorded rho differs from the rho of the noise std."""
     history, rounds = result.history, result.experiment.rounds
     t = history.round
     if not (t.size and t[0] > 0 and t[-1] == rounds and np.all(np.diff(t) > 0)):
-        return [_WRONG_HISTORY_ROUNDS.format(rounds)]
+        return [_HISTORY_ROUNDS_ERROR.format(rounds)]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
-        rho = spent(t)
+        rho = rho_spent(t)
         if not (approx_equal(stated, rho) or (math.isnan(stated) and math.isnan(rho))):
             text = "none" if math.isnan(rho) else f"{rho:.10g}"
             return [f"rho_spent by round {t} is {stated:.10g} in /history, but {text} by the noise"]
     return []
 
 
-def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
+def group_privacy_guarantee(result: Result, group_size: GroupSize) -> Guarantee:
     """Return the group privacy guarantee of a run for all samples of a person; its claims must be valid."""
     privacy, T = result.privacy, result.experiment.rounds or 0
     constants = None if result.accounts is None else result.constants
@@ -235,28 +237,29 @@ def group_privacy_guarantee(result: Result, person: Person) -> Guarantee:
     # With subsampling, any sample may be used.
     all_samples = batching.samples_per_machine
     used = [all_samples if batching.subsampling else batching.distinct_samples(n) for n in rounds]
-    held = [PersonSamples(m, min(n, person.samples or n)) for m, n in zip(mechanisms, used, strict=True)]
+    held = [PersonSamples(m, min(n, group_size.samples or n)) for m, n in zip(mechanisms, used, strict=True)]
     return person_guarantee(
         held,
-        person.machines,
-        shares_noise=result.experiment.trust_mode.protects_sum_only,
-        one_per_round=batching.max_batch_size == 1 and not batching.subsampling,
+        group_size.machines,
+        machines_share_noise=result.experiment.trust_mode.protects_sum_only,
+        one_sample_per_round=batching.max_batch_size == 1 and not batching.subsampling,
         delta=privacy.delta,
         aggregated_machines=privacy.aggregated_machines,
     )
 
 
-def describe_person(results: Sequence[Result], person: Person) -> str:
+def describe_group_privacy(results: Sequence[Result], group_size: GroupSize) -> str:
     """Return a sentence and a table on the group privacy of a person, for each result."""
     rows, largest = [], 0.0
     for result in results:
-        guarantee, delta = group_privacy_guarantee(result, person), result.privacy.delta
+        guarantee, delta = group_privacy_guarantee(result, group_size), result.privacy.delta
         epsilon = guarantee.epsilon(delta)
         largest = max(largest, epsilon)
         rho = "none" if guarantee.rho is None else rounded_up(guarantee.rho)
         rows.append([str(result.path), result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
-    samples = {None: "all samples", 1: "one sample"}.get(person.samples, f"up to {person.samples} samples")
-    where = "one machine" if person.machines == 1 else f"each of up to {person.machines:,} machines"
+    n, machines = group_size.samples, group_size.machines
+    samples = {None: "all samples", 1: "one sample"}.get(n, f"up to {n} samples")
+    where = "one machine" if machines == 1 else f"each of up to {machines:,} machines"
     text = (
         f"Guarantee for a person with {samples} at {where}, if all of them were replaced at once. The "
         "participation and the number of samples of each machine are taken to be public."
@@ -287,7 +290,7 @@ def describe_composition(results: Iterable[Result]) -> list[str]:
 def _composition_sentence(group: Sequence[Result]) -> list[str]:
     """Return a sentence on the composed privacy guarantee of runs on the same data; none for a single run."""
     # Bit-identical models had the same messages, unless no message affects them (after a single round).
-    models = {model_bytes(run) if run.w.any() else number: run for number, run in enumerate(group)}
+    models = {model_to_bytes(run) if run.w.any() else number: run for number, run in enumerate(group)}
     runs, first = list(models.values()), group[0].experiment
     noiseless = [run.path for run in runs if not run.privacy.is_noisy]
     if len(runs) == 1 or len(noiseless) == len(runs):
@@ -300,7 +303,7 @@ def _composition_sentence(group: Sequence[Result]) -> list[str]:
     by_noise: dict[object, list[object]] = {}
     for run in runs:
         if (seed := run.experiment.seed) is not None:
-            by_noise.setdefault((seed, sent_settings(run.experiment)), []).append(run.path)
+            by_noise.setdefault((seed, message_settings(run.experiment)), []).append(run.path)
     if noiseless:
         sentence = f"no guarantee holds for {subject}: {join_names(noiseless)} added no noise."
     elif shared := next((paths for paths in by_noise.values() if len(paths) > 1), None):
@@ -324,6 +327,6 @@ def _composition_sentence(group: Sequence[Result]) -> list[str]:
     return [sentence + note * first.source.is_user_data]
 
 
-def model_bytes(result: Result) -> tuple[bytes, bytes]:
+def model_to_bytes(result: Result) -> tuple[bytes, bytes]:
     """Return the model (output x_T and last iterate w_T) as bytes, for bitwise comparison."""
     return result.x.tobytes(), result.w.tobytes()

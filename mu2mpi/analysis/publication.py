@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mu2mpi.analysis.description import privacy_summary
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.table_schema import Schema
@@ -15,11 +15,11 @@ from mu2mpi.federation.participation.schedule import parse_schedule
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import list_result_files, with_progress
+from mu2mpi.results.result_files import list_result_files, show_progress
 from mu2mpi.results.writer import check_output, write_result
 
-NO_NOISE = "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
-RECORDED_SEED = (
+NO_NOISE_ERROR = "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
+RECORDED_SEED_ERROR = (
     "its noise follows from its recorded seed, so nothing in it is protected. Repeat the run without --seed, "
     "or give --even-if-unprotected."
 )
@@ -33,27 +33,27 @@ def publish(
     even_if_unprotected: bool = False,
     with_test_results: bool = False,
 ) -> list[str]:
-    """Write copies of results without what the guarantee does not cover; return a description of each.
+    """Write copies of results without data outside the privacy guarantee; return descriptions.
 
     `even_if_unprotected` accepts runs without noise or with a recorded seed, and `with_test_results` keeps
     scores on a private share of the data file. Raises InputError before the first file is written.
     """
     targets, refusals = _output_paths(paths, output), list[str]()
-    for path in with_progress(list(targets), "checking"):
+    for path in show_progress(list(targets), "checking"):
         result = read_result(path)
-        problems = contradictions(result)
+        problems = claim_contradictions(result)
         if not result.privacy.is_noisy and not even_if_unprotected:
-            problems.append(NO_NOISE)
+            problems.append(NO_NOISE_ERROR)
         # Aggregate noise may be published: no file has single messages, only sums as of the protocol.
         elif result.privacy.noise_recomputable and not even_if_unprotected:
-            problems.append(RECORDED_SEED)
+            problems.append(RECORDED_SEED_ERROR)
         refusals += [f"{path}: {problem}" for problem in problems]
     if refusals:
         raise InputError("\n".join(refusals))
     for target in targets.values():
         check_output(target, overwrite)
     lines = []
-    for path in with_progress(list(targets), "writing"):
+    for path in show_progress(list(targets), "writing"):
         result = _remove_unprotected(read_result(path), with_test_results)
         write_result(result, targets[path], overwrite)
         guarantee = privacy_summary(result.privacy, result.accounts)
@@ -62,7 +62,6 @@ def publish(
 
 
 def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
-    """Return a copy of a result without unprotected values, host and folders."""
     unknown = np.full(len(result.history), np.nan)
     history, theory = replace(result.history, elapsed_seconds=unknown), result.theory
     without = "without diagnostics, times, machine and folders"
@@ -98,7 +97,6 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
 
 
 def _output_paths(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
-    """Return the path of the published copy of each result file."""
     files, folders = list_result_files(paths), [path for path in paths if path.is_dir()]
     targets = {paths[0]: output}
     if len(paths) > 1 or folders or output.is_dir():

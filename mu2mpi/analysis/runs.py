@@ -9,9 +9,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.aggregation import TableLayout
-from mu2mpi.analysis.datasets import build_dataset, seed_statistics
-from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value, read_labels, select_runs
-from mu2mpi.analysis.tables import Format, TableStyle, build_table
+from mu2mpi.analysis.datasets import build_xarray, seed_statistics
+from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value, parse_labels, select_runs
+from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import import_extra
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-MIN_SECONDS = 1.0  # Shortest time between updates of a live figure
-MAX_SHARE = 0.05  # Largest share of the run time spent on updates
+MIN_UPDATE_SECONDS = 1.0  # Shortest time between updates of a live figure
+MAX_UPDATE_SHARE = 0.05  # Largest share of the run time spent on updates
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
@@ -104,14 +104,14 @@ def sweep(
     from mu2mpi.execution.sweep_runner import run_sweep
 
     communicator = world()
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         if isinstance(settings, Path | str):
             plan = Sweep(read_toml(Path(settings)), str(settings))
         else:
             plan = Sweep(settings)
     paths = run_sweep(
         plan,
-        plan.select(None),
+        plan.select_runs(None),
         Path(output),
         data_dir=None if data_dir is None else Path(data_dir),
         overwrite=overwrite,
@@ -119,7 +119,7 @@ def sweep(
         callbacks=callbacks,
         progress=progress,
     )
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
     return Runs(communicator.bcast_object(summaries))
 
@@ -189,7 +189,7 @@ class Runs(Sequence[Result]):
 
         Runs on several data sets make a DataTree with a dataset for each. Repeats of a run count once.
         """
-        return build_dataset(self.summaries, history)
+        return build_xarray(self.summaries, history)
 
     def over_seeds(
         self, confidence: float = 0.95, history: bool = True
@@ -199,17 +199,17 @@ class Runs(Sequence[Result]):
         These are ``mean``, ``deviation`` (sample standard deviation), ``low`` and ``high`` (ends of Student's
         confidence interval of the mean), and ``seeds`` (number of runs).
         """
-        return build_dataset(self.summaries, history, lambda dataset: seed_statistics(dataset, confidence))
+        return build_xarray(self.summaries, history, lambda dataset: seed_statistics(dataset, confidence))
 
-    def plot(self, kind: str, against: str | None = None, *, ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str, x_axis: str | None = None, *, ax: Any = None, **options: Any) -> Any:
         """Return a figure by its name in ``mu2mpi plot --help``, such as ``"history"``.
 
-        `against` and `options` are those of ``mu2mpi plot``: `width`, `title`, `linear`, `labels` (or a
+        `x_axis` and `options` are those of ``mu2mpi plot``: `width`, `title`, `linear`, `labels` (or a
         mapping such as ``{"rho=4": "strong"}``) and `style`. With `ax`, draw into these axes and return them.
         """
         from mu2mpi.analysis.figures import draw_figure, figure_options
 
-        figure = draw_figure(kind, self.summaries, against, figure_options(axes=ax, **options))
+        figure = draw_figure(kind, self.summaries, x_axis, figure_options(user_axes=ax, **options))
         return figure if ax is None else ax
 
     def table(
@@ -217,18 +217,18 @@ class Runs(Sequence[Result]):
         rows: Sequence[str] = (),
         columns: Sequence[str] = (),
         values: Sequence[str] = (),
-        format: Format = "text",
+        format: TableFormat = "text",
         *,
         labels: LabelsArgument = (),
         **style: Any,
     ) -> str:
-        """Return a table as by ``mu2mpi table``, in the format text, csv, markdown or latex.
+        """Return the table of ``mu2mpi table`` in the format text, csv, markdown or latex.
 
         Rows and columns are settings, values columns of `to_dataframe`. `labels` may be a mapping such as
         ``{"rho=4": "strong"}``; `style` options are `caption`, `label`, `siunitx` and `best`.
         """
         table = build_table(self.summaries, TableLayout(tuple(rows), tuple(columns), tuple(values)))
-        return table.render(format, TableStyle(labels=Labels(read_labels(labels)), **style))
+        return table.render(format, TableStyle(labels=Labels(parse_labels(labels)), **style))
 
 
 class LiveFigure(Callback):
@@ -265,7 +265,7 @@ class LiveFigure(Callback):
         self._evaluations.append(evaluation)
         if (start := monotonic()) >= self._next_update:
             self._draw_evaluations()
-            self._next_update = start + max(MIN_SECONDS, (monotonic() - start) / MAX_SHARE)
+            self._next_update = start + max(MIN_UPDATE_SECONDS, (monotonic() - start) / MAX_UPDATE_SHARE)
 
     def on_close(self) -> None:
         """Draw all evaluations of the run in the figure."""
@@ -274,7 +274,7 @@ class LiveFigure(Callback):
 
     def _draw_evaluations(self) -> None:
         done = self._evaluations
-        score, factor = ("accuracy (%)", 100.0) if done[-1].labels == "classes" else ("R²", 1.0)
+        score, factor = ("accuracy (%)", 100.0) if done[-1].label_kind == "classes" else ("R²", 1.0)
         values = {"loss": [e.loss for e in done], score: [factor * e.score for e in done]}
         for panel, (label, measured) in zip(self.figure.axes, values.items(), strict=True):
             panel.lines[0].set_data([e.round for e in done], measured)

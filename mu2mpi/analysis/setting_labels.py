@@ -10,7 +10,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
-from mu2mpi.config.experiment import sent_settings
+from mu2mpi.config.experiment import message_settings
 from mu2mpi.config.experiment_options import method_option_names, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
@@ -24,7 +24,7 @@ AVERAGED_SETTINGS = ("seed", "evaluations")
 PRIVACY_SETTINGS = ("epsilon", "rho")  # An experiment gives one of them, the other is computed
 COLLUDERS_SHARE = "colluders_share"  # Column with the colluders as a fraction of the machines
 # Symbols of settings in the paper
-SYMBOLS = {
+SETTING_SYMBOLS = {
     "rho": "ρ", "epsilon": "ε", "delta": "δ", "machines": "M", "rounds": "T", "diameter": "D",
     "clip_norm": "C", "colluders": "c", "l2": "λ", "samples": "n", "colluders_share": "c/M",
 }  # fmt: skip
@@ -36,13 +36,13 @@ UNSET_PHRASES = {
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 MISSING = "–"  # Text of an empty table entry
-LabelsArgument = Mapping[str, str] | Path | str | Sequence[str]  # As `read_labels` takes them
+LabelsArgument = Mapping[str, str] | Path | str | Sequence[str]  # As `parse_labels` takes them
 GroupKey = tuple[Any, ...]  # Values of the settings by which runs are grouped
 
 
-def selection_error(problem: str, name: str) -> InputError:
-    """Return the error for incompatible runs; it proposes to select some by the setting `name`."""
-    return InputError(f"{problem}. Select runs, for example with --where {name}=...")
+def selection_error(problem: str, setting: str) -> InputError:
+    """Return the error for incompatible runs, with advice to select some by a setting."""
+    return InputError(f"{problem}. Select runs, for example with --where {setting}=...")
 
 
 def varying_settings(runs: Sequence[RunSummary]) -> list[str]:
@@ -60,7 +60,7 @@ def varying_settings(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _ignore_random_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Return settings of runs with rounds unset that differ by seed alone, through random participation."""
+    """Return settings with rounds unset where random participation or partitions make them differ."""
     rows, groups = [dict(row) for row in rows], dict[GroupKey, list[dict[str, Any]]]()
     for row in rows:
         if row["participation"] or str(row["partition"]).startswith(("labels:", "dirichlet:")):
@@ -110,7 +110,7 @@ def format_share(share: Fraction) -> str:
     return str(share) if share.denominator == 1 else f"{numerator}M/{share.denominator}"
 
 
-def losses_in_nats(runs: Iterable[RunSummary]) -> bool:
+def are_losses_in_nats(runs: Iterable[RunSummary]) -> bool:
     """Return whether the unit of the loss is the nat in all runs."""
     return all(lookup("losses", run.experiment.loss).unit == "nat" for run in runs)
 
@@ -152,11 +152,11 @@ def group_by_columns(
     return {key: groups[key] for key in sorted(groups, key=sort_key)}
 
 
-def sort_key(key: GroupKey) -> list[tuple[int, Any]]:
+def sort_key(values: GroupKey) -> list[tuple[int, Any]]:
     """Return the sort key of setting values: unset, then numbers, then text (trusted server last)."""
     return [
         (0, 0) if value is None else (1, value) if isinstance(value, Real) else (2, _text_sort_key(value))
-        for value in key
+        for value in values
     ]
 
 
@@ -168,15 +168,15 @@ def _text_sort_key(text: Any) -> tuple[bool, bool, Any]:
     return trust_mode.is_central, trust_mode.protects_sum_only, text
 
 
-def drop_repeats(runs: Iterable[RunSummary], *columns: str) -> tuple[list[RunSummary], list[str]]:
-    """Return runs without repeats (same model, equal `columns`), and a note on each; InputError if empty."""
+def drop_repeated_runs(runs: Iterable[RunSummary], *key_columns: str) -> tuple[list[RunSummary], list[str]]:
+    """Return runs without repeats (same model and `key_columns`), and a note on each; InputError if empty."""
     first: dict[GroupKey, RunSummary] = {}
     notes = []
     for run in runs:
-        model_key = run.experiment.seed, sent_settings(run.experiment)
+        model_key = run.experiment.seed, message_settings(run.experiment)
         # Runs without a seed are distinct, except for copies of a file.
         copied = () if run.experiment.seed is not None else (run.created, str(run.test_loss))
-        measured = tuple(map(run.table_row.get, columns))
+        measured = tuple(map(run.table_row.get, key_columns))
         earlier = first.setdefault((model_key, measured, *copied), run)
         if earlier is not run:
             notes.append(f"{run.path} repeats the run of {earlier.path} and is counted once")
@@ -235,7 +235,7 @@ class Labels:
 
     def name(self, setting: str) -> str:
         """Label of a setting, for an axis or a header, such as "ρ"."""
-        return self.custom.get(setting, SYMBOLS.get(setting, setting.replace("_", " ")))
+        return self.custom.get(setting, SETTING_SYMBOLS.get(setting, setting.replace("_", " ")))
 
     def settings(self, settings: Mapping[str, Any]) -> str:
         """Label of several settings with values, such as "M = 10, trusted server"."""
@@ -277,12 +277,12 @@ class Labels:
         return self.setting(name, value) if value is None or name == "method" else self.value(name, value)
 
 
-def read_labels(given: LabelsArgument) -> dict[str, str]:
-    """Return labels by ``rho`` or ``rho=4``, from such a mapping, texts (``rho=4:strong``) or TOML files."""
+def parse_labels(labels: LabelsArgument) -> dict[str, str]:
+    """Read labels of settings (``rho``) and values (``rho=4``) from a mapping, strings or TOML files."""
     pairs: list[tuple[str, Any, str]] = []
-    if isinstance(given, Mapping):
-        pairs, given = [(key, label, "") for key, label in given.items()], ()
-    for entry in [given] if isinstance(given, Path | str) else given:
+    if isinstance(labels, Mapping):
+        pairs, labels = [(key, label, "") for key, label in labels.items()], ()
+    for entry in [labels] if isinstance(labels, Path | str) else labels:
         if Path(entry).suffix == ".toml":
             for key, value in read_toml(Path(entry)).items():
                 by_value = value.items() if isinstance(value, dict) else ()
@@ -294,7 +294,7 @@ def read_labels(given: LabelsArgument) -> dict[str, str]:
         if not colon:
             raise InputError(f"{entry!r} is neither a label such as rho=4:strong nor a TOML file of labels")
         pairs.append((key, label, ""))
-    labels = {}
+    parsed = {}
     for key, label, file in pairs:
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
@@ -305,14 +305,14 @@ def read_labels(given: LabelsArgument) -> dict[str, str]:
         # In the format of `format_value`: 4.0 is "4".
         with suppress(ValueError):
             value = format_value(float(value))
-        labels[f"{name}{equals}{value}"] = label.strip()
-    return labels
+        parsed[f"{name}{equals}{value}"] = label.strip()
+    return parsed
 
 
-def unmatched_labels(given: Sequence[str], runs: Sequence[RunSummary]) -> list[str]:
+def unmatched_labels(labels: Sequence[str], runs: Sequence[RunSummary]) -> list[str]:
     """Return a warning for each label of a value that no run has; labels in files are not checked."""
     warnings = []
-    for key in read_labels([entry for entry in given if Path(entry).suffix != ".toml"]):
+    for key in parse_labels([entry for entry in labels if Path(entry).suffix != ".toml"]):
         name, equals, value = key.partition("=")
         pairs = [(getattr(run.experiment, name), run.independent_settings[name]) for run in runs]
         if equals and value not in {format_value(v) for values in pairs for v in values}:
@@ -320,11 +320,11 @@ def unmatched_labels(given: Sequence[str], runs: Sequence[RunSummary]) -> list[s
     return warnings
 
 
-def rounded_up(value: float, rounding: str = ROUND_CEILING) -> str:
-    """Format a number with four significant digits, rounded up, so that an upper bound stays one."""
-    return f"{float(Context(prec=4, rounding=rounding).create_decimal(repr(value))):.10g}"
+def rounded_up(value: float, rounding_mode: str = ROUND_CEILING) -> str:
+    """Format an upper bound with four significant digits, rounded up."""
+    return f"{float(Context(prec=4, rounding=rounding_mode).create_decimal(repr(value))):.10g}"
 
 
 def rounded_down(value: float) -> str:
-    """Format a number with four significant digits, rounded down, so that a lower bound stays one."""
+    """Format a lower bound with four significant digits, rounded down."""
     return rounded_up(value, ROUND_FLOOR)

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.aggregation import PAPER_VALUES, Section, TableLayout, build_sections
-from mu2mpi.analysis.pivot import Entry, PivotTable, align_column, pivot_tables
+from mu2mpi.analysis.aggregation import PAPER_VALUES, TableLayout, TableSection, build_sections
+from mu2mpi.analysis.pivot import PivotTable, TableEntry, align_column, pivot_tables
 from mu2mpi.analysis.setting_labels import Labels, format_value
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import TableBlock, TableRow, text_table, wrap_paragraph
 from mu2mpi.results.reader import RunSummary
 
-Format = Literal["text", "csv", "markdown", "latex"]
+TableFormat = Literal["text", "csv", "markdown", "latex"]
 
 _LATEX_ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
@@ -51,10 +51,10 @@ class TableStyle:
 class Table:
     """Table of runs: one section for each set of common settings, and notes for the reader."""
 
-    sections: list[Section]
+    sections: list[TableSection]
     notes: list[str]
 
-    def render(self, format: Format = "text", style: TableStyle | None = None) -> str:
+    def render(self, format: TableFormat = "text", style: TableStyle | None = None) -> str:
         """Return the table as text, CSV (one line per entry, at full precision), markdown or LaTeX."""
         style = style or TableStyle()
         if format == "csv":
@@ -73,23 +73,23 @@ def build_table(runs: Iterable[RunSummary], layout: TableLayout | None = None) -
     return Table(*build_sections(runs, layout or TableLayout()))
 
 
-def _render_text(table: PivotTable, style: TableStyle, number: int) -> str:
+def _render_text(table: PivotTable, style: TableStyle, table_number: int) -> str:
     body, legend = text_table(table.header, table.blocks(align_column)), table.legend.format(best="*")
-    return f"{_format_caption(style, table.title, number)}\n\n{body}\n\n{wrap_paragraph(legend)}"
+    return f"{_format_caption(style, table.title, table_number)}\n\n{body}\n\n{wrap_paragraph(legend)}"
 
 
-def _render_markdown(table: PivotTable, style: TableStyle, number: int) -> str:
+def _render_markdown(table: PivotTable, style: TableStyle, table_number: int) -> str:
     blocks = table.blocks(lambda column: [entry.text("**{}**") for entry in column])
     body, legend = markdown_table(table.header, blocks, len(table.columns)), table.legend.format(best="Bold")
-    return f"**{_format_caption(style, table.title, number)}**\n\n{body}\n\n{legend}"
+    return f"**{_format_caption(style, table.title, table_number)}**\n\n{body}\n\n{legend}"
 
 
-def _render_latex(table: PivotTable, style: TableStyle, number: int) -> str:
-    """Return a LaTeX table environment; `number` counts tables from 1, or is 0 for a single table."""
+def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> str:
+    """Return a LaTeX table environment; `table_number` counts tables from 1, or is 0 for a single table."""
     description = f"{table.title}. {table.legend.format(best='Bold')}"
     title = escape_latex(table.title)
-    caption = _format_caption(style, title, number) if style.caption else escape_latex(description)
-    label = f"{style.label}-{number}" if number > 1 else style.label
+    caption = _format_caption(style, title, table_number) if style.caption else escape_latex(description)
+    label = f"{style.label}-{table_number}" if table_number > 1 else style.label
     columns = [list(column) for column in zip(*(row.entries for row in table.rows), strict=True)]
     types, format_entry, headers = ["l"] * len(columns), _format_entry, [*map(escape_latex, table.columns)]
     if style.siunitx:
@@ -117,9 +117,9 @@ def _render_latex(table: PivotTable, style: TableStyle, number: int) -> str:
     ])  # fmt: skip
 
 
-def markdown_table(header: TableRow, blocks: Sequence[TableBlock], numbers: int = 0) -> str:
-    """Return a markdown table; its last `numbers` columns are right-aligned."""
-    rules = ["---"] * (len(header) - numbers) + ["---:"] * numbers
+def markdown_table(header: TableRow, blocks: Sequence[TableBlock], numeric_columns: int = 0) -> str:
+    """Return a markdown table; its last `numeric_columns` columns are right-aligned."""
+    rules = ["---"] * (len(header) - numeric_columns) + ["---:"] * numeric_columns
     rows = [header, rules, *(row for block in blocks for row in block)]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
 
@@ -131,13 +131,12 @@ def csv_table(header: TableRow, rows: Sequence[TableRow]) -> str:
     return stream.getvalue().rstrip("\n")
 
 
-def _format_caption(style: TableStyle, title: str, number: int) -> str:
-    """Return the caption of a table, with its title appended if there are several tables."""
-    suffix = f" ({title})" if number else ""
+def _format_caption(style: TableStyle, title: str, table_number: int) -> str:
+    suffix = f" ({title})" if table_number else ""
     return f"{style.caption}{suffix}" if style.caption else title
 
 
-def _render_csv(sections: Sequence[Section]) -> str:
+def _render_csv(sections: Sequence[TableSection]) -> str:
     layout, lines = sections[0].layout, []
     aggregates = [aggregate for section in sections for aggregate in section.aggregates.values()]
     all_settings = [section.settings for section in sections] + [a.settings for a in aggregates]
@@ -149,7 +148,7 @@ def _render_csv(sections: Sequence[Section]) -> str:
         for (row, column), aggregate in section.aggregates.items():
             shared = map((section.settings | aggregate.settings).get, names)
             settings = ["" if value is None else format_value(value) for value in (*shared, *row, *column)]
-            estimates = [(*aggregate.values[n], aggregate.paper.get(n, math.nan)) for n in statistics]
+            estimates = [(*aggregate.values[n], aggregate.paper_values.get(n, math.nan)) for n in statistics]
             numbers = (x for e, n in zip(estimates, statistics, strict=True) for x in e[: len(statistics[n])])
             texts = ("" if math.isnan(number) else repr(number) for number in numbers)
             lines.append([*settings, str(aggregate.seeds), *texts])
@@ -177,11 +176,11 @@ def _format_formula(text: str) -> str:
     return "".join(_MATH_SYMBOLS.get(letter, letter) for letter in text)
 
 
-def _format_entry(entry: Entry) -> str:
+def _format_entry(entry: TableEntry) -> str:
     return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _escape_text(text)))
 
 
-def _format_siunitx(entry: Entry) -> str:
+def _format_siunitx(entry: TableEntry) -> str:
     """Return a table entry for siunitx, with the standard deviation in units of the mean's last digit."""
     if not _is_numeric_entry(entry):
         return f"{{{_escape_text(entry.mean)}}}"
@@ -190,25 +189,25 @@ def _format_siunitx(entry: Entry) -> str:
     return f"{text} {{~{_escape_text(entry.remark)}}}" if entry.remark else text
 
 
-def _is_numeric_entry(entry: Entry) -> bool:
+def _is_numeric_entry(entry: TableEntry) -> bool:
     return entry.mean.lstrip("-")[:1].isdigit()
 
 
-def _significant_digits(number: str) -> str:
-    return re.sub(r"[.,]", "", number).lstrip("0") or "0" * bool(number)
+def _significant_digits(table_number: str) -> str:
+    return re.sub(r"[.,]", "", table_number).lstrip("0") or "0" * bool(table_number)
 
 
-def _siunitx_column_type(column: Sequence[Entry]) -> str:
-    numbers = list(filter(_is_numeric_entry, column))
-    if not numbers:
+def _siunitx_column_type(column: Sequence[TableEntry]) -> str:
+    numeric_columns = list(filter(_is_numeric_entry, column))
+    if not numeric_columns:
         return "c"
-    number_parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numbers]
+    number_parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numeric_columns]
     integer_part, digits = (max(len(number_part[k]) for number_part in number_parts) for k in (0, 2))
-    spread = max(len(_significant_digits(entry.std)) for entry in numbers)
-    sign = "-" * any(entry.mean.startswith("-") for entry in numbers)
+    spread = max(len(_significant_digits(entry.std)) for entry in numeric_columns)
+    sign = "-" * any(entry.mean.startswith("-") for entry in numeric_columns)
     options = [f"table-format={sign}{integer_part}.{digits}" + f"({spread})" * bool(spread)]
-    if remark := max((entry.remark for entry in numbers), key=len):
+    if remark := max((entry.remark for entry in numeric_columns), key=len):
         options.append(f"table-space-text-post={{~{_escape_text(remark)}}}")
-    if any(entry.is_best for entry in numbers):
+    if any(entry.is_best for entry in numeric_columns):
         options.append("detect-weight")
     return f"S[{', '.join(options)}]"

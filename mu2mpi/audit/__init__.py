@@ -1,1 +1,1 @@
-"""An attack on the code itself: what its messages give away about one sample, next to what it claims."""
+"""Privacy audit: attacks on messages of real runs, and their lower bounds on the claimed parameters."""

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.canaries import Canaries, Variants
+from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.recorded_ranks import RecordedRank, run_on_ranks
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.arrays import FloatArray, IntArray
+from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.noise_stream import derive_key, key_words
+from mu2mpi.privacy.noise.noise_stream import derive_key, key_to_uint32
 
 
 class Finding(NamedTuple):
@@ -35,20 +35,20 @@ class AuditRuns:
     """Runs of one worst case, each with its own noise key, and the adversary's observations of them."""
 
     canaries: Canaries
-    variants: Variants  # of each canary in each run; shape (runs, canaries)
-    keys: list[bytes]
+    canary_variants: BoolArray  # of each canary in each run; shape (runs, canaries)
+    run_keys: list[bytes]
     observations: list[FloatArray]  # of each rank, as of `observe_runs`; shape (runs, numbers)
     effects: list[FloatArray]  # mean change of the observations by each canary; shape (canaries, numbers)
 
 
 @dataclass(frozen=True)
 class AttackContext:
-    """Input of an attack: experiment, run constants, root key, risk, and audited runs."""
+    """Input of an attack: experiment, run constants, root key, error probability, and audited runs."""
 
     experiment: Experiment
     constants: RunConstants  # of the audited runs
-    root: bytes  # 32 bytes from which all keys are derived
-    risk: float  # largest false-positive probability of one attack
+    root_key: bytes  # 32 bytes from which all keys are derived
+    error_probability: float  # largest false-positive probability of one attack
     runs: tuple[AuditRuns, ...] = ()  # one for each worst case
 
     @property
@@ -61,31 +61,30 @@ def all_attacks() -> list[ModuleType]:
     """Attack modules in the package `mu2mpi.audit.attacks`, in the order of their names."""
     from mu2mpi.audit import attacks
 
-    modules = pkgutil.iter_modules(attacks.__path__)
-    return [importlib.import_module(f"{attacks.__name__}.{module.name}") for module in modules]
+    names = (module.name for module in pkgutil.iter_modules(attacks.__path__))
+    return [importlib.import_module(f"{attacks.__name__}.{name}") for name in names]
 
 
-def run_as_rank(
+def run_algorithm(
     constants: RunConstants,
     canaries: Canaries,
     hosted_machines: range,
-    variants: Variants,
+    variants: BoolArray,
     communicator: Communicator,
     key: bytes,
-    unmasked: list[IntArray] | None = None,
+    unmasked_sums: list[IntArray] | None = None,
 ) -> FloatArray:
     """Run the algorithm as one rank, with all randomness from a 32-byte key; return the output, (d,)."""
     read = canaries.sample_reader(hosted_machines, variants, derive_key(key, "sampling"))
-    machines, server = create_machines_and_server(
-        constants, hosted_machines, read, communicator, key_words(key)
-    )
+    words = key_to_uint32(key)
+    machines, server = create_machines_and_server(constants, hosted_machines, read, communicator, words)
     for t in range(1, constants.rounds + 1):
         if canaries.case.chooses_query_points:
-            server.iterates.x[...] = canaries.case.query_point(t, constants.problem.rows)
-            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, constants.problem.rows)
+            server.iterates.x[...] = canaries.case.query_point(t, constants.problem.model_rows)
+            server.iterates.x_previous[...] = canaries.case.query_point(t - 1, constants.problem.model_rows)
         server.run_round(t, machines, Timer())
-        if unmasked is not None and server.unmasked is not None:
-            unmasked.append(server.unmasked.copy())
+        if unmasked_sums is not None and server.unmasked_message is not None:
+            unmasked_sums.append(server.unmasked_message.copy())
     return server.iterates.output.ravel()
 
 
@@ -93,9 +92,8 @@ def reveals_only_noisy_sums(constants: RunConstants) -> bool:
     """Whether an adversary's observations determine the noisy sums of messages, and nothing else."""
     # Iterates of audited runs stay inside the ball.
     iterates_suffice = constants.iterates_reveal_messages and constants.problem.noise_variance == 1
-    return constants.mechanism.reveals_messages and (
-        iterates_suffice or not constants.problem.trust_mode.is_central
-    )
+    suffices = iterates_suffice or not constants.problem.trust_mode.is_central
+    return constants.mechanism.reveals_messages and suffices
 
 
 def hides_single_messages(constants: RunConstants) -> bool:
@@ -103,7 +101,7 @@ def hides_single_messages(constants: RunConstants) -> bool:
     return constants.problem.trust_mode.protects_sum_only and not constants.problem.trust_mode.is_central
 
 
-def without_noise(constants: RunConstants) -> RunConstants:
+def noiseless_constants(constants: RunConstants) -> RunConstants:
     """Return run constants without noise, with the grid spacing of the noisy messages."""
     noiseless = replace(constants, mechanism=replace(constants.mechanism, sigma=0.0))
     if (plan := constants.problem.per_machine_plan) is not None:
@@ -113,7 +111,7 @@ def without_noise(constants: RunConstants) -> RunConstants:
 
 
 def observe_runs(
-    constants: RunConstants, canaries: Canaries, variants: Variants, keys: Sequence[bytes]
+    constants: RunConstants, canaries: Canaries, variants: BoolArray, keys: Sequence[bytes]
 ) -> list[FloatArray]:
     """Run the algorithm once per key, each machine on its own rank, and record the transmitted arrays.
 
@@ -132,26 +130,23 @@ def observe_runs(
         central server; the sum that remains to colluders if messages are masked; or the output if messages
         are hidden.
     """
-    hides_messages, is_central = (
-        not constants.mechanism.reveals_messages,
-        constants.problem.trust_mode.is_central,
-    )
-    is_masked = hides_single_messages(constants)
+    reveals_messages = constants.mechanism.reveals_messages
+    is_central, is_masked = constants.problem.trust_mode.is_central, hides_single_messages(constants)
 
-    def record(rank: RecordedRank) -> Any:
+    def record_runs(rank: RecordedRank) -> Any:
         rows, hosted_machines = list[Any](), range(rank.rank, rank.rank + 1)
         for run_variants, key in zip(variants, keys, strict=True):
             unmasked: list[IntArray] = []
             rank.clear_record()
-            output = run_as_rank(constants, canaries, hosted_machines, run_variants, rank, key, unmasked)
+            output = run_algorithm(constants, canaries, hosted_machines, run_variants, rank, key, unmasked)
             arrays: list[Any] = [output] if rank.rank == 0 else []
-            if not hides_messages:
+            if reveals_messages:
                 arrays = [*(rank.received if is_central else rank.sent), *(unmasked if is_masked else [])]
             rows.append(np.concatenate(list(map(np.ravel, arrays))) if arrays else np.empty(0))
         return np.array(rows)
 
-    recorded: list[Any] = run_on_ranks(constants.problem.machines, record)
-    if hides_messages:
+    recorded: list[Any] = run_on_ranks(constants.problem.machines, record_runs)
+    if not reveals_messages:
         return recorded
     if is_central:
         sums = [_recovered_sums(constants, canaries, received) for received in recorded[1:]]
@@ -159,37 +154,37 @@ def observe_runs(
     if is_masked:
         colluders = constants.problem.machines - constants.problem.noise_shares
         recorded = _aggregates_without_colluders(np.array(recorded), colluders)
-    messages = enumerate(sent * constants.mechanism.grid_spacing for sent in recorded)
-    return [_whitened_messages(canaries, machine, sent) for machine, sent in messages]
+    grid_spacing = constants.mechanism.grid_spacing
+    return [_whitened_messages(canaries, i, sent * grid_spacing) for i, sent in enumerate(recorded)]
 
 
 def _aggregates_without_colluders(messages: IntArray, colluders: int) -> list[IntArray]:
-    """Return, for each machine, the sum of messages without those of the colluders after it, modulo 2^64.
+    """Return, per machine, the sum of all messages without those of the next `colluders`, modulo 2^64.
 
     The array `messages` holds them with and without masks, shape (machines, runs, 2 numbers).
     """
     sent, unmasked = np.split(messages, 2, axis=2)
-    count, sum_of_messages = len(sent), sent.sum(axis=0)
-    colluding = [[(machine + k) % count for k in range(1, colluders + 1)] for machine in range(count)]
-    return [sum_of_messages - unmasked[known].sum(axis=0) for known in colluding]
+    machines, message_sum = len(sent), sent.sum(axis=0)
+    colluding = [[(machine + k) % machines for k in range(1, colluders + 1)] for machine in range(machines)]
+    return [message_sum - unmasked[known].sum(axis=0) for known in colluding]
 
 
 def _whitened_messages(canaries: Canaries, machine: int, sent: FloatArray) -> FloatArray:
-    """Return the messages of a machine, or their changes while it is absent, scaled to unit noise."""
+    """Return the messages of a machine, or their changes in rounds that it skips, scaled to unit noise."""
     mechanism, active = canaries.mechanism(machine), canaries.participation_rounds[machine] - 1
-    by_round = sent.reshape(len(sent), -1, canaries.constants.problem.d)
-    carried = canaries.constants.estimator.is_cumulative * by_round[:, :-1]
-    new = np.concatenate([by_round[:, :1], by_round[:, 1:] - carried], axis=1) / mechanism.sigma
-    new[:, active] = _whiten(mechanism, by_round[:, active])
-    return new.reshape(sent.shape)
+    messages = sent.reshape(len(sent), -1, canaries.constants.problem.d)
+    carried = canaries.constants.estimator.is_cumulative * messages[:, :-1]
+    white = np.concatenate([messages[:, :1], messages[:, 1:] - carried], axis=1) / mechanism.sigma
+    white[:, active] = _whiten(mechanism, messages[:, active])
+    return white.reshape(sent.shape)
 
 
-def _whiten(mechanism: Mechanism, by_round: FloatArray) -> FloatArray:
+def _whiten(mechanism: Mechanism, messages: FloatArray) -> FloatArray:
     """Return a machine's messages, shape (runs, rounds, d), scaled and decorrelated to white unit noise."""
     if (correlation := mechanism.correlation) is not None:
-        return correlation.apply_strategy(by_round / mechanism.sigma)
-    sigmas = np.array([mechanism.round_sigma(t) for t in range(1, by_round.shape[1] + 1)])
-    return np.asarray(by_round / sigmas[:, np.newaxis])
+        return correlation.apply_strategy(messages / mechanism.sigma)
+    sigmas = np.array([mechanism.round_sigma(t) for t in range(1, messages.shape[1] + 1)])
+    return np.asarray(messages / sigmas[:, np.newaxis])
 
 
 def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: FloatArray) -> FloatArray:
@@ -200,7 +195,7 @@ def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Float
     case, mechanism, sums = canaries.case, canaries.constants.mechanism, []
     for t, x_next in enumerate(np.split(query_points, steps, axis=1), 1):
         if case.chooses_query_points:
-            x = np.broadcast_to(case.query_point(t, constants.problem.rows).ravel(), x.shape)
+            x = np.broadcast_to(case.query_point(t, constants.problem.model_rows).ravel(), x.shape)
         weight = constants.query_point.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
         step = constants.step_size(t) / (constants.total_weight * constants.batching.batch_size(t))
@@ -211,13 +206,13 @@ def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Float
     return np.hstack([white, rest * last])
 
 
-def observations_against(constants: RunConstants, recorded: list[FloatArray], machine: int) -> FloatArray:
+def adversary_observations(constants: RunConstants, records: list[FloatArray], machine: int) -> FloatArray:
     """Return the observations of an adversary who attacks a machine; shape (runs, numbers).
 
     With a central server, these are the records of all ranks but rank 0 and the machine's own.
     """
     if hides_single_messages(constants):
-        return recorded[machine]
+        return records[machine]
     is_central = constants.problem.trust_mode.is_central and constants.mechanism.reveals_messages
-    views = [view for rank, view in enumerate(recorded) if not (is_central and rank in (0, machine))]
+    views = [view for rank, view in enumerate(records) if not (is_central and rank in (0, machine))]
     return np.hstack([a for k, a in enumerate(views) if not any(np.array_equal(a, b) for b in views[:k])])

@@ -14,27 +14,26 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import iid_rows
-from mu2mpi.data.source import Labels, Samples, Source, SplitName
-from mu2mpi.execution.plan import resolve
+from mu2mpi.data.source import DataSource, Labels, Samples, SplitName
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.federation.machine import HostedSamples, SampleReader
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_words
+from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_to_uint32
 
 FEATURE_TYPE = np.uint8
-Variants = BoolArray  # whether each canary has its second variant; shape (..., canaries)
-QUERY_POINT_ENTRY = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
-CLASSES = 10  # of MNIST
-PIXELS = 784  # of MNIST
+QUERY_POINT_MAGNITUDE = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
+MNIST_CLASSES = 10  # of MNIST
+MNIST_PIXELS = 784  # of MNIST
 # Machine and round numbers that would coincide if they were truncated or rounded to k bits
-NEAR_POWERS = [2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)]
-BOUNDARIES = sorted({*range(12), *NEAR_POWERS, MAX_STREAM_INDEX - 1})
+NEAR_POWERS_OF_TWO = [2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)]
+BOUNDARY_INDICES = sorted({*range(12), *NEAR_POWERS_OF_TWO, MAX_STREAM_INDEX - 1})
 
 
-class IndexedSource(Source):
+class CanarySource(DataSource):
     """Source of samples whose features are all ones and whose labels are their row numbers."""
 
     name, test_samples, scale = "canary", 1, 1.0
@@ -47,18 +46,20 @@ class IndexedSource(Source):
         return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
 
 
-def realistic_constants(pixels: int = PIXELS, **settings: Any) -> RunConstants:
+def mnist_sized_constants(pixels: int = MNIST_PIXELS, **settings: Any) -> RunConstants:
     """Run constants with MNIST-sized messages; by default of 60,000 rounds on 10 machines."""
     experiment = Experiment.from_settings({"machines": 10, "rounds": 60_000, "rho": 4.0, **settings})
     samples = (experiment.machines or 1) * (experiment.rounds or 1)
-    return resolve(experiment, IndexedSource(samples, CLASSES, pixels), 1).constants
+    return resolve_plan(experiment, CanarySource(samples, MNIST_CLASSES, pixels), 1).constants
 
 
-def single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
-    """Return machine i, with the same known sample in every round, and its server."""
+def create_single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
+    """Create machine i, with the same known sample in every round, and its server."""
     features, sizes = np.ones((1, constants.problem.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
     read_samples = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
-    return create_machines_and_server(constants, range(i, i + 1), read_samples, communicator, key_words(key))
+    return create_machines_and_server(
+        constants, range(i, i + 1), read_samples, communicator, key_to_uint32(key)
+    )
 
 
 @dataclass(frozen=True)
@@ -71,25 +72,25 @@ class WorstCase:
     step_scale: float  # step size relative to 1/(4LT), for rho of at least 1
     chooses_query_points: bool  # whether the audit sets x_t, and the variants differ in the feature as well
 
-    def label(self, t: int) -> int:
+    def class_label(self, t: int) -> int:
         """Class (0 or 1) of the first variant of a sample in round t; the second variant has the other."""
         return t % 2 if self.chooses_query_points else 0
 
     def query_point(self, t: int, rows: int) -> FloatArray:
         """Return the chosen query point x_t, of one or two rows, whose sign alternates between rounds."""
-        row = QUERY_POINT_ENTRY * np.array([1.0, -0.5]) * (-1) ** t
+        row = QUERY_POINT_MAGNITUDE * np.array([1.0, -0.5]) * (-1) ** t
         return np.array([-row, row])[-rows:]
 
-    def separation(self, constants: RunConstants, t: int) -> float:
+    def increment_separation(self, constants: RunConstants, t: int) -> float:
         """Return the distance between both variants' increments in round t, over twice the clipping norm."""
-        C = unweighted_norm(constants)
+        C = unweighted_clip_norm(constants)
         features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_TYPE)
-        z = constants.problem.scaling.scaled_samples(features, IndexedSource.scale)
-        points = (self.query_point(k, constants.problem.rows) for k in (t, t - 1))
+        z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.scale)
+        points = (self.query_point(k, constants.problem.model_rows) for k in (t, t - 1))
         x, x_previous = (point * self.chooses_query_points for point in points)
         increments = []
         for variant, sample in enumerate(z):
-            labels = encode_labels(np.full(2, self.label(t) ^ variant, np.int32), constants)
+            labels = encode_labels(np.full(2, self.class_label(t) ^ variant, np.int32), constants)
             margins = np.array([x @ sample, x_previous @ sample])
             c, c_previous = constants.problem.loss.losses_and_residuals(margins, labels)[1]
             if constants.estimator.is_cumulative:
@@ -100,12 +101,12 @@ class WorstCase:
 
 
 # The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball
-CLIPPED = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chooses_query_points=False)
+CLIPPED_CASE = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chooses_query_points=False)
 # From round 3 on, increments between distant query points are longer than S = G + 2 L D
-UNCLIPPED = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_points=True)
+UNCLIPPED_CASE = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_points=True)
 
 
-def unweighted_norm(constants: RunConstants) -> float:
+def unweighted_clip_norm(constants: RunConstants) -> float:
     """Clipping norm of increments before multiplication by the weight of their machine."""
     # The largest weight is 1.
     plan = constants.problem.per_machine_plan
@@ -133,22 +134,17 @@ class Canaries:
 
     def __init__(self, constants: RunConstants, case: WorstCase, partition_key: bytes) -> None:
         self.constants, self.case = constants, case
-        count, batching, plan = (
-            constants.problem.machines,
-            constants.batching,
-            constants.problem.per_machine_plan,
-        )
+        batching, plan = constants.batching, constants.problem.per_machine_plan
+        count = constants.problem.machines
         samples = count * batching.samples_per_machine
         # The readers return row numbers, the same in every run unless batches are subsampled at random.
-        source = IndexedSource(samples, samples)
-        self._new_reader = partial(make_sample_reader, source, constants, partition_key, partition="iid")
-        self._cached_reader = cache(
-            lambda hosted_machines: cache(self._new_reader(hosted_machines, sampling_key=bytes(32)))
-        )
-        every, present = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
+        source = CanarySource(samples, samples)
+        self._create_reader = partial(make_sample_reader, source, constants, partition_key, partition="iid")
+        self._cached_reader = cache(lambda hosted: cache(self._create_reader(hosted, sampling_key=bytes(32))))
+        every_round, participates = range(1, constants.rounds + 1), np.ones((constants.rounds, count), bool)
         if plan is not None:
-            present = plan.participation.participation_matrix(every, range(count))
-        self.participation_rounds: list[IntArray] = [np.flatnonzero(column) + 1 for column in present.T]
+            participates = plan.participation.participation_matrix(every_round, range(count))
+        self.participation_rounds: list[IntArray] = [np.flatnonzero(row) + 1 for row in participates.T]
         # Correlated noise reveals information on a sample in later rounds as well.
         is_correlated = constants.mechanism.correlation is not None
         self.affects_later_rounds = constants.estimator.is_cumulative or is_correlated
@@ -158,19 +154,19 @@ class Canaries:
             table = [(1, count - 1 - int(exposure[::-1].argmax()), 0, [1])]
         else:
             table = sorted(chain.from_iterable(map(self._canaries_of_machine, range(count))))
-        self.rounds, self.machines, places = np.array([row[:3] for row in table]).T
+        self.rounds, self.machines, indices = np.array([row[:3] for row in table]).T
         self.messages = [messages for *_, messages in table]
         partition = iid_rows(samples, count, batching.samples_per_machine, partition_key, range(count))
-        self._canary_rows = partition[places, self.machines]
+        self._canary_rows = partition[indices, self.machines]
         self._index_in_machine = np.empty(partition.size, np.int64)
         self._index_in_machine[partition] = np.arange(len(partition))[:, np.newaxis]
         self._row_labels = np.zeros(partition.size, np.int32)
-        ends = [batching.distinct_samples(t) for t in every]
+        ends = [batching.distinct_samples(t) for t in every_round]
         first_uses = np.searchsorted(ends, np.arange(batching.samples_per_machine), "right")
         for rows, active in zip(partition.T, self.participation_rounds, strict=True):
             # Unused samples get an arbitrary class.
-            rounds = np.append(active, np.zeros(len(every) + 1, np.int64))[first_uses]
-            self._row_labels[rows] = [case.label(t) for t in rounds.tolist()]
+            rounds = np.append(active, np.zeros(constants.rounds + 1, np.int64))[first_uses]
+            self._row_labels[rows] = [case.class_label(t) for t in rounds.tolist()]
 
     def _canaries_of_machine(self, machine: int) -> Iterator[tuple[int, int, int, list[int]]]:
         """Yield round, machine, sample index in the machine, and rounds of dependent messages per canary."""
@@ -179,13 +175,13 @@ class Canaries:
         last = self.constants.rounds - is_central
         active = [t for t in self.participation_rounds[machine].tolist() if t <= last]
         batches = batching.batches(bytes(32), range(1), range(1, len(active) + 1))
-        used_in = np.repeat(active, batches.sizes[:, 0])
+        rounds_used = np.repeat(active, batches.sizes[:, 0])
         for k, t in enumerate(active):
-            if batching.distinct_samples(k + 1) > (place := batching.distinct_samples(k)):
-                messages: list[int] = used_in[batches.indices == place].tolist()
+            if batching.distinct_samples(k + 1) > (index := batching.distinct_samples(k)):
+                messages: list[int] = rounds_used[batches.indices == index].tolist()
                 if self.affects_later_rounds:
                     messages = list(range(t, last + 1)) if is_central else active[k:]
-                yield t, machine, place, messages
+                yield t, machine, index, messages
 
     def mechanism(self, machine: int) -> Mechanism:
         """Privacy mechanism of a machine, or the main mechanism if the machine never participates."""
@@ -193,7 +189,7 @@ class Canaries:
         own = None if plan is None else plan.hosted_mechanisms(range(machine, machine + 1))[0]
         return own or self.constants.mechanism
 
-    def claims(self, budget: Budget) -> list[Budget]:
+    def claimed_budgets(self, budget: Budget) -> list[Budget]:
         """Return the privacy claim for each canary: a budget, or the stronger guarantee of its machine."""
         plan, claims = self.constants.problem.per_machine_plan, []
         for machine in self.machines.tolist():
@@ -209,19 +205,17 @@ class Canaries:
         return len(self._canary_rows)
 
     def sample_reader(
-        self, hosted_machines: range, variants: Variants, batch_key: bytes = bytes(32)
+        self, hosted_machines: range, variants: BoolArray, batch_key: bytes = bytes(32)
     ) -> SampleReader:
         """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
         labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_TYPE)
         labels[self._canary_rows] ^= variants
         if self.case.chooses_query_points:
             features[self._canary_rows, 0] = ~variants
-        is_random = self.constants.batching.subsampling
-        read = (
-            self._new_reader(hosted_machines, sampling_key=batch_key)
-            if is_random
-            else self._cached_reader(hosted_machines)
-        )
+        if self.constants.batching.subsampling:
+            read = self._create_reader(hosted_machines, sampling_key=batch_key)
+        else:
+            read = self._cached_reader(hosted_machines)
 
         def read_samples(t: int) -> HostedSamples:
             samples = read(t)
@@ -230,15 +224,15 @@ class Canaries:
 
         return read_samples
 
-    def sample_counts(self, hosted_machines: range, batch_key: bytes) -> IntArray:
+    def inclusion_counts(self, hosted_machines: range, batch_key: bytes) -> IntArray:
         """Count the inclusions of each sample in batches; shape (rounds, machines, samples)."""
-        read = self._new_reader(hosted_machines, sampling_key=batch_key)
+        read = self._create_reader(hosted_machines, sampling_key=batch_key)
         shape = self.constants.rounds, len(hosted_machines), self.constants.batching.samples_per_machine
         counts, t = np.zeros(shape, np.int64), 1
         while t <= self.constants.rounds:
             samples = read(t)
-            sizes = samples.sizes.ravel()
+            sizes = samples.batch_sizes.ravel()
             cells = (t - 1) * len(hosted_machines) + np.repeat(np.arange(sizes.size), sizes)
             np.add.at(counts.reshape(-1, shape[2]), (cells, self._index_in_machine[samples.labels]), 1)
-            t += len(samples.sizes)
+            t += len(samples.batch_sizes)
         return counts

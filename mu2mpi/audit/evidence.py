@@ -10,11 +10,11 @@ from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.kernels import kernel
 
 CONFIDENCE = 0.99  # joint confidence in all statements of an audit
-RIDGE_SHARE = 1e-12  # ridge of the covariance relative to its trace
-MIN_VALUES = 64 * 256  # fewest bytes for Pearson's test; with fewer, its tail is too long
+RELATIVE_RIDGE = 1e-12  # ridge of the covariance relative to its trace
+MIN_TEST_BYTES = 64 * 256  # fewest bytes for Pearson's test; with fewer, its tail is too long
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """Estimate of a number, with the lower and upper ends of its confidence interval."""
 
     estimate: float
@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 def fisher_discriminants(noise: FloatArray, differences: FloatArray) -> FloatArray:
     """Return Fisher's linear discriminants for mean differences of populations; shape (pairs, numbers)."""
     covariance = np.cov(noise, rowvar=False)
-    ridge = RIDGE_SHARE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
+    ridge = RELATIVE_RIDGE * (np.trace(covariance) + np.sum(differences**2, axis=1).max())
     return np.linalg.solve(covariance + ridge * np.eye(len(covariance)), differences.T).T
 
 
@@ -45,7 +45,7 @@ class MeanSeparation:
         second_mean = (scores * variants).sum(axis=0) / second
         gap, rest = second_mean - first_mean, scores - np.where(variants, second_mean, first_mean)
         # Scores without any noise get a large but finite separation.
-        std = np.maximum(np.sqrt((rest**2).sum(axis=0) / (runs - 2)), RIDGE_SHARE * np.abs(gap))
+        std = np.maximum(np.sqrt((rest**2).sum(axis=0) / (runs - 2)), RELATIVE_RIDGE * np.abs(gap))
         std[std == 0] = 1.0
         rest /= std
         self.mu = gap / std
@@ -53,41 +53,43 @@ class MeanSeparation:
         shares = np.where(variants, runs / second, -runs / (runs - second))
         self._influence = shares * rest - self.mu * (rest**2 - 1) / 2
 
-    def weighted_sums(self, weights: FloatArray, risk: float) -> list[Interval]:
-        """Return confidence intervals of sums of mu, per row of weights; each end errs with `risk`."""
+    def weighted_sums(self, weights: FloatArray, error_probability: float) -> list[ConfidenceInterval]:
+        """Return confidence intervals of sums of mu, per row of weights; `error_probability` of each end."""
         influence = self._influence @ weights.T
         errors = influence.std(axis=0) / math.sqrt(len(influence))
-        sums, margins = weights @ self.mu, NormalDist().inv_cdf(1 - risk) * errors
-        return list(map(Interval, sums.tolist(), (sums - margins).tolist(), (sums + margins).tolist()))
+        sums, margins = weights @ self.mu, NormalDist().inv_cdf(1 - error_probability) * errors
+        ends = (sums - margins).tolist(), (sums + margins).tolist()
+        return list(map(ConfidenceInterval, sums.tolist(), *ends))
 
 
-def choose_threshold(without: FloatArray, with_canary: FloatArray, delta: float) -> float:
+def choose_threshold(scores_without: FloatArray, scores_with: FloatArray, delta: float) -> float:
     """Return the threshold of a test statistic that maximises a rough lower bound on epsilon."""
-    values = np.unique(np.concatenate([without, with_canary]))
+    values = np.unique(np.concatenate([scores_without, scores_with]))
     thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
     alarms, hits = (
         (len(scores) - np.searchsorted(np.sort(scores), thresholds, side="right")).astype(float)
-        for scores in (without, with_canary)
+        for scores in (scores_without, scores_with)
     )
-    min_hits = hits - 2 * np.sqrt(hits) - delta * len(with_canary)
+    min_hits = hits - 2 * np.sqrt(hits) - delta * len(scores_with)
     max_alarms = alarms + 2 * np.sqrt(alarms) + 4
     return float(thresholds[np.argmax(min_hits / max_alarms)])
 
 
 def epsilon_lower_bound(
-    without: FloatArray, with_canary: FloatArray, threshold: float, delta: float, risk: float
+    scores_without: FloatArray, scores_with: FloatArray, threshold: float, delta: float, error: float
 ) -> float:
-    """Return a lower bound on epsilon at delta, which errs with probability `risk`; 0 if none is positive.
+    """Return a lower bound on epsilon at delta, wrong with probability `error`; 0 if none is positive.
 
     The bound counts scores above a threshold chosen on other runs (Jagielski, Ullman and Oprea, 2020).
     """
-    alarm = clopper_pearson_upper(int(np.sum(without > threshold)), len(without), risk / 2)
-    hit = 1 - clopper_pearson_upper(int(np.sum(with_canary <= threshold)), len(with_canary), risk / 2)
+    alarms, misses = int(np.sum(scores_without > threshold)), int(np.sum(scores_with <= threshold))
+    alarm = clopper_pearson_upper(alarms, len(scores_without), error / 2)
+    hit = 1 - clopper_pearson_upper(misses, len(scores_with), error / 2)
     return max(0.0, math.log((hit - delta) / alarm)) if hit > delta else 0.0
 
 
-def clopper_pearson_upper(successes: int, trials: int, risk: float) -> float:
-    """Return an upper confidence limit of a binomial probability, which errs with probability `risk`."""
+def clopper_pearson_upper(successes: int, trials: int, error_probability: float) -> float:
+    """Return an upper confidence limit of a binomial probability, wrong with `error_probability`."""
     if successes == trials:
         return 1.0
     k = np.arange(successes + 1)
@@ -95,24 +97,24 @@ def clopper_pearson_upper(successes: int, trials: int, risk: float) -> float:
     low, high = successes / trials, 1.0
     while high - low > 1e-9 * high:
         p = (low + high) / 2
-        is_high = np.exp(log_choose + k * math.log(p) + (trials - k) * math.log1p(-p)).sum() < risk
-        low, high = (low, p) if is_high else (p, high)
+        tail = np.exp(log_choose + k * math.log(p) + (trials - k) * math.log1p(-p)).sum()
+        low, high = (low, p) if tail < error_probability else (p, high)
     return high
 
 
 @kernel
-def count_bytes(counts, values):  # type: ignore[no-untyped-def]
+def add_byte_counts(byte_counts, values):  # type: ignore[no-untyped-def]
     """Add the bytes of int64 values, shape (n,), from the lowest on, to counts, shape (bytes, 256)."""
     for value in values:
-        for byte in range(len(counts)):
-            counts[byte, value >> 8 * byte & 255] += 1
+        for byte in range(len(byte_counts)):
+            byte_counts[byte, value >> 8 * byte & 255] += 1
 
 
 def byte_evidence(values: IntArray) -> FloatArray:
-    """Return evidence against uniform bytes of int64 values, or half-bytes for few values; natural log."""
+    """Return -log of a p-value of the uniformity of bytes of int64 values, half-bytes for few values."""
     counts = np.zeros((8, 256), np.int64)
-    count_bytes(counts, np.ravel(values))
-    if values.size < MIN_VALUES:
+    add_byte_counts(counts, np.ravel(values))
+    if values.size < MIN_TEST_BYTES:
         halves = counts.reshape(8, 16, 16)
         counts = np.concatenate([halves.sum(axis=1), halves.sum(axis=2)])
     return chi_square_evidence(counts)
@@ -126,5 +128,4 @@ def chi_square_evidence(counts: IntArray) -> FloatArray:
     degrees = counts.shape[-1] - 1
     expected = counts.sum(axis=-1, keepdims=True) / counts.shape[-1]
     ratios = np.maximum(((counts - expected) ** 2 / expected).sum(axis=-1) / degrees, 1.0)
-    evidence: FloatArray = degrees / 2 * (ratios - 1 - np.log(ratios))
-    return evidence
+    return np.asarray(degrees / 2 * (ratios - 1 - np.log(ratios)))

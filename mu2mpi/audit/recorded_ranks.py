@@ -11,11 +11,11 @@ import numpy as np
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 
-T = TypeVar("T")
+Outcome = TypeVar("Outcome")
 _FINISHED_RANK = object()  # contribution of a rank that takes no part in further exchanges
 
 
-class OutOfStepError(RuntimeError):
+class CollectiveMismatchError(RuntimeError):
     """Error of ranks that do not call the same MPI collectives."""
 
 
@@ -34,7 +34,7 @@ class Rendezvous:
             turn.acquire()
         self._contributions: list[Any] = []
 
-    def wait(self, rank: int) -> None:
+    def wait_for_turn(self, rank: int) -> None:
         """Block the thread of a rank until its turn."""
         self._turns[rank].acquire()
         if self._is_broken:
@@ -52,9 +52,9 @@ class Rendezvous:
         contributions = self._contributions
         contributions[rank] = value
         self.signal_next(rank)
-        self.wait(rank)
+        self.wait_for_turn(rank)
         if 0 < sum(entry is _FINISHED_RANK for entry in contributions) < self.size:
-            raise OutOfStepError("a rank waits for others that take no part in the exchange")
+            raise CollectiveMismatchError("a rank waits for others that take no part in the exchange")
         return contributions
 
     def abort(self) -> None:
@@ -116,13 +116,13 @@ class RecordedRank(Communicator):
         return self.rendezvous.exchange(self.rank, value)
 
 
-def run_on_ranks(size: int, action: Callable[[RecordedRank], T]) -> list[T]:
+def run_on_ranks(size: int, action: Callable[[RecordedRank], Outcome]) -> list[Outcome]:
     """Run an action on `size` rank threads, and return the results; raise an error of any rank."""
     rendezvous = Rendezvous(size)
 
-    def run_action(rank: int) -> T:
+    def run_action(rank: int) -> Outcome:
         try:
-            rendezvous.wait(rank)
+            rendezvous.wait_for_turn(rank)
             result = action(RecordedRank(rank, rendezvous))
             rendezvous.exchange(rank, _FINISHED_RANK)
             rendezvous.signal_next(rank)

@@ -13,40 +13,42 @@ from mu2mpi.audit.adversary_view import (
     AuditRuns,
     all_attacks,
     hides_single_messages,
+    noiseless_constants,
     observe_runs,
     reveals_only_noisy_sums,
-    without_noise,
 )
-from mu2mpi.audit.canaries import CLIPPED, FEATURE_TYPE, UNCLIPPED, Canaries, Variants, WorstCase
+from mu2mpi.audit.canaries import CLIPPED_CASE, FEATURE_TYPE, UNCLIPPED_CASE, Canaries, WorstCase
 from mu2mpi.audit.evidence import CONFIDENCE
-from mu2mpi.audit.verdicts import Report, evaluate_runs
+from mu2mpi.audit.verdicts import AuditReport, evaluate_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
 from mu2mpi.config.problem_builder import build_problem, build_unequal_machines, input_digests
-from mu2mpi.core.arrays import FloatArray
+from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.parallel import Communicator, block
+from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.core.registry import lookup
-from mu2mpi.execution.plan import check_agreement, check_settings
-from mu2mpi.execution.warmup import kernel_calls, start_compiler
+from mu2mpi.execution.plan import check_agreement, check_settings_on_ranks
+from mu2mpi.execution.warmup import initialise_numba, kernel_compile_functions
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
 
-PAPER_SERVERS = ("untrusted", "trusted")  # trust modes that are audited by default
-MAX_SAMPLES = 1 << 20  # largest number of samples of a machine
+PAPER_TRUST_MODES = ("untrusted", "trusted")  # trust modes that are audited by default
+MAX_MACHINE_SAMPLES = 1 << 20  # largest number of samples of a machine
 MAX_ARRAY_SIZE = 1 << 28  # largest number of elements of an array
 EFFECT_RUNS = 200  # noiseless runs that estimate the mean effect of a canary under random subsampling
 MIN_TRIALS_PER_DIMENSION = 2  # trials per observed number, needed to estimate the covariance
 
 
-def audit_servers(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[Report]:
+def audit_trust_modes(
+    settings: Mapping[str, Any], trials: int, communicator: Communicator
+) -> Iterator[AuditReport]:
     """Yield an audit report per trust mode: the given server, or the paper's if the method permits."""
     chosen = {name: value for name, value in settings.items() if value is not None}
     if "epsilon" not in chosen:
         chosen.setdefault("rho", 1.0)
-    servers = [chosen["server"]] if "server" in chosen else PAPER_SERVERS
-    with communicator.shared_errors():
+    servers = [chosen["server"]] if "server" in chosen else PAPER_TRUST_MODES
+    with communicator.collective_errors():
         experiments = _valid_experiments([{**chosen, "server": server} for server in servers])
     for experiment in experiments:
         yield audit(experiment, trials, communicator)
@@ -56,7 +58,7 @@ def _valid_experiments(candidates: list[dict[str, Any]]) -> list[Experiment]:
     """Return an experiment for each valid dictionary of settings; raise the first error if none is."""
     experiments, errors = list[Experiment](), list[InputError]()
     # Losses without a gradient bound need a clipping norm.
-    for clipped in ({}, {"clip_norm": CLIPPED.clip_norm}):
+    for clipped in ({}, {"clip_norm": CLIPPED_CASE.clip_norm}):
         for settings in candidates:
             try:
                 experiments.append(Experiment.from_settings({**settings, **clipped}))
@@ -67,7 +69,7 @@ def _valid_experiments(candidates: list[dict[str, Any]]) -> list[Experiment]:
     raise errors[0]
 
 
-def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Report:
+def audit(experiment: Experiment, trials: int, communicator: Communicator) -> AuditReport:
     """Attack the algorithm of an experiment, on the audit's own data, clipping norm and diameter.
 
     Parameters
@@ -80,39 +82,40 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Re
 
     Returns
     -------
-    Report
+    AuditReport
         The same on every rank.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
-    root = communicator.bcast_object(derive_key(secret, "audit", experiment.server))
-    check_settings([experiment], communicator)
-    with communicator.shared_errors():
+    audit_key = communicator.bcast_object(derive_key(secret, "audit", experiment.server))
+    check_settings_on_ranks([experiment], communicator)
+    with communicator.collective_errors():
         files = input_digests(experiment)
-        constants = audit_constants(experiment, CLIPPED)
+        constants = worst_case_constants(experiment, CLIPPED_CASE)
         _check_size(constants, trials)
-        cases = {CLIPPED: constants}
+        cases = {CLIPPED_CASE: constants}
         # Reused samples, or hidden iterates, need the same increment in every round.
         is_used_once = constants.batching.max_uses_per_sample(constants.rounds) == 1
         if is_used_once and constants.mechanism.reveals_messages and math.isfinite(constants.S):
-            cases[UNCLIPPED] = audit_constants(experiment, UNCLIPPED)
+            cases[UNCLIPPED_CASE] = worst_case_constants(experiment, UNCLIPPED_CASE)
     check_agreement(files, communicator)
-    start_compiler()
-    communicator.fill_cache(kernel_calls(np.dtype(FEATURE_TYPE), constants))
-    attacks = [attack for attack in all_attacks() if attack.applies(constants)]
+    initialise_numba()
+    communicator.fill_kernel_cache(kernel_compile_functions(np.dtype(FEATURE_TYPE), constants))
+    attacks = [attack for attack in all_attacks() if attack.applies_to(constants)]
     # Divided among all attacks on both of the paper's trust modes.
-    risk = (1 - CONFIDENCE) / (len(PAPER_SERVERS) * (len(cases) + len(attacks)))
-    runs = [_run_worst_case(tested, case, trials, root, communicator) for case, tested in cases.items()]
+    error_probability = (1 - CONFIDENCE) / (len(PAPER_TRUST_MODES) * (len(cases) + len(attacks)))
+    runs = [_run_worst_case(tested, case, trials, audit_key, communicator) for case, tested in cases.items()]
     outcome: Any = None
     if communicator.rank == 0:
-        context = AttackContext(experiment, constants, root, risk, tuple(filter(None, runs)))
-        verdicts = [evaluate_runs(case_runs, context.budget, risk) for case_runs in context.runs]
-        outcome = verdicts, [attack.run(context) for attack in attacks]
+        given = experiment, constants, audit_key, error_probability
+        context = AttackContext(*given, tuple(filter(None, runs)))
+        verdicts = [evaluate_runs(case_runs, context.budget, error_probability) for case_runs in context.runs]
+        outcome = verdicts, [attack.run_attack(context) for attack in attacks]
     setup, is_tight = _setup_text(experiment, constants), reveals_only_noisy_sums(constants)
-    return Report(setup, is_tight, experiment, trials, *communicator.bcast_object(outcome))
+    return AuditReport(setup, is_tight, experiment, trials, *communicator.bcast_object(outcome))
 
 
-def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
-    """Return run constants of a worst case; InputError without a claim, or without an observer."""
+def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
+    """Return run constants of a worst case; InputError without a privacy claim or an adversary."""
     if math.isinf(experiment.rho):
         raise InputError("--rho inf makes no privacy claim to audit. Give a finite --rho")
     reveals_messages = lookup("mechanisms", experiment.chosen_mechanism).reveals_messages
@@ -123,8 +126,8 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
             fault = f"--{name} must be at least {minimum} in an audit, got {value}"
             raise InputError(f"{fault}. Use a larger --{name}")
     machines, rounds = experiment.machines or 1, experiment.rounds or 1
-    method, options = experiment.chosen_method, experiment.options
-    samples, audit_options = method.audit_settings(machines, rounds, options)
+    method, options = experiment.chosen_method, experiment.method_options
+    samples, audit_settings = method.audit_settings(machines, rounds, options)
     unequal_machines = None
     if experiment.has_unequal_machines:
         check_machine_rounds(machines, rounds)
@@ -132,39 +135,33 @@ def audit_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
         unequal_machines = build_unequal_machines(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, one feature and a bias.
     scaled = experiment.replace(diameter=case.diameter)
-    default_problem = build_problem(
-        scaled, machines, 2, 2, samples or MAX_SAMPLES, unequal_machines=unequal_machines
-    )
-    problem = replace(
-        default_problem, clip_norm=case.clip_norm, options=options.model_copy(update=audit_options)
-    )
+    shape = machines, 2, 2, samples or MAX_MACHINE_SAMPLES
+    problem = build_problem(scaled, *shape, unequal_machines=unequal_machines)
+    audit_options = options.model_copy(update=audit_settings)
+    problem = replace(problem, clip_norm=case.clip_norm, method_options=audit_options)
     batching = method.batching(problem, rounds)
     if reveals_messages:
         # Steps so small that no iterate comes near the boundary of the ball, whatever the noise.
-        budgets = (
-            [problem.budget]
-            if unequal_machines is None
-            else [problem.budget, *unequal_machines.budgets.values()]
-        )
-        problem = replace(problem, eta_scale=case.step_scale * min(1.0, *(budget.rho for budget in budgets)))
+        budgets = [] if unequal_machines is None else unequal_machines.budgets.values()
+        rho = min(1.0, problem.budget.rho, *(budget.rho for budget in budgets))
+        problem = replace(problem, eta_scale=case.step_scale * rho)
     constants: RunConstants = method.run_constants(problem, batching)
     trust_mode = experiment.trust_mode
     # A single draw replaces the noise of all machines, including the colluders' known share.
-    uses_single_noise_sample = trust_mode.is_central and not trust_mode.distributes_key(
-        constants.problem.server_options
-    )
-    return constants.with_problem(noise_shares=machines) if uses_single_noise_sample else constants
+    if trust_mode.is_central and not trust_mode.distributes_key(constants.problem.server_options):
+        return constants.with_problem(noise_shares=machines)
+    return constants
 
 
 def _check_size(constants: RunConstants, trials: int) -> None:
-    """Raise InputError if an audit exceeds the limits on array sizes or samples per machine."""
     machines, rounds = constants.problem.machines, constants.rounds
     if machines * rounds * max(machines * rounds, 2 * trials * constants.problem.d) > MAX_ARRAY_SIZE:
         problem = f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit"
         raise InputError(f"{problem}. Use fewer --trials, --machines or --rounds")
-    if (samples := constants.batching.samples_per_machine) > MAX_SAMPLES:
-        limit = f"an audit has at most {MAX_SAMPLES:,} samples per machine, and this method needs {samples:,}"
-        raise InputError(f"{limit}. Use a larger --rho or fewer --rounds")
+    if (samples := constants.batching.samples_per_machine) > MAX_MACHINE_SAMPLES:
+        limit = f"an audit has at most {MAX_MACHINE_SAMPLES:,} samples per machine"
+        fault = f"{limit}, and this method needs {samples:,}"
+        raise InputError(f"{fault}. Use a larger --rho or fewer --rounds")
     plan = constants.problem.per_machine_plan if constants.problem.trust_mode.is_central else None
     if plan is not None and not plan.participation.counts_until(constants.rounds - 1).any():
         problem = "no machine participates before the last round"
@@ -172,34 +169,33 @@ def _check_size(constants: RunConstants, trials: int) -> None:
 
 
 def _setup_text(experiment: Experiment, constants: RunConstants) -> str:
-    """Return a phrase with method, output alone (if so), batching and options of the audited runs."""
     default, name = type(experiment).model_fields["method"].default, experiment.chosen_method.name
-    alone = "" if constants.mechanism.reveals_messages else "its output alone"
+    output_alone = "" if constants.mechanism.reveals_messages else "its output alone"
     resolved = experiment.trust_mode.resolve_options(experiment.server_options, constants.problem.machines)
     options = experiment.server_options.model_dump() | resolved
     options |= {name: getattr(experiment, name) for name in PER_MACHINE_OPTIONS}
     texts = (f"{name} = {value}" for name, value in options.items() if value is not None)
-    phrases = ("" if name == default else name, alone, constants.batching.description, *texts)
+    phrases = ("" if name == default else name, output_alone, constants.batching.description, *texts)
     return "".join(f"{phrase}, " for phrase in phrases if phrase)
 
 
 def _run_worst_case(
-    constants: RunConstants, case: WorstCase, trials: int, root: bytes, communicator: Communicator
+    constants: RunConstants, case: WorstCase, trials: int, root_key: bytes, communicator: Communicator
 ) -> AuditRuns | None:
     """Return the runs of one worst case on rank 0, and None elsewhere; the ranks share the work."""
-    root = derive_key(root, "case", case.name)
-    canaries = Canaries(constants, case, derive_key(root, "dealing"))
-    keys = [derive_key(root, "noise", f"run {n}") for n in range(2 * trials)]
-    effects = canary_effects(canaries, derive_key(root, "difference"))
-    with communicator.shared_errors():
+    root_key = derive_key(root_key, "case", case.name)
+    canaries = Canaries(constants, case, derive_key(root_key, "dealing"))
+    keys = [derive_key(root_key, "noise", f"run {n}") for n in range(2 * trials)]
+    effects = canary_effects(canaries, derive_key(root_key, "difference"))
+    with communicator.collective_errors():
         observed = effects[: 1 if hides_single_messages(constants) else None]
         numbers = sum(effect.shape[1] for effect in observed)
         if trials < (minimum := MIN_TRIALS_PER_DIMENSION * numbers):
             problem = f"--trials must be at least {minimum} for {numbers} observed numbers, got {trials}"
             raise InputError(f"{problem}. Use more --trials, or fewer --machines or --rounds")
-    variants = random_variants(len(canaries), trials, derive_key(root, "variants"))
+    variants = random_variants(len(canaries), trials, derive_key(root_key, "variants"))
     # With more ranks than runs, some ranks have none.
-    assigned = block(2 * trials, communicator.size, communicator.rank)
+    assigned = block_range(2 * trials, communicator.size, communicator.rank)
     own = slice(assigned.start, assigned.stop)
     observed = observe_runs(constants, canaries, variants[own], keys[own]) if assigned else []
     gathered = communicator.gather(observed)
@@ -209,19 +205,19 @@ def _run_worst_case(
     return AuditRuns(canaries, variants, keys, observations, effects)
 
 
-def random_variants(canaries: int, trials: int, key: bytes) -> Variants:
+def random_variants(canaries: int, trials: int, key: bytes) -> BoolArray:
     """Return a random variant of each canary in each run; paired runs have opposite variants."""
     variants = np.random.default_rng(list(key)).integers(0, 2, (trials, 1, canaries)).astype(bool)
     return np.concatenate([variants, ~variants], axis=1).reshape(2 * trials, canaries)
 
 
-def canary_effects(canaries: Canaries, root: bytes) -> list[FloatArray]:
+def canary_effects(canaries: Canaries, root_key: bytes) -> list[FloatArray]:
     """Return the mean change of each rank's observations by each canary; shapes (canaries, numbers)."""
-    count, noiseless = len(canaries), without_noise(canaries.constants)
+    count, noiseless = len(canaries), noiseless_constants(canaries.constants)
     runs = EFFECT_RUNS if noiseless.batching.subsampling else 1
-    keys = [derive_key(root, "noise", str(n)) for n in range(runs)]
-    single = np.repeat(np.eye(count, dtype=bool), len(keys), axis=0)
-    before = observe_runs(noiseless, canaries, np.zeros((len(keys), count), bool), keys)
+    keys = [derive_key(root_key, "noise", str(n)) for n in range(runs)]
+    before = observe_runs(noiseless, canaries, np.zeros((runs, count), bool), keys)
+    single = np.repeat(np.eye(count, dtype=bool), runs, axis=0)
     after = observe_runs(noiseless, canaries, single, keys * count)
     by_rank = zip(before, after, strict=True)
-    return [b.reshape(count, len(keys), -1).mean(axis=1) - a.mean(axis=0) for a, b in by_rank]
+    return [b.reshape(count, runs, -1).mean(axis=1) - a.mean(axis=0) for a, b in by_rank]

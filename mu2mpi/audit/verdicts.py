@@ -10,32 +10,32 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.adversary_view import AuditRuns, Finding, observations_against
-from mu2mpi.audit.canaries import Canaries, Variants
+from mu2mpi.audit.adversary_view import AuditRuns, Finding, adversary_observations
+from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import (
     CONFIDENCE,
-    Interval,
+    ConfidenceInterval,
     MeanSeparation,
     choose_threshold,
     epsilon_lower_bound,
     fisher_discriminants,
 )
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.arrays import FloatArray
+from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget
 
-MIN_SHARE = 0.99  # share of the claimed mu that faithful runs reach; rounding takes the rest
-COUNTING_RISK_SHARE = 0.25  # share of the risk for the lower bound on epsilon
+MIN_CLAIM_SHARE = 0.99  # share of the claimed mu that faithful runs reach; rounding takes the rest
+COUNTING_ERROR_SHARE = 0.25  # share of the error probability for the lower bound on epsilon
 
 
 class SeparationEstimate(NamedTuple):
     """Estimated separation mu of the variants of a group of canaries, relative to the claim."""
 
     group: str
-    share: Interval  # mu relative to the largest that the claims permit
-    claim: Budget  # weakest claim of the group
+    claim_share: ConfidenceInterval  # mu relative to the largest that the claims permit
+    claimed_budget: Budget  # weakest claim of the group
 
 
 @dataclass(frozen=True)
@@ -44,74 +44,74 @@ class Verdict:
 
     case: str  # name of the worst case
     epsilon_lower_bound: float  # by counting alone
-    counting_claim: Budget  # claim for the canary of that bound
+    claimed_budget: Budget  # claim for the canary of that bound
     # By the likelihood ratio of the claimed noise: all samples, and the groups with extreme separation
-    all_samples: SeparationEstimate | None = None
-    largest: SeparationEstimate | None = None
-    smallest: SeparationEstimate | None = None
-    learned: SeparationEstimate | None = None  # largest for single canaries, with learned discriminants
+    overall_separation: SeparationEstimate | None = None
+    largest_separation: SeparationEstimate | None = None
+    smallest_separation: SeparationEstimate | None = None
+    learned_separation: SeparationEstimate | None = None  # largest of single canaries
 
     @property
     def refutations(self) -> list[str]:
         """Descriptions of the privacy claims that the runs of this worst case refute."""
-        texts, estimates = [], [*filter(None, (self.largest, self.learned))]
-        for group, share, claim in sorted(estimates, key=lambda estimate: -estimate.share.low)[:1]:
+        texts, estimates = [], [*filter(None, (self.largest_separation, self.learned_separation))]
+        for group, share, claim in sorted(estimates, key=lambda estimate: -estimate.claim_share.low)[:1]:
             if share.low > 1:
                 mu = f"mu is at least {share.low * claim.rho:.4g} where rho = {claim.rho:.4g} is claimed"
                 texts.append(f"{mu} ({group}, {self.case})")
-        if self.epsilon_lower_bound > (claim := self.counting_claim).epsilon:
+        if self.epsilon_lower_bound > (claim := self.claimed_budget).epsilon:
             bound = f"epsilon is at least {self.epsilon_lower_bound:.4g} where {claim.epsilon:.4g} is claimed"
             texts.append(f"{bound} at delta = {claim.delta:g} ({self.case})")
         return texts
 
     @property
     def alarms(self) -> list[str]:
-        """Descriptions of privacy claims that the runs do not reach, although correct runs would."""
-        if (smallest := self.smallest) is None or smallest.share.high >= MIN_SHARE:
+        """Descriptions of claims far above the measured privacy loss, which suggest a fault."""
+        if self.smallest_separation is None or self.smallest_separation.claim_share.high >= MIN_CLAIM_SHARE:
             return []
-        rho = smallest.claim.rho
-        mu = f"mu is at most {smallest.share.high * rho:.4g} where {MIN_SHARE * rho:.4g} must be reached"
-        return [f"{mu} ({smallest.group}, {self.case})"]
+        group, share, claim = self.smallest_separation
+        reached, required = share.high * claim.rho, MIN_CLAIM_SHARE * claim.rho
+        return [f"mu is at most {reached:.4g} where {required:.4g} must be reached ({group}, {self.case})"]
 
 
-def evaluate_runs(runs: AuditRuns, budget: Budget, risk: float) -> Verdict:
-    """Return the verdict of attacks on all canaries, which errs with probability `risk` at most."""
-    canaries, variants = runs.canaries, runs.variants
+def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> Verdict:
+    """Return the verdict of attacks on all canaries, and on the claims for them."""
+    canaries, variants = runs.canaries, runs.canary_variants
     # Runs come in pairs of opposite variants. Discriminants are learned on some and judged on the others.
     n_learning = len(variants) // 4 * 2
-    scores, learned_scores = _scores(runs, n_learning)
-    claims = canaries.claims(budget)
-    counting_risk = COUNTING_RISK_SHARE * risk
-    bound = canaries.case.name, *_counting_bound(learned_scores, variants, n_learning, claims, counting_risk)
+    scores, learned_scores = _canary_scores(runs, n_learning)
+    claims, counting_error = canaries.claimed_budgets(budget), COUNTING_ERROR_SHARE * error_probability
+    bound = _counted_epsilon_bound(learned_scores, variants, n_learning, claims, counting_error)
     if canaries.constants.batching.subsampling:
-        return Verdict(*bound)
+        return Verdict(canaries.case.name, *bound)
     names, groups = _canary_groups(canaries)
     # Two ends of an interval for each group, and one for each learned separation.
-    risk_each = (1 - COUNTING_RISK_SHARE) * risk / (2 * len(groups) + len(canaries))
-    allowed = np.array([claim.rho for claim in claims]) * _expected_shares(canaries)
+    error_each = (error_probability - counting_error) / (2 * len(groups) + len(canaries))
+    allowed = np.array([claim.rho for claim in claims]) * _expected_claim_shares(canaries)
     weights = groups * allowed / (groups @ allowed**2)[:, np.newaxis]
     weakest = [max(compress(claims, group), key=lambda claim: claim.rho) for group in groups]
-    shares = MeanSeparation(scores, variants).weighted_sums(weights, risk_each)
+    shares = MeanSeparation(scores, variants).weighted_sums(weights, error_each)
     estimates = list(map(SeparationEstimate, names, shares, weakest))
     judged = MeanSeparation(learned_scores[n_learning:], variants[n_learning:])
-    learned_shares = judged.weighted_sums(np.diag(1 / allowed), risk_each)
+    learned_shares = judged.weighted_sums(np.diag(1 / allowed), error_each)
     single = map(SeparationEstimate, names[-len(canaries) :], learned_shares, claims)
     return Verdict(
+        canaries.case.name,
         *bound,
-        all_samples=estimates[0] if canaries.constants.mechanism.reveals_messages else None,
-        largest=max(estimates, key=lambda estimate: estimate.share.low),
-        smallest=min(estimates, key=lambda estimate: estimate.share.high),
-        learned=max(single, key=lambda estimate: estimate.share.low),
+        overall_separation=estimates[0] if canaries.constants.mechanism.reveals_messages else None,
+        largest_separation=max(estimates, key=lambda estimate: estimate.claim_share.low),
+        smallest_separation=min(estimates, key=lambda estimate: estimate.claim_share.high),
+        learned_separation=max(single, key=lambda estimate: estimate.claim_share.low),
     )
 
 
-def _scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatArray]:
+def _canary_scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatArray]:
     """Return scores of runs for each canary by known and by learned discriminants; (runs, canaries)."""
-    canaries, variants = runs.canaries, runs.variants
+    canaries, variants = runs.canaries, runs.canary_variants
     known, learned = np.empty(variants.shape), np.empty(variants.shape)
     stacked = [np.vstack(arrays) for arrays in zip(runs.observations, runs.effects, strict=True)]
     for machine in np.unique(canaries.machines):
-        combined = observations_against(canaries.constants, stacked, machine)
+        combined = adversary_observations(canaries.constants, stacked, machine)
         numbers, moves = np.split(combined, [len(variants)])
         rest = numbers - variants @ moves
         rest -= rest.mean(axis=0)
@@ -123,34 +123,34 @@ def _scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatArray]:
     return known, learned
 
 
-def _counting_bound(
-    scores: FloatArray, variants: Variants, n_learning: int, claims: list[Budget], risk: float
+def _counted_epsilon_bound(
+    scores: FloatArray, variants: BoolArray, n_learning: int, claims: list[Budget], error: float
 ) -> tuple[float, Budget]:
     """Return a lower bound on epsilon for the canary of largest learned separation, and its claim."""
     claimed = np.array([claim.rho for claim in claims])
     k = int(np.argmax(MeanSeparation(scores[:n_learning], variants[:n_learning]).mu / claimed))
     halves = zip(np.split(scores[:, k], [n_learning]), np.split(variants[:, k], [n_learning]), strict=True)
     learning, judged = ((half[~second], half[second]) for half, second in halves)
-    delta = claims[k].delta
-    return epsilon_lower_bound(*judged, choose_threshold(*learning, delta), delta, risk), claims[k]
+    threshold = choose_threshold(*learning, claims[k].delta)
+    return epsilon_lower_bound(*judged, threshold, claims[k].delta, error), claims[k]
 
 
-def _expected_shares(canaries: Canaries) -> FloatArray:
+def _expected_claim_shares(canaries: Canaries) -> FloatArray:
     """Return the share of the claimed rho that correct runs reach, per canary; 1 for hidden iterates."""
     constants = canaries.constants
     if not constants.mechanism.reveals_messages:
         return np.ones(len(canaries))
-    separation, shares = partial(canaries.case.separation, constants), []
+    separation, shares = partial(canaries.case.increment_separation, constants), []
     for machine, messages in zip(canaries.machines.tolist(), canaries.messages, strict=True):
-        share, numbers = canaries.mechanism(machine).rho_fraction, messages
+        fraction, numbers = canaries.mechanism(machine).rho_fraction, messages
         if not constants.problem.trust_mode.is_central:
             # The accountant numbers the rounds in which a machine participates.
             numbers = (np.searchsorted(canaries.participation_rounds[machine], messages) + 1).tolist()
         if canaries.affects_later_rounds:
-            shares.append(separation(messages[0]) * share(numbers[0], numbers[-1]))
+            shares.append(separation(messages[0]) * fraction(numbers[0], numbers[-1]))
         else:
             each = zip(messages, numbers, strict=True)
-            shares.append(math.hypot(*(separation(t) * share(k, k) for t, k in each)))
+            shares.append(math.hypot(*(separation(t) * fraction(k, k) for t, k in each)))
     return np.array(shares)
 
 
@@ -168,11 +168,11 @@ def _canary_groups(canaries: Canaries) -> tuple[list[str], FloatArray]:
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """Report of an audit: privacy claims, and verdicts and findings on them."""
 
     setup: str  # method and options of the runs, without the defaults
-    is_tight: bool  # whether faithful runs reach the claim
+    is_claim_tight: bool  # whether faithful runs reach the claim
     experiment: Experiment  # makes the claims
     trials: int  # runs with each variant of a canary
     verdicts: list[Verdict]  # one for each worst case
@@ -187,17 +187,17 @@ class Report:
     @property
     def alarms(self) -> list[str]:
         """Descriptions of findings that correct code would not produce, but that refute no claim."""
-        outcomes: list[Verdict | Finding] = [*(self.verdicts if self.is_tight else ()), *self.findings]
+        outcomes: list[Verdict | Finding] = [*(self.verdicts if self.is_claim_tight else ()), *self.findings]
         return [text for outcome in outcomes for text in outcome.alarms]
 
     @property
-    def problems(self) -> list[str]:
+    def failures(self) -> list[str]:
         """Texts of all refutations and alarms of the audit, with the trust mode."""
         server = f"{self.experiment.server} server"
         refuted = [f"the claim of privacy is refuted: {server}: {text}" for text in self.refutations]
         return refuted + [f"alarm: {server}: {text}" for text in self.alarms]
 
-    def describe(self) -> str:
+    def to_text(self) -> str:
         """Return the audit report as text: setup, a table of claims and estimates, and findings."""
         run = self.experiment
         cases = f"{len(self.verdicts)} worst case{'s' if len(self.verdicts) > 1 else ''}"
@@ -210,35 +210,33 @@ class Report:
         paragraphs = [finding.summary for finding in self.findings if finding.summary]
         paragraphs += [f"Refuted: {text}." for text in self.refutations]
         paragraphs += [f"Alarm: {text}." for text in self.alarms]
-        if not self.problems:
+        if not self.failures:
             paragraphs.append("Nothing is refuted, and there is no alarm.")
         return "\n\n".join([wrap_paragraph(heading), table, *map(wrap_paragraph, paragraphs)])
 
     def _verdict_rows(self, verdict: Verdict) -> list[list[str]]:
-        """Return the table rows of a verdict, below the name of its worst case."""
         delta = self.experiment.delta
         rows = [[verdict.case.capitalize(), *[""] * 4]]
         for name, estimate, is_required in (
-            ("mu of all samples", verdict.all_samples, self.is_tight),
-            ("largest mu: {}", verdict.largest, self.is_tight),
-            ("smallest mu: {}", verdict.smallest, self.is_tight),
-            ("learned mu: {}", verdict.learned, False),
+            ("mu of all samples", verdict.overall_separation, self.is_claim_tight),
+            ("largest mu: {}", verdict.largest_separation, self.is_claim_tight),
+            ("smallest mu: {}", verdict.smallest_separation, self.is_claim_tight),
+            ("learned mu: {}", verdict.learned_separation, False),
         ):
             if estimate is not None:
-                rho = estimate.claim.rho
-                required = f"{MIN_SHARE * rho:.4g}" if is_required else ""
-                reached = _interval_text(rho * value for value in estimate.share)
+                rho = estimate.claimed_budget.rho
+                required = f"{MIN_CLAIM_SHARE * rho:.4g}" if is_required else ""
+                reached = _interval_text(rho * value for value in estimate.claim_share)
                 rows.append([name.format(estimate.group), f"{rho:.4g}", required, *reached])
         at_delta = f"epsilon at delta = {delta:g}"
-        if (overall := verdict.all_samples) is not None:
-            mus = (max(overall.claim.rho * value, 0.0) for value in overall.share)
+        if (overall := verdict.overall_separation) is not None:
+            mus = (max(overall.claimed_budget.rho * value, 0.0) for value in overall.claim_share)
             reached = _interval_text(epsilon_exact(mu, delta) for mu in mus)
-            rows.append([f"{at_delta}, from mu", f"{overall.claim.epsilon:.4g}", "", *reached])
+            rows.append([f"{at_delta}, from mu", f"{overall.claimed_budget.epsilon:.4g}", "", *reached])
         bound = f"at least {verdict.epsilon_lower_bound:.4g}"
-        return [*rows, [f"{at_delta}, by counting", f"{verdict.counting_claim.epsilon:.4g}", "", "", bound]]
+        return [*rows, [f"{at_delta}, by counting", f"{verdict.claimed_budget.epsilon:.4g}", "", "", bound]]
 
 
 def _interval_text(values: Iterable[float]) -> list[str]:
-    """Return the texts of an estimate and of its confidence interval."""
     estimate, low, high = values
     return [f"{estimate:.4g}", f"{low:.4g} to {high:.4g}"]

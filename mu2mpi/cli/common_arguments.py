@@ -15,34 +15,34 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-WHERE_HELP = "setting of the runs to use, such as rho=4, or rho=4,16; may be repeated"
-VALUES_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
+RUN_FILTER_HELP = "setting of the runs to use, such as rho=4, or rho=4,16; may be repeated"
+MEASUREMENTS_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
 LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy, or a TOML file"
 DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
 SHARED_ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": WHERE_HELP},
+    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": RUN_FILTER_HELP},
     "--strict": {"action": "store_true", "help": "error instead of a warning for files that cannot be used"},
     "--overwrite": {"action": "store_true", "help": "replacement of an existing output"},
-    "--values": {"type": split_names, "default": (), "metavar": "NAMES", "help": VALUES_HELP},
+    "--values": {"type": split_names, "default": (), "metavar": "NAMES", "help": MEASUREMENTS_HELP},
     "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS_HELP},
     "--data-dir": {"type": Path, "metavar": "FOLDER", "help": DATA_DIR_HELP},
 }
 
 
-def add_shared(parser: ArgumentParser, *options: str) -> None:
+def add_shared_options(parser: ArgumentParser, *options: str) -> None:
     """Add options of SHARED_ARGUMENTS, such as --where, to a parser."""
     for option in options:
         parser.add_argument(option, **SHARED_ARGUMENTS[option])
 
 
-def add_flag(parser: Any, option: str, text: str) -> None:
+def add_flag(parser: Any, option: str, help_text: str) -> None:
     """Add a boolean option, a flag without a value, to a parser."""
-    parser.add_argument(option, action="store_true", help=text)
+    parser.add_argument(option, action="store_true", help=help_text)
 
 
-def add_output(parser: ArgumentParser, text: str, metavar: str = "FILE", **other: Any) -> None:
+def add_output(parser: ArgumentParser, help_text: str, metavar: str = "FILE", **keywords: Any) -> None:
     """Add the option -o, --output, for a file or folder, to a parser."""
-    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=text, **other)
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=help_text, **keywords)
 
 
 def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from mu2mpi.cli.common_arguments import add_flag, add_shared
+from mu2mpi.cli.common_arguments import add_flag, add_shared_options
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import choices, is_flag, option_fields, value_kind
 from mu2mpi.config.sweep import Sweep, result_name
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
-def add_running_options(parser: ArgumentParser, overwrite: str = "replacement of an existing output") -> None:
+def add_run_options(parser: ArgumentParser, overwrite_help: str) -> None:
     """Add the options of experiments, logs and checkpoints, which `run` and `sweep` share, to a parser."""
-    add_flag(parser, "--overwrite", overwrite)
+    add_flag(parser, "--overwrite", overwrite_help)
     parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
     parser.add_argument("--log-json", type=Path, metavar="FILE", help="log with a JSON object per line")
-    add_shared(parser, "--data-dir")
+    add_shared_options(parser, "--data-dir")
     seconds = CHECKPOINT_SECONDS
     interval = f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {seconds:g}]"
     parser.add_argument("--checkpoint-every", type=float, default=seconds, metavar="SECONDS", help=interval)
@@ -37,9 +37,9 @@ def add_running_options(parser: ArgumentParser, overwrite: str = "replacement of
         add_field(parser, name, field)
 
 
-def flag(name: str) -> str:
+def option_string(option_name: str) -> str:
     """Return the command-line flag of an option, such as --clip-norm for clip_norm."""
-    return f"--{name.replace('_', '-')}"
+    return f"--{option_name.replace('_', '-')}"
 
 
 def help_text(field: FieldInfo) -> str:
@@ -58,36 +58,38 @@ def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> Non
     value = {"choices": allowed, "metavar": None if lists_choices else "|".join(metavars or ["NAME"])}
     keywords = {"action": "store_true"} if is_flag(field) else value
     keywords = {"default": SUPPRESS, "help": help_text(field), **keywords, **overrides}
-    parser.add_argument(flag(name), dest=name, **keywords)
+    parser.add_argument(option_string(name), dest=name, **keywords)
 
 
-def prepare_run(arguments: Namespace, communicator: "Communicator", outputs: list[Path]) -> dict[str, Any]:
+def prepare_run(
+    arguments: Namespace, communicator: "Communicator", output_paths: list[Path]
+) -> dict[str, Any]:
     """Start the numba compiler and check the log files; return keyword arguments of `run` and `run_sweep`."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")
-    from mu2mpi.execution.environment import kernel_cache
+    from mu2mpi.execution.environment import kernel_cache_folder
     from mu2mpi.execution.progress import LogFile
-    from mu2mpi.execution.warmup import start_compiler_without_scipy
+    from mu2mpi.execution.warmup import initialise_numba_without_scipy
     from mu2mpi.results.records import checkpoint_path, previous_path
 
-    start_compiler_without_scipy()
-    if communicator.rank == 0 and kernel_cache() is None:
+    initialise_numba_without_scipy()
+    if communicator.rank == 0 and kernel_cache_folder() is None:
         warn("compiled kernels cannot be cached. Set NUMBA_CACHE_DIR to a writable folder")
-    checkpoints = [checkpoint_path(output) for output in outputs]
-    output_files = (*outputs, *checkpoints, *map(previous_path, checkpoints))
+    checkpoints = [checkpoint_path(output) for output in output_paths]
+    output_files = (*output_paths, *checkpoints, *map(previous_path, checkpoints))
     reserved_paths = {os.path.realpath(path) for path in output_files}
     options = ((arguments.log, False), (arguments.log_json, True))
     logs = [(path, as_json) for path, as_json in options if path is not None]
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         for path, as_json in logs if communicator.rank == 0 else ():
-            _check_log(path, reserved_paths, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
+            _check_log_file(path, reserved_paths, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
             reserved_paths.add(os.path.realpath(path))
     keywords = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
     return {"callbacks": [LogFile(path, as_json) for path, as_json in logs], **keywords}
 
 
-def _check_log(path: Path, reserved_paths: set[str], start_pattern: bytes) -> None:
-    """Raise InputError unless a log file is writable, and new or a log by the pattern of its first bytes."""
+def _check_log_file(path: Path, reserved_paths: set[str], first_bytes_pattern: bytes) -> None:
+    """Raise InputError unless a log file is writable, and is new or starts with the pattern."""
     if os.path.realpath(path) in reserved_paths:
         raise InputError(f"{path} is another output of this command. Choose another file for the log")
     try:
@@ -97,7 +99,7 @@ def _check_log(path: Path, reserved_paths: set[str], start_pattern: bytes) -> No
         if path.is_file():
             with path.open("rb") as file:
                 start = file.read(64)
-            if start and not re.match(start_pattern, start):
+            if start and not re.match(first_bytes_pattern, start):
                 raise InputError(f"{path} exists and is not a log of this kind. Choose another file")
     except OSError as error:
         raise InputError(f"cannot write the log {path}: {error.strerror}. Choose another file") from None
@@ -137,10 +139,10 @@ def select_runs_of_sweep(arguments: Namespace) -> tuple[Sweep, list[tuple[int, E
     elif config is None:
         raise InputError("nothing to run. Give a TOML file, or --methods all")
     sweep = Sweep({} if config is None else read_toml(config), str(config or ""), overrides)
-    return sweep, sweep.select(arguments.index, arguments.part)
+    return sweep, sweep.select_runs(arguments.index, arguments.part)
 
 
-def warn_about_test_sets(experiments: Iterable[Experiment]) -> None:
+def warn_about_unprotected_test_sets(experiments: Iterable[Experiment]) -> None:
     """Print a warning if a run with a secret key has an unprotected test set from the user's data file."""
     from mu2mpi.analysis.description import PRIVATE_TEST_WARNING
 

@@ -6,15 +6,22 @@ A topic of ``mu2mpi run --help TOPIC`` is an option, an option's value such as m
 from argparse import Action, ArgumentParser, HelpFormatter
 from collections.abc import Sequence
 from copy import copy
+from itertools import chain
 from typing import Any, NamedTuple
 
-from mu2mpi.cli.experiment_arguments import add_field, flag
-from mu2mpi.config.experiment_options import SELECTORS, details, option_fields, own_options, value_kind
+from mu2mpi.cli.experiment_arguments import add_field, option_string
+from mu2mpi.config.experiment_options import (
+    COMPONENT_CHOICES,
+    component_options,
+    help_details,
+    option_fields,
+    value_kind,
+)
 from mu2mpi.core.registry import known_names, lookup, summary_line
 from mu2mpi.core.suggestions import did_you_mean
 
-# Options by group, in the order of the help; own options of a method, source, ... follow their selector
-GROUPS = {
+# Options by group, in the order of the help; own options of a method, source, ... follow their choice
+OPTION_GROUPS = {
     "data": "data data_dir normalize norm_bound",
     "model and loss": "loss l2 diameter",
     "method": "method preset rounds clip_norm eta_scale",
@@ -23,9 +30,9 @@ GROUPS = {
     "run": "config methods index part list seed evaluations checkpoint_every import",
     "output": "output overwrite log log_json",
 }
-DEFAULT_GROUP = "run"  # group of the options that GROUPS does not list
-_GROUP_TITLES = {name: title for title, members in GROUPS.items() for name in members.split()}
-PAGES = {
+DEFAULT_OPTION_GROUP = "run"  # group of the options that OPTION_GROUPS does not list
+_GROUP_OF_OPTION = {name: title for title, members in OPTION_GROUPS.items() for name in members.split()}
+DOCS_PAGES = {
     "sources": "docs/guides/data.md",
     "partitions": "docs/guides/federations.md",
     "losses": "docs/guides/losses.md",
@@ -48,7 +55,7 @@ class RegisteredValue(NamedTuple):
     @property
     def title(self) -> str:
         """Option and value as on the command line, such as "--method mu2-sgd"."""
-        return f"{flag(self.option)} {self.label}"
+        return f"{option_string(self.option)} {self.label}"
 
     @property
     def topics(self) -> set[str]:
@@ -65,13 +72,15 @@ class RegisteredValue(NamedTuple):
         return getattr(component, "summary", None) or str(component.__doc__).partition("\n")[0].rstrip(".")
 
     @property
-    def own_fields(self) -> dict[str, Any]:
-        """Pydantic fields, by name, of the own options of this value, without options in GROUPS."""
-        options = lookup(self.kind, self.name).options.model_fields if self.option in SELECTORS else {}
-        return {name: field for name, field in options.items() if name not in _GROUP_TITLES}
+    def component_fields(self) -> dict[str, Any]:
+        """Pydantic fields, by name, of the own options of this value, without options in OPTION_GROUPS."""
+        if self.option not in COMPONENT_CHOICES:
+            return {}
+        fields = lookup(self.kind, self.name).options.model_fields
+        return {name: field for name, field in fields.items() if name not in _GROUP_OF_OPTION}
 
 
-def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
+def command_help(parser: ArgumentParser, command: Any, topic: str | None) -> str:
     """Return the help text of a command: common options, or all options, or the options of a topic."""
     if topic is None:
         return _short_help(parser, command)
@@ -81,9 +90,9 @@ def explain(parser: ArgumentParser, command: Any, topic: str | None) -> str:
 def grouped_options() -> dict[str, list[str]]:
     """Return the names of an experiment's options by group; own options of components come last."""
     fields, groups = option_fields(), dict[str, list[str]]()
-    for title, members in GROUPS.items():
+    for title, members in OPTION_GROUPS.items():
         names = [name for name in members.split() if name in fields]
-        own_names = [own for name in names for own in own_options(name) if own not in _GROUP_TITLES]
+        own_names = [own for name in names for own in component_options(name) if own not in _GROUP_OF_OPTION]
         groups[title] = list(dict.fromkeys([*names, *own_names]))
     return groups
 
@@ -113,13 +122,13 @@ more help:
   {parser.prog} --help NAME   a method, data set, server, loss, ..., or an option
   {" " * len(parser.prog)}               such as dp-sgd, shuffled, softmax or clip-norm
 """
-    return f"{formatter.format_help()}\nexamples:\n{command.EXAMPLES}\n\n{more}"
+    return f"{formatter.format_help()}\nexamples:\n{command.USAGE_EXAMPLES}\n\n{more}"
 
 
 def _full_help(parser: ArgumentParser) -> str:
     formatter = _usage_formatter(parser)
     for title, actions in _grouped_actions(parser).items():
-        _add_group(formatter, title, actions, with_values=title in GROUPS)
+        _add_option_group(formatter, title, actions)
     more = f"{parser.prog} --help NAME, or docs/reference/options.md"
     return f"{formatter.format_help()}\nDetails: {more}\n"
 
@@ -134,25 +143,23 @@ def _topic_help(parser: ArgumentParser, topic: str) -> str:
     matches = [value for value in values if key in value.topics]
     option = next((action for name, action in options.items() if name.replace("_", "-") == key), None)
     if option is not None:
-        is_special = option in [action for title in groups.keys() - GROUPS.keys() for action in groups[title]]
-        if is_special:
+        if any(option in groups[title] for title in groups.keys() - OPTION_GROUPS.keys()):
             _add_section(formatter, "option", [option])
         else:
             _add_option(formatter, option)
     for value in matches:
-        _add_value(formatter, value)
+        _add_registered_value(formatter, value)
     if option is None and not matches:
         title = next((title for title in groups if key in title.split(" and ")), None)
         if title is None:
             known = [*(name.replace("_", "-") for name in options), *(value.name for value in values)]
             hint = did_you_mean(key, known) or f"; {parser.prog} --help all lists them"
             parser.error(f"no option or value of one is called {topic!r}{hint}")
-        _add_group(formatter, title, groups[title], with_values=title in GROUPS)
+        _add_option_group(formatter, title, groups[title])
     return formatter.format_help()
 
 
 def _usage_formatter(parser: ArgumentParser) -> HelpFormatter:
-    """Return a help formatter that starts with a one-line usage of a parser."""
     formatter, arguments = parser._get_formatter(), parser._get_positional_actions()
     metavars = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in arguments]
     formatter.add_usage(" ".join(["%(prog)s", *metavars, "[OPTION ...]"]), [], [])
@@ -163,17 +170,16 @@ def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
     """Return a parser's options by group, without own options of methods, sources, servers, mechanisms."""
     defaults, special = parser._action_groups[:2], parser._action_groups[2:]
     actions = {action.dest: action for group in defaults for action in group._group_actions}
-    own_names = {name for selector in SELECTORS for name in own_options(selector)} - _GROUP_TITLES.keys()
-    order = [*_GROUP_TITLES, *(actions.keys() - _GROUP_TITLES.keys())]
-    groups: dict[str, list[Action]] = {title: [] for title in GROUPS}
+    own_names = {*chain(*map(component_options, COMPONENT_CHOICES))} - _GROUP_OF_OPTION.keys()
+    order = [*_GROUP_OF_OPTION, *(actions.keys() - _GROUP_OF_OPTION.keys())]
+    groups: dict[str, list[Action]] = {title: [] for title in OPTION_GROUPS}
     for name in sorted(actions, key=order.index):
         if name not in own_names and name != "help":
-            groups[_GROUP_TITLES.get(name, DEFAULT_GROUP)].append(actions[name])
+            groups[_GROUP_OF_OPTION.get(name, DEFAULT_OPTION_GROUP)].append(actions[name])
     return groups | {str(group.title): group._group_actions for group in special}
 
 
 def _field_actions(fields: dict[str, Any]) -> list[Action]:
-    """Convert pydantic fields of options, by name, into argparse actions."""
     parser = ArgumentParser(add_help=False)
     for name, field in fields.items():
         add_field(parser, name, field)
@@ -187,45 +193,47 @@ def _add_section(formatter: HelpFormatter, title: str, actions: Sequence[Action]
     formatter.end_section()
 
 
-def _add_group(formatter: HelpFormatter, title: str, actions: Sequence[Action], with_values: bool) -> None:
-    """Add a group's options to the help and, `with_values`, their registered values with own options."""
+def _add_option_group(formatter: HelpFormatter, title: str, actions: Sequence[Action]) -> None:
+    """Add a group's options to the help and, in OPTION_GROUPS, their registered values with own options."""
     _add_section(formatter, title, actions)
-    for values in filter(None, (option_values(action.dest) for action in actions if with_values)):
-        _add_values(formatter, values)
+    for values in (option_values(action.dest) for action in actions if title in OPTION_GROUPS):
+        _add_registered_values(formatter, values)
         for value in values:
-            if fields := value.own_fields:
+            if fields := value.component_fields:
                 _add_section(formatter, f"options of {value.title}", _field_actions(fields))
 
 
-def _add_values(formatter: HelpFormatter, values: Sequence[RegisteredValue]) -> None:
+def _add_registered_values(formatter: HelpFormatter, values: Sequence[RegisteredValue]) -> None:
     actions = [Action([], v.name, metavar=v.label, help=v.summary.replace("%", "%%")) for v in values]
-    _add_section(formatter, f"values of {flag(values[0].option)}", actions)
+    if values:
+        _add_section(formatter, f"values of {option_string(values[0].option)}", actions)
 
 
 def _add_option(formatter: HelpFormatter, action: Action) -> None:
-    """Add an option with its details to the help, once per value that owns it, and its own values."""
-    owners = [value for name in SELECTORS for value in option_values(name) if action.dest in value.own_fields]
+    """Add an option with details and registered values to the help, once per component that defines it."""
+    values = chain(*map(option_values, COMPONENT_CHOICES))
+    owners = [value for value in values if action.dest in value.component_fields]
     for value in owners:
-        fields = {action.dest: value.own_fields[action.dest]}
-        _add_section(formatter, f"with {value.title}", _with_details(_field_actions(fields), fields))
+        fields = {action.dest: value.component_fields[action.dest]}
+        _add_section(formatter, f"with {value.title}", _actions_with_details(_field_actions(fields), fields))
     if not owners:
-        _add_section(formatter, "option", _with_details([action], option_fields()))
-    if values := option_values(action.dest):
-        _add_values(formatter, values)
+        _add_section(formatter, "option", _actions_with_details([action], option_fields()))
+    _add_registered_values(formatter, option_values(action.dest))
 
 
-def _with_details(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
+def _actions_with_details(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
     """Return copies of argparse actions, whose help ends with the details of their pydantic fields."""
     copies = [copy(action) for action in actions]
     for action in copies:
-        if action.dest in fields and (text := details(fields[action.dest])):
+        if action.dest in fields and (text := help_details(fields[action.dest])):
             action.help = f"{action.help}. {text.replace('%', '%%')}"
     return copies
 
 
-def _add_value(formatter: HelpFormatter, value: RegisteredValue) -> None:
+def _add_registered_value(formatter: HelpFormatter, value: RegisteredValue) -> None:
     """Add an option's value to the help: its summary, its page in the docs, and its own options."""
-    fields = value.own_fields
-    texts = [value.summary, f"See {PAGES[value.kind]}", *([] if fields else ["It has no options of its own"])]
-    text = ". ".join(text[:1].upper() + text[1:] for text in texts)
-    _add_section(formatter, value.title, _with_details(_field_actions(fields), fields), f"{text}.")
+    fields = value.component_fields
+    no_options = "" if fields else ". It has no options of its own"
+    summary = value.summary[:1].upper() + value.summary[1:]
+    text = f"{summary}. See {DOCS_PAGES[value.kind]}{no_options}."
+    _add_section(formatter, value.title, _actions_with_details(_field_actions(fields), fields), text)

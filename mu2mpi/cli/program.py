@@ -16,13 +16,19 @@ from typing import Any, NoReturn
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
-from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted, SharedInputError, SharedOSError
+from mu2mpi.core.errors import (
+    EXIT_INTERRUPTED,
+    CollectiveInputError,
+    CollectiveOSError,
+    InputError,
+    Interrupted,
+)
 from mu2mpi.core.registry import import_files, lookup, summary_line
 from mu2mpi.core.suggestions import did_you_mean
-from mu2mpi.execution.signals import exiting_on_signals, stop_requests
+from mu2mpi.execution.signals import exiting_on_signals, recording_stop_requests
 
-DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
-EXAMPLES = """examples:
+PROGRAM_DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
+USAGE_EXAMPLES = """examples:
   mu2mpi run --rho 8 --seed 1                        a small run on the built-in digits
   mpirun -n 4 mu2mpi run --data mnist --output a.h5  four machines on four ranks
   mpirun -n 2 mu2mpi sweep jobs/tables.toml --output runs/
@@ -33,11 +39,11 @@ EXAMPLES = """examples:
 
 mu2mpi COMMAND --help explains a command."""
 
-IMPORT_HELP = "Python file that registers losses, methods, figures, commands, ...; may be repeated"
+IMPORT_OPTION_HELP = "Python file that registers losses, methods, figures, commands, ...; may be repeated"
 
 
 class HelpAction(argparse.Action):
-    """Action of --help: print a command's help, or that of a topic if it has COMMON_OPTIONS, and exit."""
+    """Action of --help: print the help of a command, or of a topic for commands with topics, and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, topic: Any, flag: Any = None) -> None:
         """Print the help of the parser's command, or of one topic, and exit."""
@@ -45,21 +51,21 @@ class HelpAction(argparse.Action):
         if not hasattr(command, "COMMON_OPTIONS"):
             parser.print_help()
         else:
-            from mu2mpi.cli.help_topics import explain
+            from mu2mpi.cli.help_topics import command_help
 
-            print(explain(parser, command, topic), end="")
+            print(command_help(parser, command, topic), end="")
         parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that raises `SharedInputError` for bad usage, which is the same on all ranks."""
+    """Argument parser that raises `CollectiveInputError` for bad usage, which is the same on all ranks."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise SharedInputError with an error message, and the command that prints the help."""
-        raise SharedInputError(f"{message}\nSee: {self.prog} --help")
+        """Raise CollectiveInputError with an error message, and the command that prints the help."""
+        raise CollectiveInputError(f"{message}\nSee: {self.prog} --help")
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
-        """Raise SharedInputError for unknown arguments, with suggestions, or else all options."""
+        """Raise CollectiveInputError for unknown arguments, with suggestions, or else all options."""
         known = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
         options = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
         hints = {option: did_you_mean(option, known) for option in options}
@@ -77,12 +83,12 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the mu2mpi command in `argv` (by default sys.argv) and return its exit code."""
-    _open_outputs()
+    _open_standard_streams()
     with exiting_on_signals():
         try:
             return _report_exit_code(_execute_command(parse(sys.argv[1:] if argv is None else argv)))
         except (InputError, OSError) as error:
-            on_all_ranks = isinstance(error, SharedInputError | SharedOSError)
+            on_all_ranks = isinstance(error, CollectiveInputError | CollectiveOSError)
             try:
                 os.getcwd()
             except OSError:
@@ -101,11 +107,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _execute_command(arguments: argparse.Namespace) -> int:
-    """Execute a command; return its exit code, or 1 if it has no output files and its text was lost."""
-    writes_results = hasattr(arguments.command, "outputs")
+    """Execute a command; return its exit code, or 1 if its text is lost and it has no output files."""
+    writes_results = hasattr(arguments.command, "output_paths")
     # From here on, a signal stops the run with a checkpoint instead of killing the process.
-    with stop_requests() if writes_results else nullcontext():
-        code = arguments.command.execute(arguments) or 0
+    with recording_stop_requests() if writes_results else nullcontext():
+        code = arguments.command.run_command(arguments) or 0
     sys.stdout.flush()
     failure = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
     if writes_results or failure is None:
@@ -126,7 +132,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if imports.files:
         from mu2mpi.core import parallel
 
-        with parallel.world_if_parallel().shared_errors():
+        with parallel.world_if_parallel().collective_errors():
             import_files(imports.files)
     names = command_names()
     command = next((argument for argument in argv if argument in names), None)
@@ -138,14 +144,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def build_parser(names: Sequence[str], complete: Sequence[str | None]) -> Parser:
-    """Build the argument parser of the named commands; only those in `complete` get their arguments."""
-    parser = Parser("mu2mpi", description=DESCRIPTION, epilog=EXAMPLES, allow_abbrev=False)
+def build_parser(listed: Sequence[str], complete: Sequence[str | None]) -> Parser:
+    """Build the argument parser of the `listed` commands; only those in `complete` get their arguments."""
+    parser = Parser("mu2mpi", description=PROGRAM_DESCRIPTION, epilog=USAGE_EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
-    parser.add_argument("--import", metavar="FILE", help=IMPORT_HELP)
+    parser.add_argument("--import", metavar="FILE", help=IMPORT_OPTION_HELP)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in names:
+    for name in listed:
         text = summary_line("commands", name)
         text = text[:1].lower() + text[1:]
         subparser = commands.add_parser(name, help=text, add_help=False, allow_abbrev=False)
@@ -153,7 +159,7 @@ def build_parser(names: Sequence[str], complete: Sequence[str | None]) -> Parser
         has_topics = hasattr(command, "COMMON_OPTIONS")
         topic: dict[str, Any] = {"nargs": "?", "metavar": "NAME"} if has_topics else {"nargs": 0}
         subparser.add_argument("-h", "--help", action=HelpAction, help="show help and exit", **topic)
-        subparser.add_argument("--import", metavar="FILE", help=IMPORT_HELP)
+        subparser.add_argument("--import", metavar="FILE", help=IMPORT_OPTION_HELP)
         if command is not None:
             subparser.description = command.__doc__
             subparser.set_defaults(command=command, parser=subparser)
@@ -163,7 +169,7 @@ def build_parser(names: Sequence[str], complete: Sequence[str | None]) -> Parser
 
 
 class _FailSafeOutput(io.FileIO):
-    """Binary output file that drops data after a write error, whose first is kept in `failure`."""
+    """Binary output file that drops data after the first write error, which is kept in `failure`."""
 
     failure: OSError | None = None
 
@@ -178,7 +184,7 @@ class _FailSafeOutput(io.FileIO):
         return written
 
 
-def _open_outputs() -> None:
+def _open_standard_streams() -> None:
     """Replace standard output and error by `_FailSafeOutput`, unless the caller has redirected them."""
     for descriptor in range(3):
         try:
@@ -220,7 +226,7 @@ def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
 def _report_exit_code(code: int) -> int:
     """Write the exit report for `mu2mpi launch`, if it started the ranks; return each rank's exit code."""
     # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
-    if not os.environ.get(exit_report.PATH_VARIABLE):
+    if not os.environ.get(exit_report.REPORT_PATH_VARIABLE):
         return code
     from mu2mpi.core import parallel
 

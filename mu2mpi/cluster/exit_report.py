@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PATH_VARIABLE = "MU2MPI_WORD"  # Environment variable of the path of the exit report
+REPORT_PATH_VARIABLE = "MU2MPI_EXIT_REPORT"  # Environment variable of the path of the exit report
 
 
 @contextmanager
-def report_file(folder: Path, job_id: str, start: int) -> Iterator[Path]:
-    """Context manager: path of an empty exit report for start number `start` of a job; deletes older ones."""
+def exit_report_file(folder: Path, job_id: str, restarts: int) -> Iterator[Path]:
+    """Context manager: path of an empty exit report of a job after so many `restarts`; deletes older ones."""
     # Ranks only write to an existing file, so ranks that survive from an earlier start report nothing.
-    prefix, suffix = f".mu2mpi-launch-{job_id}-", f"-{start}.word"
+    prefix, suffix = f".mu2mpi-launch-{job_id}-", f"-{restarts}.exit"
     candidates = (folder.absolute(), Path().absolute(), tempfile.gettempdir())
     writable = next((candidate for candidate in candidates if os.access(candidate, os.W_OK)), folder)
     handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=writable)
     os.close(handle)
-    for old_report in Path(name).parent.glob(f"{prefix}*.word"):
-        if start > 0 and not old_report.name.endswith(suffix):
+    for old_report in Path(name).parent.glob(f"{prefix}*.exit"):
+        if restarts > 0 and not old_report.name.endswith(suffix):
             old_report.unlink(missing_ok=True)
     try:
         yield Path(name)
@@ -38,7 +38,7 @@ def read_exit_code(path: Path) -> int | None:
 
 def write_exit_code(code: int) -> bool:
     """Write an exit code to the exit report if `mu2mpi launch` started this run; return whether it did."""
-    if not (path := os.environ.get(PATH_VARIABLE)):
+    if not (path := os.environ.get(REPORT_PATH_VARIABLE)):
         return False
     try:
         with open(path, "r+b", buffering=0) as report:

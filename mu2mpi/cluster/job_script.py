@@ -15,38 +15,38 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from mu2mpi.config.experiment_options import format_validation_errors
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import import_flags
+from mu2mpi.core.registry import import_arguments
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import read_toml
 
-EDIT_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
-DEFAULT_ENVIRONMENT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'
+EDIT_SCRIPT_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
+DEFAULT_ACTIVATE_SCRIPT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'
 
 
-def limit_seconds(limit: str) -> float:
+def time_limit_seconds(time_limit: str) -> float:
     """Seconds of a time limit given in any format of sbatch; inf for UNLIMITED, INFINITE or 0."""
-    if limit.upper() in ("UNLIMITED", "INFINITE"):
+    if time_limit.upper() in ("UNLIMITED", "INFINITE"):
         return math.inf
-    if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9}){0,2}|[0-9]{1,9}-[0-9]{1,9}(:[0-9]{1,9}){0,2}", limit):
+    if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9}){0,2}|[0-9]{1,9}-[0-9]{1,9}(:[0-9]{1,9}){0,2}", time_limit):
         raise ValueError("should be a time limit such as 90 (minutes), 01:30:00, 2-12:00 or UNLIMITED")
-    numbers = re.split("[-:]", limit)
-    units = (86_400, 3600, 60, 1) if "-" in limit else (60, 1) if len(numbers) < 3 else (3600, 60, 1)
+    numbers = re.split("[-:]", time_limit)
+    units = (86_400, 3600, 60, 1) if "-" in time_limit else (60, 1) if len(numbers) < 3 else (3600, 60, 1)
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
-WORD_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
-LINE_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
-MEM_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
-TextLine = Annotated[str, Field(pattern=LINE_RE)]
+NAME_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
+TEXT_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
+MEMORY_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
+TextLine = Annotated[str, Field(pattern=TEXT_RE)]
 # The script depends on the directives array and signal, which --array-limit and --signal-seconds control.
 SbatchDirective = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
 # The TOML parser returns a time of day for 01:00:00.
-TimeLimit = Annotated[str, BeforeValidator(str), AfterValidator(lambda limit: limit_seconds(limit) and limit)]
+TimeLimit = Annotated[str, BeforeValidator(str), AfterValidator(lambda t: time_limit_seconds(t) and t)]
 
 
-def _field(default: Any, metavar: str, help: str, *traits: str, **constraints: Any) -> Any:
-    """Pydantic field of a job option; traits: "directive" (of sbatch), "slurm" (unsupported with PBS)."""
-    extra: Any = {"traits": list(traits)}
+def _option(default: Any, metavar: str, help: str, *tags: str, **constraints: Any) -> Any:
+    """Pydantic field of a job option; tags: "directive" (of sbatch), "slurm" (unsupported with PBS)."""
+    extra: Any = {"tags": list(tags)}
     return Field(default, title=metavar, description=help, json_schema_extra=extra, **constraints)
 
 
@@ -61,33 +61,37 @@ class JobOptions(BaseModel):
         alias_generator=lambda name: name.replace("_", "-"),
     )
 
-    scheduler: Literal["slurm", "pbs"] = _field("slurm", "NAME", "slurm or pbs (untested) [default: slurm]")
-    nodes: int | None = _field(None, "N", "nodes per run", "directive", ge=1)
-    ntasks: int | None = _field(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
-    ntasks_per_node: int | None = _field(None, "N", "ranks per node", "directive", ge=1)
-    cpus_per_task: int = _field(1, "N", "cores per rank [default: 1]", "directive", ge=1)
-    mem_per_cpu: str | None = _field(None, "SIZE", "memory per core, such as 2G", "directive", pattern=MEM_RE)
-    time: TimeLimit = _field("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
-    partition: str | None = _field(None, "NAME", "partition; in PBS, queue", "directive", pattern=WORD_RE)
-    account: str | None = _field(None, "NAME", "account to charge", "directive", pattern=WORD_RE)
-    qos: str | None = _field(None, "NAME", "quality of service", "directive", "slurm", pattern=WORD_RE)
-    constraint: str | None = _field(None, "NAME", "required feature", "directive", "slurm", pattern=WORD_RE)
-    sbatch: tuple[SbatchDirective, ...] = _field((), "KEY=VALUE", "sbatch directive; repeatable", "slurm")
-    array_limit: int | None = _field(None, "N", "maximal number of array tasks running at once", ge=1)
-    signal_seconds: int = _field(
+    scheduler: Literal["slurm", "pbs"] = _option("slurm", "NAME", "slurm or pbs (untested) [default: slurm]")
+    nodes: int | None = _option(None, "N", "nodes per run", "directive", ge=1)
+    ntasks: int | None = _option(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
+    ntasks_per_node: int | None = _option(None, "N", "ranks per node", "directive", ge=1)
+    cpus_per_task: int = _option(1, "N", "cores per rank [default: 1]", "directive", ge=1)
+    mem_per_cpu: str | None = _option(
+        None, "SIZE", "memory per core, such as 2G", "directive", pattern=MEMORY_RE
+    )
+    time: TimeLimit = _option("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
+    partition: str | None = _option(None, "NAME", "partition; in PBS, queue", "directive", pattern=NAME_RE)
+    account: str | None = _option(None, "NAME", "account to charge", "directive", pattern=NAME_RE)
+    qos: str | None = _option(None, "NAME", "quality of service", "directive", "slurm", pattern=NAME_RE)
+    constraint: str | None = _option(None, "NAME", "required feature", "directive", "slurm", pattern=NAME_RE)
+    sbatch: tuple[SbatchDirective, ...] = _option((), "KEY=VALUE", "sbatch directive; repeatable", "slurm")
+    array_limit: int | None = _option(None, "N", "maximal number of array tasks running at once", ge=1)
+    signal_seconds: int = _option(
         120, "N", "seconds from checkpoint to time limit [default: 120]", "slurm", ge=1, le=65_535
     )
-    requeues: int | None = _field(None, "N", "maximal requeues of a task [default: 20]", "slurm", ge=0)
-    checkpoint_every: float | None = _field(None, "SECONDS", "interval between checkpoints", gt=0)
-    data_dir: str | None = _field(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE_RE)
-    setup: tuple[TextLine, ...] = _field((), "COMMAND", "shell command to run first; repeatable")
-    environment: str | None = _field(None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE_RE)
-    after_table: bool = _field(False, "", "print the table in a job that starts after all tasks", "slurm")
+    requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", "slurm", ge=0)
+    checkpoint_every: float | None = _option(None, "SECONDS", "interval between checkpoints", gt=0)
+    data_dir: str | None = _option(None, "FOLDER", "folder of data sets, one subfolder each", pattern=TEXT_RE)
+    setup: tuple[TextLine, ...] = _option((), "COMMAND", "shell command to run first; repeatable")
+    environment: str | None = _option(
+        None, "FOLDER", "virtualenv, or none [default: active]", pattern=TEXT_RE
+    )
+    after_table: bool = _option(False, "", "print the table in a job that starts after all tasks", "slurm")
 
     @pydantic.model_validator(mode="after")
     def _check_scheduler(self) -> Self:
         given_options = {name.replace("_", "-") for name in self.model_fields_set}
-        if self.scheduler == "pbs" and (unsupported := given_options & {*option_names("slurm")}):
+        if self.scheduler == "pbs" and (unsupported := given_options & {*job_option_names("slurm")}):
             raise ValueError(f"{min(unsupported)} is not supported with the scheduler pbs. Leave it out.")
         return self
 
@@ -101,11 +105,11 @@ class JobOptions(BaseModel):
         if site_path := os.environ.get("MU2MPI_SITE"):
             path = Path(site_path).expanduser()
         site = read_toml(path) if site_path or path.exists() else {}
-        if unknown := site.keys() - option_names():
-            hint = suggest_or_list(min(unknown), option_names(), "keys")
+        if unknown := site.keys() - job_option_names():
+            hint = suggest_or_list(min(unknown), job_option_names(), "keys")
             raise InputError(f"{path}: unknown key {min(unknown)!r}{hint}")
         for prefix, settings in ((f"{path}: ", site), ("--", options)):
-            for name, value in _replace_directives(settings).items():
+            for name, value in _merge_sbatch_directives(settings).items():
                 merged[name] = [*merged.get(name, ()), *value] if isinstance(value, list) else value
             try:
                 job_options = cls(**merged)
@@ -120,42 +124,43 @@ class JobOptions(BaseModel):
         return self.ntasks or (self.nodes or 0) * (self.ntasks_per_node or 0) or 2
 
 
-def option_names(trait: str | None = None) -> list[str]:
-    """Return the names of the job options on the command line: all, or those with a given trait."""
+def job_option_names(tag: str | None = None) -> list[str]:
+    """Return the names of the job options on the command line: all, or those with a given tag."""
     fields: Any = JobOptions.model_fields.values()
-    return [field.alias for field in fields if trait is None or trait in field.json_schema_extra["traits"]]
+    return [field.alias for field in fields if tag is None or tag in field.json_schema_extra["tags"]]
 
 
-def _replace_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
     replaced = dict(settings)
     for name in {"sbatch", "setup"} & replaced.keys():
         replaced[name] = replaced[name] if isinstance(replaced[name], list) else [replaced[name]]
     for entry in replaced.get("sbatch", []):
         name, _, value = str(entry).partition("=")
-        if name in option_names("directive"):
+        if name in job_option_names("directive"):
             replaced |= {name: value, "sbatch": [other for other in replaced["sbatch"] if other != entry]}
     return replaced
 
 
-def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: int = 1) -> str:
-    """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `tasks` > 1."""
-    command = [*_flag("requeues", options), *arguments, *import_flags()]
-    command += [*_flag("checkpoint-every", options), *_flag("data-dir", options)]
-    template, index_variable, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
+def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, array_tasks: int = 1) -> str:
+    """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `array_tasks` > 1."""
+    command = [*_option_arguments("requeues", options), *arguments, *import_arguments()]
+    command += [*_option_arguments("checkpoint-every", options), *_option_arguments("data-dir", options)]
+    template, task_index, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
     if options.scheduler == "pbs":
-        template, index_variable, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
-        lines = [f"#PBS -J {_array_range(options, tasks)}"] if tasks > 1 else []
+        template, task_index, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
+        lines = [f"#PBS -J {_array_range(options, array_tasks)}"] if array_tasks > 1 else []
         for key, value in (("q", options.partition), ("A", options.account)):
-            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_HINT}")
+            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_SCRIPT_HINT}")
     else:
-        lines = _directive_lines(slurm_directives(name, options, tasks))
+        lines = _directive_lines(slurm_directives(name, options, array_tasks))
         if options.after_table:
-            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_flags(), arguments[-1]]))
+            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_arguments(), arguments[-1]]))
             lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
     fields = {
         "directives": "\n".join(lines),
         "setup": "\n".join(_setup_commands(options)),
-        "command": shlex.join(command) + (f' --part "${index_variable}/{tasks}"' if tasks > 1 else ""),
+        "command": shlex.join(command)
+        + (f' --part "${task_index}/{array_tasks}"' if array_tasks > 1 else ""),
         "seconds": options.signal_seconds,
         "ranks": options.ranks,
         **resources,
@@ -164,38 +169,38 @@ def render_job(name: str, arguments: Sequence[str], options: JobOptions, tasks: 
     return text.format(name=_valid_job_name(name), **fields)
 
 
-def render_table(output: str, options: JobOptions, job: str) -> str:
-    """Render the script of a job that starts after `job` and writes the table of results to a file."""
-    table_directives = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job}.txt"}
+def render_table_script(output: str, options: JobOptions, job_id: str) -> str:
+    """Render the script of a job that starts after another job and writes the table of results to a file."""
+    table_directives = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job_id}.txt"}
     site_keys = {"mem-per-cpu", "partition", "account", "qos", "constraint", *_extra_directives(options)}
     directives = slurm_directives("table", options, 1)
     inherited = {name: value for name, value in directives.items() if name in site_keys}
-    lines = _directive_lines(inherited | table_directives | {"dependency": f"afterany:{job}"})
-    command = shlex.join(["exec", "mu2mpi", "table", *import_flags(), output])
+    lines = _directive_lines(inherited | table_directives | {"dependency": f"afterany:{job_id}"})
+    command = shlex.join(["exec", "mu2mpi", "table", *import_arguments(), output])
     return "\n".join(["#!/bin/bash", *lines, "", *_setup_commands(options), "", command, ""])
 
 
-def slurm_directives(name: str, options: JobOptions, tasks: int) -> dict[str, object]:
+def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[str, object]:
     """Sbatch directives of a job, by name; "" for a directive without value, None for an omitted one."""
-    names = {name.replace("-", "_") for name in option_names("directive")}
+    names = {name.replace("-", "_") for name in job_option_names("directive")}
     return {
         "job-name": _valid_job_name(name),
         **options.model_dump(by_alias=True, include=names),
         "ntasks": options.ranks,
-        "array": _array_range(options, tasks),
-        "output": "%x-%A_%a.log" if tasks > 1 else "%x-%j.log",
+        "array": _array_range(options, array_tasks),
+        "output": "%x-%A_%a.log" if array_tasks > 1 else "%x-%j.log",
         "open-mode": "append",
         "signal": f"B:USR1@{options.signal_seconds}",
         "requeue": "",
     } | _extra_directives(options)
 
 
-def _array_range(options: JobOptions, tasks: int) -> str | None:
+def _array_range(options: JobOptions, array_tasks: int) -> str | None:
     limit = f"%{options.array_limit}" if options.array_limit else ""
-    return f"0-{tasks - 1}{limit}" if tasks > 1 else None
+    return f"0-{array_tasks - 1}{limit}" if array_tasks > 1 else None
 
 
-def _flag(name: str, options: JobOptions) -> list[str]:
+def _option_arguments(name: str, options: JobOptions) -> list[str]:
     value = getattr(options, name.replace("-", "_"))
     return [] if value is None else [f"--{name}", str(value).removesuffix(".0")]
 
@@ -210,7 +215,7 @@ def _directive_lines(directives: Mapping[str, object]) -> list[str]:
         if value is not None:
             lines.append(f"#SBATCH --{key}" + (f"={shlex.quote(str(value))}" if value != "" else ""))
         elif key in ("partition", "account"):
-            lines.append(f"##SBATCH --{key}={EDIT_HINT}")
+            lines.append(f"##SBATCH --{key}={EDIT_SCRIPT_HINT}")
     return lines
 
 
@@ -220,7 +225,7 @@ def _pbs_resources(options: JobOptions) -> dict[str, object]:
     if options.mem_per_cpu:
         unit = options.mem_per_cpu.lstrip("0123456789").lower() or "m"
         memory = f":mem={int(options.mem_per_cpu.rstrip('KMGT')) * cores}{unit}b"
-    seconds = limit_seconds(options.time)
+    seconds = time_limit_seconds(options.time)
     if seconds == math.inf:
         raise InputError(f"--time {options.time}: PBS requires a finite limit, such as 24:00:00.")
     minutes, second = divmod(int(seconds), 60)
@@ -236,6 +241,6 @@ def _valid_job_name(name: str) -> str:
 def _setup_commands(options: JobOptions) -> list[str]:
     setup = list(options.setup) or ["# module load ..."]
     if (folder := options.environment) != "none":
-        activate = shlex.quote(f"{folder}/bin/activate") if folder else DEFAULT_ENVIRONMENT
+        activate = shlex.quote(f"{folder}/bin/activate") if folder else DEFAULT_ACTIVATE_SCRIPT
         setup += ["# shellcheck source=/dev/null", f"source {activate}"]
     return setup

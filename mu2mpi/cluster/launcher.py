@@ -25,14 +25,14 @@ RANKS_VARIABLE = "MU2MPI_RANKS"
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 
 # Program that prints the size of COMM_WORLD on each rank, by one write, since launchers interleave output.
-PROBE_PROGRAM = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
-PROBE_SECONDS = 60
+PROBE_SCRIPT = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
+MAX_PROBE_SECONDS = 60
 
 # Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
-FORWARDED = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
+FORWARDED_VARIABLES = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
 
 # Defaults for ranks. Open MPI from PyPI binds ranks to cores outside of the job, and waits in a busy loop.
-RANK_ENVIRONMENT = {
+DEFAULT_RANK_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
@@ -62,7 +62,7 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
         return []
     for _ in range(2):  # A probe may fail by the loss of a node.
         problems = []
-        for candidate in _candidate_commands(ranks):
+        for candidate in _candidate_launchers(ranks):
             problem = _probe(candidate, ranks, environment)
             if problem is None:
                 return candidate
@@ -74,10 +74,11 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
 
 
 def _env_command(environment: Mapping[str, str]) -> list[str]:
-    return ["env", *(f"{name}={value}" for name, value in environment.items() if FORWARDED.fullmatch(name))]
+    forwarded = {name: value for name, value in environment.items() if FORWARDED_VARIABLES.fullmatch(name)}
+    return ["env", *(f"{name}={value}" for name, value in forwarded.items())]
 
 
-def _candidate_commands(ranks: int) -> list[list[str]]:
+def _candidate_launchers(ranks: int) -> list[list[str]]:
     if chosen := os.environ.get(LAUNCHER_VARIABLE):
         try:
             return [shlex.split(chosen)]
@@ -93,9 +94,11 @@ def _candidate_commands(ranks: int) -> list[list[str]]:
 
 
 def _probe(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE_PROGRAM]
+    command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE_SCRIPT]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=MAX_PROBE_SECONDS, env=environment
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     sizes = done.stdout.split()
@@ -112,21 +115,22 @@ class OutputFiles:
 
     def __init__(self, paths: Sequence[Path], overwrite: bool = False) -> None:
         self.results, self._overwrite = {*paths}, overwrite
-        self._before = self._existing_files()
+        self._initial_files = self._existing_files()
 
-    def existing_folder(self) -> Path:
+    def nearest_existing_folder(self) -> Path:
         """Folder of the result files, or its nearest existing parent."""
         folder = min(self.results, default=Path("result")).parent
         return next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
 
     def have_progressed(self) -> bool:
         """Whether a result or checkpoint was written since this `OutputFiles` was created."""
-        return any(self._before.get(path) != identity for path, identity in self._existing_files().items())
+        now = self._existing_files()
+        return any(self._initial_files.get(path) != identity for path, identity in now.items())
 
     def are_complete(self) -> bool:
-        """Whether all result files exist, and no checkpoint file of them."""
+        """Whether all result files exist, and no checkpoint file is left."""
         now = self._existing_files()
-        old = {path for path, before in self._before.items() if self._overwrite and now.get(path) == before}
+        old = {path for path, _ in now.items() & self._initial_files.items()} if self._overwrite else set()
         return bool(self.results) and now.keys() - old == self.results
 
     def _existing_files(self) -> dict[Path, FileIdentity | None]:
@@ -146,7 +150,7 @@ class SignalForwarder:
 
     def __init__(self) -> None:
         self.received: set[int] = set()
-        self.may_raise = False  # Whether a signal raises StoppedBeforeStartError
+        self.raises_on_signal = False  # Whether a signal raises StoppedBeforeStartError
         self._process: subprocess.Popen[bytes] | None = None  # Launcher of the ranks
         self._deadline = float("inf")  # Monotonic time by which the ranks should have stopped
 
@@ -157,18 +161,18 @@ class SignalForwarder:
             self._deadline = min(self._deadline, monotonic() + MAX_STOP_SECONDS)
         if self._process is not None:
             self._process.send_signal(signal.SIGUSR1)
-        elif self.may_raise:
+        elif self.raises_on_signal:
             raise StoppedBeforeStartError
 
     def run_interruptibly(self, action: Callable[[], list[str]]) -> list[str]:
         """Run a function before the ranks start; a received signal raises StoppedBeforeStartError."""
-        self.may_raise = True
+        self.raises_on_signal = True
         try:
             if self.received:
                 raise StoppedBeforeStartError
             return action()
         finally:
-            self.may_raise = False
+            self.raises_on_signal = False
 
     def run_ranks(
         self, command: Sequence[str], environment: dict[str, str], on_timeout: Callable[[], object]
@@ -186,51 +190,54 @@ class SignalForwarder:
         return code if code >= 0 else 128 - code  # As shells: 128 + N for signal N
 
 
-def launch(
-    arguments: Sequence[str], outputs: OutputFiles, ranks: int, requeues: int, signals: SignalForwarder
+def launch_ranks(
+    arguments: Sequence[str], outputs: OutputFiles, ranks: int, max_requeues: int, forwarder: SignalForwarder
 ) -> int:
     """Run ``mu2mpi ARGUMENTS`` on `ranks` ranks and return the exit code; requeue an unfinished SLURM job."""
     if slurm.restart_count() > 0 and outputs.are_complete():
         print_status("all results exist since an earlier start of this job")
         return 0
-    environment = {**RANK_ENVIRONMENT, **os.environ}
+    environment = {**DEFAULT_RANK_ENVIRONMENT, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def requeue_job(reported: int | None) -> bool:
-        return _requeue_unfinished(reported, outputs, signals.received, requeues)
+    def requeue_if_unfinished(reported_code: int | None) -> bool:
+        return _requeue_unfinished(reported_code, outputs, forwarder.received, max_requeues)
 
-    folder, job_id = outputs.existing_folder(), slurm.job_id() or "0"
-    with exit_report.report_file(folder, job_id, slurm.restart_count()) as path:
-        environment[exit_report.PATH_VARIABLE] = str(path)
+    folder, job_id = outputs.nearest_existing_folder(), slurm.job_id() or "0"
+    with exit_report.exit_report_file(folder, job_id, slurm.restart_count()) as path:
+        environment[exit_report.REPORT_PATH_VARIABLE] = str(path)
         try:
-            launcher = signals.run_interruptibly(lambda: find_launcher(ranks, environment))
+            launcher = forwarder.run_interruptibly(lambda: find_launcher(ranks, environment))
         except StoppedBeforeStartError:
             print_status("stopped by a signal before the ranks were started")
-            return EXIT_INTERRUPTED if requeue_job(EXIT_INTERRUPTED) else 128 + min(signals.received)
+            is_requeued = requeue_if_unfinished(EXIT_INTERRUPTED)
+            return EXIT_INTERRUPTED if is_requeued else 128 + min(forwarder.received)
         except InputError:
             if slurm.all_nodes_respond():
                 raise
             print_status("no launcher works, since a node of this job does not respond")
-            return EXIT_INTERRUPTED if slurm.requeue(requeues) else 1
+            return EXIT_INTERRUPTED if slurm.requeue_job(max_requeues) else 1
         program = [sys.executable, "-m", "mu2mpi", *arguments]
         print_status(f"starting {ranks} ranks: {shlex.join([*launcher, *program])}")
         command = [*launcher, *_env_command(environment), *program]
-        code = signals.run_ranks(command, environment, on_timeout=lambda: requeue_job(None))
-        reported = exit_report.read_exit_code(path)
-    if reported is None and code in (2, EXIT_INTERRUPTED):
-        reported = code  # Rank 0 could not write the exit report, and has exited with the code itself.
-    if reported is not None and reported != EXIT_INTERRUPTED:
-        return reported
-    if reported is None:
+        code = forwarder.run_ranks(command, environment, on_timeout=lambda: requeue_if_unfinished(None))
+        reported_code = exit_report.read_exit_code(path)
+    if reported_code is None and code in (2, EXIT_INTERRUPTED):
+        reported_code = code  # Rank 0 could not write the exit report, and has exited with the code itself.
+    if reported_code is not None and reported_code != EXIT_INTERRUPTED:
+        return reported_code
+    if reported_code is None:
         if outputs.have_progressed() and outputs.are_complete():
             print_status("the ranks ended without an exit report, but all results exist")
             return 0
         print_status(f"the ranks ended with code {code} and no exit report: a rank or a node may be lost")
-    return EXIT_INTERRUPTED if requeue_job(reported) else reported or code or 1
+    return EXIT_INTERRUPTED if requeue_if_unfinished(reported_code) else reported_code or code or 1
 
 
-def _requeue_unfinished(reported: int | None, outputs: OutputFiles, received: set[int], limit: int) -> bool:
+def _requeue_unfinished(
+    reported_code: int | None, outputs: OutputFiles, received: set[int], max_requeues: int
+) -> bool:
     if slurm.job_id() is None:
         return False
     cause = "user" if signal.SIGINT in received else "scheduler" if received else None
@@ -238,11 +245,11 @@ def _requeue_unfinished(reported: int | None, outputs: OutputFiles, received: se
         cause = slurm.termination_cause()
     refusals = {"requeue": "it has been requeued already", "user": "it was cancelled"}
     refusal = refusals.get(cause or "")
-    if cause is None and reported is None and not outputs.have_progressed():
+    if cause is None and reported_code is None and not outputs.have_progressed():
         may_restart = outputs.results and slurm.restart_count() < MAX_FRUITLESS_RESTARTS
         if not may_restart and slurm.all_nodes_respond():
             refusal = "the run was lost without progress in this start"
     if refusal is not None:
         print_status(f"this job is not requeued: {refusal}")
         return False
-    return slurm.requeue(limit)
+    return slurm.requeue_job(max_requeues)

@@ -39,15 +39,15 @@ def termination_cause() -> str:
     return "scheduler" if is_preempted or state.get("Reason") == "TimeLimit" else "user"
 
 
-def requeue(limit: int) -> bool:
-    """Requeue this SLURM job unless it has been requeued `limit` times; return whether it is requeued."""
+def requeue_job(max_requeues: int) -> bool:
+    """Requeue this SLURM job, at most `max_requeues` times; return whether it is requeued."""
     job, requeues = job_id(), restart_count()
     if job is None:
         return False
-    if requeues >= limit:
-        print_status(f"job {job} has reached --requeues {limit}. Submit it again to resume.")
+    if requeues >= max_requeues:
+        print_status(f"job {job} has reached --requeues {max_requeues}. Submit it again to resume.")
         return False
-    print_status(f"requeueing job {job} ({requeues + 1} of at most {limit} times)")
+    print_status(f"requeueing job {job} ({requeues + 1} of at most {max_requeues} times)")
     for _ in range(3):
         done = _slurm("scontrol", "requeue", job)
         if done.returncode == 0 or termination_cause() == "requeue":

@@ -12,14 +12,20 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from mu2mpi.cluster.job_script import JobOptions, limit_seconds, render_job, render_table, slurm_directives
+from mu2mpi.cluster.job_script import (
+    JobOptions,
+    render_job_script,
+    render_table_script,
+    slurm_directives,
+    time_limit_seconds,
+)
 from mu2mpi.cluster.slurm import max_array_tasks, submit, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_atomically
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import import_flags
+from mu2mpi.core.registry import import_arguments
 from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost
@@ -29,8 +35,8 @@ from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.result_files import join_names
 
-START_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
-RUN_SECONDS = 0.1  # Start and end of a run: reading and writing files
+TASK_START_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
+RUN_OVERHEAD_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 
 class RunCost(NamedTuple):
@@ -45,17 +51,17 @@ def task_seconds(costs: Sequence[RunCost], tasks: int, ranks: int) -> list[float
     seconds = []
     for runs in (costs[k::tasks] for k in range(tasks)):
         longest = [run.seconds / min(ranks, run.machines) for run in runs]
-        seconds.append(START_SECONDS + max([sum(run.seconds for run in runs) / ranks, *longest]))
+        seconds.append(TASK_START_SECONDS + max([sum(run.seconds for run in runs) / ranks, *longest]))
     return seconds
 
 
-def choose_task_count(costs: Sequence[RunCost], ranks: int, limit: float, max_tasks: int) -> int:
-    """Choose the number of array tasks, each about a tenth of the time limit (`limit`, in seconds) long."""
+def choose_task_count(costs: Sequence[RunCost], ranks: int, time_limit: float, max_tasks: int) -> int:
+    """Choose the number of array tasks, each about a tenth of the time limit (in seconds) long."""
     max_tasks = max(1, min(max_tasks, len(costs)))
     # The margin covers rough estimates and slow cores. No task should take more than a tenth of a day.
-    target = 0.1 * min(limit, 86_400.0)
+    target = 0.1 * min(time_limit, 86_400.0)
     tasks = min(max_tasks, max(1, math.ceil(sum(run.seconds for run in costs) / ranks / target)))
-    while tasks < max_tasks and max(task_seconds(costs, tasks, ranks)) > START_SECONDS + target:
+    while tasks < max_tasks and max(task_seconds(costs, tasks, ranks)) > TASK_START_SECONDS + target:
         tasks = min(max_tasks, tasks + 1 + tasks // 50)
     return tasks
 
@@ -70,7 +76,7 @@ class SweepJob:
     options: JobOptions
 
     @cached_property
-    def paths(self) -> list[Path]:
+    def result_paths(self) -> list[Path]:
         """Path of the result file of each run."""
         if not self.sweep.swept:
             return [self.output]
@@ -81,11 +87,11 @@ class SweepJob:
         """Plan of each run, by result file; InputError if data are missing or unsuitable for a run."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
         plans = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
-        paths = dict(zip(experiments, self.paths, strict=True))
+        paths = dict(zip(experiments, self.result_paths, strict=True))
         return {paths[experiment]: plan for experiment, plan in plans.items()}
 
     @cached_property
-    def cost_problem(self) -> str | None:
+    def cost_error(self) -> str | None:
         """Error message if the data cannot be opened, so that the cost of the runs is unknown; else None."""
         try:
             open_sources(self.sweep.experiments, self._data_dir, Communicator())
@@ -103,67 +109,67 @@ class SweepJob:
         costs = []
         for plan in self.runs.values():
             nanoseconds = run_cost(plan.constants) + plan_evaluations(plan).cost(plan.constants)
-            costs.append(RunCost(RUN_SECONDS + nanoseconds * 1e-9, plan.constants.problem.machines))
+            costs.append(RunCost(RUN_OVERHEAD_SECONDS + nanoseconds * 1e-9, plan.constants.problem.machines))
         return costs
 
     @cached_property
     def tasks(self) -> int:
         """Number of array tasks of the job, which divide the runs evenly."""
-        max_tasks = max_array_tasks() if len(self.paths) > 1 else 1
-        if self.cost_problem is not None:
-            return min(max_tasks, len(self.paths))
-        limit = limit_seconds(self.options.time)
-        return choose_task_count(self.run_costs, self.options.ranks, limit, max_tasks)
+        max_tasks = max_array_tasks() if len(self.result_paths) > 1 else 1
+        if self.cost_error is not None:
+            return min(max_tasks, len(self.result_paths))
+        time_limit = time_limit_seconds(self.options.time)
+        return choose_task_count(self.run_costs, self.options.ranks, time_limit, max_tasks)
 
     def script(self) -> str:
         """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
-        if self.cost_problem is not None:
+        if self.cost_error is not None:
             advice = "task if the site allows so many. Print the script again where the data are."
             unknown_duration = "The duration of runs is therefore unknown, and each run has its own"
-            warn(f"{self.cost_problem}\n{unknown_duration} {advice}")
+            warn(f"{self.cost_error}\n{unknown_duration} {advice}")
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
-            if longest > limit_seconds(self.options.time):
+            if longest > time_limit_seconds(self.options.time):
                 excess = f"a task may take {_minutes_text(longest)}, more than --time {self.options.time}"
                 warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
         command = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
         command += ["--output", self.output]
-        return render_job(self.config.stem, [str(argument) for argument in command], self.options, self.tasks)
+        return render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
 
     def submit(self) -> None:
         """Submit the script with sbatch, record the submission, and print the job id and estimated cost."""
-        remaining = set(unfinished_runs(self.runs, overwrite=False))
+        remaining_paths = set(unfinished_runs(self.runs, overwrite=False))
         script = self.script()
-        if not remaining:
+        if not remaining_paths:
             print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
             return
-        job = submit(script)
-        print(f"Submitted batch job {job}", flush=True)
+        job_id = submit(script)
+        print(f"Submitted batch job {job_id}", flush=True)
         options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        record = {"number": job, "parts": self.tasks, "runs": len(self.runs), "options": options}
+        record = {"job_id": job_id, "tasks": self.tasks, "runs": len(self.runs), "options": options}
         jobs = [*self._submissions(), {"submitted": datetime.now().astimezone(), **record}]
         write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
-        self._print_submission(job, remaining)
+        self._print_submission(job_id, remaining_paths)
         if self.options.after_table:
-            table_job = submit(render_table(str(self.output), self.options, job))
-            print_message(f"job {table_job} then writes the table to table-{job}.txt")
+            table_job = submit(render_table_script(str(self.output), self.options, job_id))
+            print_message(f"job {table_job} then writes the table to table-{job_id}.txt")
 
-    def _print_submission(self, job: str, remaining: set[Path]) -> None:
+    def _print_submission(self, job_id: str, remaining_paths: set[Path]) -> None:
         ranks, runs_per_task = self.options.ranks, math.ceil(len(self.runs) / self.tasks)
         all_costs = zip(self.runs, self.run_costs, strict=True)
-        costs = [run if path in remaining else RunCost(0.0, run.machines) for path, run in all_costs]
+        costs = [run if path in remaining_paths else RunCost(0.0, run.machines) for path, run in all_costs]
         seconds = task_seconds(costs, self.tasks, ranks)
         hours = sum(seconds) * ranks * self.options.cpus_per_task / 3600
         directives = slurm_directives(self.config.stem, self.options, self.tasks)
-        patterns = {"%x": directives["job-name"], "%A": job, "%j": job, "%a": "*"}
+        patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
         log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
-        arguments = [*import_flags(), str(self.config), "-o", str(self.output), "--status"]
+        arguments = [*import_arguments(), str(self.config), "-o", str(self.output), "--status"]
         status_command = shlex.join(["mu2mpi", "job", *arguments])
         print_message(
-            f"job {job}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
-            f"remaining runs: {len(remaining):,} of {len(self.runs):,}\n"
+            f"job {job_id}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
+            f"remaining runs: {len(remaining_paths):,} of {len(self.runs):,}\n"
             f"rough estimate: {hours:.2g} core-hours, at most {_minutes_text(max(seconds))} per task\n"
-            f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job}"
+            f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job_id}"
         )
 
     @property
@@ -176,14 +182,14 @@ class SweepJob:
         return read_toml(self._submissions_path)["job"] if self._submissions_path.exists() else []
 
     def status(self) -> str:
-        """Summarise how many runs are done, running, left (unstarted) or failed (neither done nor queued)."""
+        """Return the numbers of runs done, running, left (unstarted) and failed (neither done nor queued)."""
         # After a change of the sweep, tasks of earlier submissions do not correspond to its runs.
-        jobs = [job for job in self._submissions() if job["runs"] == len(self.paths)]
-        is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.paths, strict=True)]
+        jobs = [job for job in self._submissions() if job["runs"] == len(self.result_paths)]
+        is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.result_paths, strict=True)]
         states = {} if all(is_done) or not jobs else task_states()
         by_state: dict[str, list[str]] = {"done": [], "running": [], "left": [], "failed": []}
-        for k, path in enumerate(self.paths):
-            task_state = [states.get((job["number"], k % job["parts"])) for job in jobs]
+        for k, path in enumerate(self.result_paths):
+            task_state = [states.get((job["job_id"], k % job["tasks"])) for job in jobs]
             state = "failed" if jobs and not any(task_state) else "left"
             if is_done[k]:
                 state = "done"

@@ -10,23 +10,22 @@ from pydantic import BaseModel, ValidationError
 from mu2mpi.config.experiment_options import (
     PER_MACHINE_OPTIONS,
     ExperimentOptions,
-    build_options,
+    build_component_options,
+    component_options,
     format_validation_errors,
     implied_mechanism,
     option_fields,
-    own_options,
     preferred_method,
 )
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.data.source import PublicFacts, Source, find_source
+from mu2mpi.data.source import DataSource, PublicFacts, find_source
 from mu2mpi.federation.trust_mode import TrustMode
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 
-def _own_options_property(selector: str) -> Any:
-    """Define an Experiment property: the own options of its source, method, mechanism or server."""
-    return property(lambda self: self._own_options[selector], doc=f"Own options of the {selector}.")
+def _options_of(choice: str) -> Any:
+    return property(lambda self: self._component_options[choice], doc=f"Own options of the {choice}.")
 
 
 class Experiment(ExperimentOptions):
@@ -57,7 +56,7 @@ class Experiment(ExperimentOptions):
     mu2mpi.core.errors.InputError: machines = 0 should be greater than or equal to 1
     """
 
-    _own_options: dict[str, BaseModel] = {}  # noqa: RUF012 - pydantic copies it
+    _component_options: dict[str, BaseModel] = {}  # noqa: RUF012 - pydantic copies it
     _implied_mechanism: str | None = None
 
     if not TYPE_CHECKING:  # type checkers use the fields instead of this signature
@@ -75,12 +74,13 @@ class Experiment(ExperimentOptions):
                 chosen = {"data": self.source.option_syntax, "method": self.method, "server": self.server}
                 self._implied_mechanism = implied_mechanism(own)
                 # The default mechanism depends on own options of the method, so these are validated first.
-                mechanisms = own_options("mechanism")
+                mechanisms = component_options("mechanism")
                 mechanism_options = {name: own.pop(name) for name in list(own) if name in mechanisms}
-                self._own_options = build_options(chosen, own)
-                self._own_options |= build_options({"mechanism": self.chosen_mechanism}, mechanism_options)
+                self._component_options = build_component_options(chosen, own)
+                chosen = {"mechanism": self.chosen_mechanism}
+                self._component_options |= build_component_options(chosen, mechanism_options)
                 check_compatibility(self)
-                self.chosen_method.check_experiment(self, self.options)
+                self.chosen_method.check_experiment(self, self.method_options)
             except ValidationError as error:
                 raise InputError(format_validation_errors(error)) from None
             except ValueError as error:
@@ -89,7 +89,7 @@ class Experiment(ExperimentOptions):
     def __getattr__(self, name: str) -> Any:
         """Own option of the source, method, mechanism or server; None for an option of other components."""
         if not name.startswith("_"):
-            for options in self._own_options.values():
+            for options in self._component_options.values():
                 if name in type(options).model_fields:
                     return getattr(options, name)
             if name in option_fields():
@@ -99,22 +99,21 @@ class Experiment(ExperimentOptions):
     @property
     def schema(self) -> str | None:  # type: ignore[override]
         """File with the schema of the data, an option that shadows the attribute `schema` of pydantic."""
-        value: str | None = self.__getattr__("schema")
-        return value
+        return self.__getattr__("schema")  # type: ignore[no-any-return]
 
     def __repr_args__(self) -> Any:
         return self.settings().items()
 
     def __hash__(self) -> int:
-        return hash((*self.__dict__.values(), *self._own_options.values()))
+        return hash((*self.__dict__.values(), *self._component_options.values()))
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], origin: str = "") -> Self:
-        """Build an experiment from settings; error messages begin with `origin`, such as a file name."""
+    def from_settings(cls, settings: Mapping[str, Any], settings_file: str = "") -> Self:
+        """Build an experiment from settings; error messages begin with the name of their file, if any."""
         try:
             return cls(**settings)
         except InputError as error:
-            prefix = f"{origin}: " if origin else ""
+            prefix = f"{settings_file}: " if settings_file else ""
             raise InputError("\n".join(prefix + line for line in str(error).splitlines())) from None
 
     def replace(self, **changes: Any) -> Self:
@@ -136,8 +135,8 @@ class Experiment(ExperimentOptions):
             known = {name: value for name, value in values.items() if name in fields}
             return {name: fields[name].default if v is None else v for name, v in known.items()}
 
-        copy, own = super().model_copy(update=updates(self)), self._own_options.items()
-        copy._own_options = {key: options.model_copy(update=updates(options)) for key, options in own}
+        copy, own = super().model_copy(update=updates(self)), self._component_options.items()
+        copy._component_options = {key: options.model_copy(update=updates(options)) for key, options in own}
         return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -147,38 +146,37 @@ class Experiment(ExperimentOptions):
     @property
     def explicit_settings(self) -> set[str]:
         """Names of the settings that were given explicitly."""
-        own_names = (options.model_fields_set for options in self._own_options.values())
+        own_names = (options.model_fields_set for options in self._component_options.values())
         return self.model_fields_set.union(*own_names)
 
     @property
     def defaults(self) -> dict[str, Any]:
         """Default of each option of this experiment, by name."""
-        models = (self, *self._own_options.values())
+        models = (self, *self._component_options.values())
         return {name: field.default for m in models for name, field in type(m).model_fields.items()}
 
-    options, mechanism_options = _own_options_property("method"), _own_options_property("mechanism")
-    source_options, server_options = _own_options_property("data"), _own_options_property("server")
+    method_options, mechanism_options = _options_of("method"), _options_of("mechanism")
+    source_options, server_options = _options_of("data"), _options_of("server")
 
     @property
-    def source(self) -> type[Source]:
+    def source(self) -> type[DataSource]:
         """Class of the data source."""
         return find_source(self.data)
 
     @property
     def trust_mode(self) -> type[TrustMode]:
         """Class of the trust mode."""
-        trust_mode: type[TrustMode] = lookup("servers", self.server)
-        return trust_mode
+        return lookup("servers", self.server)  # type: ignore[no-any-return]
 
     @property
-    def data_set_key(self) -> tuple[object, ...]:
+    def data_set_identity(self) -> tuple[object, ...]:
         """Settings (source, its options, scaling, label kind) that identify the data set in a cache."""
         return self.data, self.source_options, self.scaling, lookup("losses", self.loss).label_kind
 
     @property
     def chosen_method(self) -> Any:
         """Method object: the variant of --method that its own options, such as --estimator, select."""
-        return lookup("methods", self.method).select_variant(self.options)
+        return lookup("methods", self.method).select_variant(self.method_options)
 
     @property
     def chosen_mechanism(self) -> str:
@@ -201,10 +199,8 @@ class Experiment(ExperimentOptions):
         """Return the settings that --preset chooses, which explicit settings override, or {} without it."""
         if self.preset is None:
             return {}
-        chosen: dict[str, Any] = lookup("presets", self.preset).settings(
-            self.chosen_method, self, public_facts
-        )
-        return chosen
+        preset: Any = lookup("presets", self.preset)
+        return dict(preset.settings(self.chosen_method, self, public_facts))
 
     @property
     def scaling(self) -> str:
@@ -225,11 +221,11 @@ class Experiment(ExperimentOptions):
     def settings(self) -> dict[str, Any]:
         """Return the settings that are not None by name, without defaults that the preset replaces."""
         from_preset = self.preset_settings().keys() - self.explicit_settings
-        return {name: value for name, value in self.values().items() if name not in from_preset}
+        return {name: v for name, v in self.settings_with_defaults().items() if name not in from_preset}
 
-    def values(self) -> dict[str, Any]:
-        """Return the settings that are not None by name, in the order of `option_fields`."""
-        values = {name: v for options in (self, *self._own_options.values()) for name, v in options}
+    def settings_with_defaults(self) -> dict[str, Any]:
+        """Return all settings that are not None by name, in the order of `option_fields`."""
+        values = {name: v for options in (self, *self._component_options.values()) for name, v in options}
         return {name: values[name] for name in option_fields() if values.get(name) is not None}
 
 
@@ -259,15 +255,15 @@ def check_compatibility(experiment: Experiment) -> None:
         raise InputError("--participation-seed needs --participation. Give both, or leave it out")
 
 
-def _check_unequal_machines(experiment: Experiment, name: str) -> None:
+def _check_unequal_machines(experiment: Experiment, option_name: str) -> None:
     """Raise InputError if settings contradict the named option, one of PER_MACHINE_OPTIONS."""
-    option = f"--{name} {getattr(experiment, name)}"
+    option = f"--{option_name} {getattr(experiment, option_name)}"
     method, mechanism = experiment.chosen_method, lookup("mechanisms", experiment.chosen_mechanism)
-    for selector, chosen in {"server": experiment.trust_mode, "method": method}.items():
-        if not chosen.supports_partial_participation:
+    for choice, component in {"server": experiment.trust_mode, "method": method}.items():
+        if not component.supports_partial_participation:
             raise InputError(
-                f"{option} does not work with --{selector} {chosen.name}, which needs equal machines in "
-                f"every round. Choose another {selector} (docs/guides/federations.md), or leave it out"
+                f"{option} does not work with --{choice} {component.name}, which needs equal machines in "
+                f"every round. Choose another {choice} (docs/guides/federations.md), or leave it out"
             )
     if experiment.noise == "aggregate":
         raise InputError(f"{option} does not work with --noise aggregate, which needs equal machines")
@@ -284,17 +280,11 @@ def _check_unequal_machines(experiment: Experiment, name: str) -> None:
         )
 
 
-def sent_settings(experiment: Experiment) -> Experiment:
+def message_settings(experiment: Experiment) -> Experiment:
     """Return the experiment without settings, such as --seed, that change neither messages nor sigma."""
     presets = lookup("methods", experiment.method).presets
-    unsent = (
-        "seed",
-        "evaluations",
-        "strict",
-        "data_is_public",
-        *presets,
-        *experiment.trust_mode.simulation_options,
-    )
+    without_effect = ("seed", "evaluations", "strict", "data_is_public")
+    unsent = (*without_effect, *presets, *experiment.trust_mode.simulation_options)
     changes: dict[str, Any] = dict.fromkeys(unsent)
     if lookup("mechanisms", experiment.chosen_mechanism).budget_parameter == "rho":
         changes |= {"rho": experiment.rho, "epsilon": None}
@@ -305,7 +295,7 @@ def sent_settings(experiment: Experiment) -> Experiment:
 
 def simulated_protocol(experiment: Experiment) -> str:
     """Name of the simulated protocol: "aggregate" (noise of the sum alone), or that of the trust mode."""
-    return experiment.noise or experiment.trust_mode.simulation_fidelity(experiment.server_options)
+    return experiment.noise or experiment.trust_mode.simulation_label(experiment.server_options)
 
 
 def automatic_settings(experiment: Experiment, public_facts: PublicFacts | None) -> dict[str, Any]:
@@ -316,21 +306,21 @@ def automatic_settings(experiment: Experiment, public_facts: PublicFacts | None)
 
 
 def complete_experiment(
-    experiment: Experiment, public_facts: PublicFacts | None = None, **sizes: Any
+    experiment: Experiment, public_facts: PublicFacts | None = None, **resolved: Any
 ) -> Experiment:
-    """Return the experiment with `sizes`, such as machines=10, and unset settings chosen by the preset."""
-    sizes = {name: value for name, value in sizes.items() if value is not None}
-    sized = experiment.replace_unchecked(**sizes)
-    preset, explicit = sized.preset_settings(public_facts), sized.explicit_settings
+    """Return the experiment with `resolved` settings and, where unset, those that the preset chooses."""
+    resolved = {name: value for name, value in resolved.items() if value is not None}
+    updated = experiment.replace_unchecked(**resolved)
+    preset, explicit = updated.preset_settings(public_facts), updated.explicit_settings
     chosen = {name: value for name, value in preset.items() if name not in explicit}
-    return experiment.replace(**chosen, **sizes)
+    return experiment.replace(**chosen, **resolved)
 
 
-def first_difference(first: Experiment, other: Experiment, but: Collection[str] = ()) -> str | None:
-    """Describe the first setting, except those in `but`, in which two experiments differ; None if none."""
-    for name in (name for name in option_fields() if name not in but):
-        values = getattr(first, name), getattr(other, name)
-        if values[0] != values[1]:
-            first_value, other_value = ("unset" if value is None else value for value in values)
-            return f"{name} is {first_value} here and {other_value} there"
+def first_different_setting(here: Experiment, there: Experiment, ignored: Collection[str] = ()) -> str | None:
+    """Describe the first setting, except `ignored` ones, in which two experiments differ; None if none."""
+    for name in option_fields():
+        values = getattr(here, name), getattr(there, name)
+        if values[0] != values[1] and name not in ignored:
+            here_text, there_text = ("unset" if value is None else value for value in values)
+            return f"{name} is {here_text} here and {there_text} there"
     return None

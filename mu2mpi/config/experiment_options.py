@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.fields import FieldInfo
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, check_file_name, check_registered_name
+from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE, check_file_name, check_registered_name
 from mu2mpi.core.registry import default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean, suggest_or_list
 from mu2mpi.data.partition import parse_partition
@@ -23,7 +23,8 @@ from mu2mpi.privacy.accounting.guarantee import rho_for_epsilon
 
 PER_MACHINE_OPTIONS = ("participation", "objective", "budgets")  # options that make machines unequal
 # Options whose values have own options, and the registered kind of the values
-SELECTORS = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
+COMPONENT_CHOICES = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
+OptionClasses = tuple[tuple[str, type[BaseModel]], ...]  # Names of components, and classes of their options
 
 
 def _option(description: str, details: str = "", default: Any = None, **limits: Any) -> Any:
@@ -31,19 +32,21 @@ def _option(description: str, details: str = "", default: Any = None, **limits: 
     return Field(default, description=description, json_schema_extra={"details": details}, **limits)
 
 
-def _choice(kind: str, description: str, details: str = "", default: Any = None, key: str = "kind") -> Any:
+def _component(
+    kind: str, description: str, details: str = "", default: Any = None, kind_key: str = "kind"
+) -> Any:
     """Declare an option with values of a registry kind: names, or NAME:ARGUMENT if the key is ``forms``."""
-    return Field(default, description=description, json_schema_extra={"details": details, key: kind})
+    return Field(default, description=description, json_schema_extra={"details": details, kind_key: kind})
 
 
-def _positive(description: str, details: str = "", default: float | None = None) -> Any:
-    """Declare an option whose value is a positive real number from MIN_NUMBER to MAX_NUMBER."""
-    return _option(description, details, default, ge=MIN_NUMBER, le=MAX_NUMBER)
+def _real_option(description: str, details: str = "", default: float | None = None) -> Any:
+    """Declare an option whose value is a positive real number from MIN_OPTION_VALUE to MAX_OPTION_VALUE."""
+    return _option(description, details, default, ge=MIN_OPTION_VALUE, le=MAX_OPTION_VALUE)
 
 
-def _integer(description: str, details: str = "", minimum: int = 1, bits: int = 32) -> Any:
-    """Declare an option whose value is an integer from `minimum` to 2^bits - 1, unset by default."""
-    return _option(description, details, ge=minimum, lt=2**bits)
+def _integer_option(description: str, details: str = "", minimum: int = 1, max_bits: int = 32) -> Any:
+    """Declare an option whose value is an integer from `minimum` to 2^max_bits - 1, unset by default."""
+    return _option(description, details, ge=minimum, lt=2**max_bits)
 
 
 class ExperimentOptions(BaseModel):
@@ -51,31 +54,33 @@ class ExperimentOptions(BaseModel):
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=False)
 
-    data: str = _choice(
+    data: str = _component(
         "sources",
         "data set, or a file of your own",
         "File formats, columns and schemas are explained in the guide (docs/guides/data.md).",
         "digits",
         "forms",
     )
-    partition: str | None = _choice(
+    partition: str | None = _component(
         "partitions",
         "assignment of samples to machines [default: owner if named, or iid]",
         "A file with owners has one machine per owner. Otherwise --machines share the samples.",
-        key="forms",
+        kind_key="forms",
     )
-    loss: str = _choice("losses", "loss function of a linear model", default="softmax")
-    method: str = _choice("methods", "optimisation method", default=default_name("methods"))
-    mechanism: str | None = _choice("mechanisms", "noise mechanism [default: that of the method or server]")
-    server: str = _choice("servers", "trust mode: who adds noise, and who sees messages", "", "untrusted")
-    machines: int | None = _integer(
+    loss: str = _component("losses", "loss function of a linear model", default="softmax")
+    method: str = _component("methods", "optimisation method", default=default_name("methods"))
+    mechanism: str | None = _component(
+        "mechanisms", "noise mechanism [default: that of the method or server]"
+    )
+    server: str = _component("servers", "trust mode: who adds noise, and who sees messages", "", "untrusted")
+    machines: int | None = _integer_option(
         "number of machines M [default: one per MPI rank]",
         "A rank simulates several machines if M is larger than the number of ranks.",
     )
-    participation: str | None = _choice(
-        "participation", "participation schedule: the machines of each round [default: all]", key="forms"
+    participation: str | None = _component(
+        "participation", "participation schedule: the machines of each round [default: all]", kind_key="forms"
     )
-    participation_seed: int | None = _integer(
+    participation_seed: int | None = _integer_option(
         "public seed of the participation schedule [default: --seed, or 0]", "", 0, 63
     )
     objective: Literal["machines", "samples"] | None = _option(
@@ -85,7 +90,7 @@ class ExperimentOptions(BaseModel):
         "file with a rho or epsilon per machine [default: one budget for all]",
         "Machines that the file does not name have the budget of --rho or --epsilon.",
     )
-    rounds: int | None = _integer(
+    rounds: int | None = _integer_option(
         "number of rounds T [default: the number of samples, or the method's choice]",
         "Methods that use a fresh sample per round have at most as many rounds as a machine has samples.",
     )
@@ -112,31 +117,31 @@ class ExperimentOptions(BaseModel):
         "noise of the sum alone (aggregate) [default: noise per machine]",
         "One draw stands for the noise of all machines. It is faster, and protects no single message.",
     )
-    diameter: float = _positive("diameter D of the ball K around the starting point 0", "", 0.1)
+    diameter: float = _real_option("diameter D of the ball K around the starting point 0", "", 0.1)
     normalize: Literal["none", "unit", "box"] = _option(
         "scaling of samples: none, unit norm, or box by --feature-bound",
         "With unit, samples get a bias feature of 0.1 and norm 1.",
         "none",
     )
-    norm_bound: float | None = _positive(
+    norm_bound: float | None = _real_option(
         "public bound on the norm of features", "Samples with a larger norm are scaled down to it."
     )
-    l2: float | None = _positive(
+    l2: float | None = _real_option(
         "weight lambda of the regulariser lambda ||x||^2 / 2",
         "Its gradient depends on no data and gets no noise.",
     )
-    clip_norm: float | None = _positive("clipping norm of increments [default: their bound S = G + 2LD]")
-    eta_scale: float | None = _positive(
+    clip_norm: float | None = _real_option("clipping norm of increments [default: their bound S = G + 2LD]")
+    eta_scale: float | None = _real_option(
         "step size in units of 1/(4LT) [default: theory's, at most 1]",
         "The unit is the largest step size of the method's theory: for mu2-sgd 1/(4LT).",
     )
-    seed: int | None = _integer(
+    seed: int | None = _integer_option(
         "public seed of run and noise [default: a secret key]",
         "Everyone who knows the seed can reproduce the run and recompute its noise.",
         0,
         63,
     )
-    evaluations: int | None = _integer(
+    evaluations: int | None = _integer_option(
         "number of evaluations, at logarithmically spaced rounds [default: 12 to 20]",
         "By default a share of the test set is used where all of it would take over a tenth of the time.",
     )
@@ -168,8 +173,9 @@ class ExperimentOptions(BaseModel):
     @field_validator("epsilon", "rho")
     @classmethod
     def _check_budget_range(cls, value: float | None) -> float | None:
-        if value is not None and math.isfinite(value) and not MIN_NUMBER <= value <= MAX_NUMBER:
-            raise ValueError(f"should be between {MIN_NUMBER:g} and {MAX_NUMBER:g}, or inf for no noise")
+        if value is not None and math.isfinite(value) and not MIN_OPTION_VALUE <= value <= MAX_OPTION_VALUE:
+            limits = f"{MIN_OPTION_VALUE:g} and {MAX_OPTION_VALUE:g}"
+            raise ValueError(f"should be between {limits}, or inf for no noise")
         return value
 
     @field_validator("rho")
@@ -182,40 +188,40 @@ class ExperimentOptions(BaseModel):
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return the pydantic fields of all options by name; a method's own options follow ``method``, etc."""
-    return _option_fields(tuple(chain(*map(_option_classes, SELECTORS))))
+    return _option_fields(tuple(chain(*map(_option_classes, COMPONENT_CHOICES))))
 
 
 @cache
-def _option_fields(option_classes: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, FieldInfo]:
+def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
     """Return the fields of all options by name, cached by (name, option class) of sources, methods, ...."""
-    names = chain(ExperimentOptions.model_fields, *map(own_options, SELECTORS))
+    names = chain(ExperimentOptions.model_fields, *map(component_options, COMPONENT_CHOICES))
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"an extension gives {', '.join(repeated)} a second meaning. Rename its option")
     fields: dict[str, FieldInfo] = {}
     for name, field in ExperimentOptions.model_fields.items():
         fields[name] = field
         # The noise key is derived from the settings in this order, so another order changes the noise.
-        for selector in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):
-            fields |= {own: _merge_fields(owners) for own, owners in own_options(selector).items()}
+        for choice in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):
+            fields |= {own: _merge_fields(owners) for own, owners in component_options(choice).items()}
     return fields
 
 
-def _option_classes(selector: str) -> tuple[tuple[str, type[BaseModel]], ...]:
+def _option_classes(choice: str) -> OptionClasses:
     """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
-    kind = SELECTORS.get(selector)
+    kind = COMPONENT_CHOICES.get(choice)
     classes = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
-    return tuple((cls.option_syntax if selector == "data" else name, cls.options) for name, cls in classes)
+    return tuple((cls.option_syntax if choice == "data" else name, cls.options) for name, cls in classes)
 
 
-def own_options(selector: str) -> dict[str, dict[str, FieldInfo]]:
-    """Return fields[option][owner] of the own options of all methods (or sources, mechanisms, servers)."""
-    return _own_options(_option_classes(selector))
+def component_options(choice: str) -> dict[str, dict[str, FieldInfo]]:
+    """Return fields[option][owner] of the own options of all components that ``--method``, ... can choose."""
+    return _fields_by_option(_option_classes(choice))
 
 
 @cache
-def _own_options(owners: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, dict[str, FieldInfo]]:
+def _fields_by_option(option_classes: OptionClasses) -> dict[str, dict[str, FieldInfo]]:
     fields: dict[str, dict[str, FieldInfo]] = {}
-    for owner, options in owners:
+    for owner, options in option_classes:
         for name, field in options.model_fields.items():
             fields.setdefault(name, {})[owner] = field
     return fields
@@ -224,12 +230,12 @@ def _own_options(owners: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, d
 def method_option_names() -> list[str]:
     """Return the names of the own options of all methods and mechanisms, except options of presets."""
     presets = {name for method in known_names("methods") for name in lookup("methods", method).presets}
-    return [name for key in ("mechanism", "method") for name in own_options(key) if name not in presets]
+    return [name for key in ("mechanism", "method") for name in component_options(key) if name not in presets]
 
 
 def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
     """Return the name of the first mechanism that has an own option among the settings, or None."""
-    owners = own_options("mechanism")
+    owners = component_options("mechanism")
     names = (name for name, value in settings.items() if name in owners and value is not None)
     return next((next(iter(owners[name])) for name in names), None)
 
@@ -253,7 +259,7 @@ def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
 
 
 def preferred_method(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return {"method": the preset's method} unless settings imply a method; reject misplaced booleans."""
+    """Return {"method": the preset's method} unless settings imply a method; checks boolean options."""
     for name, field in option_fields().items():
         if isinstance(settings.get(name), bool) and not is_flag(field):
             raise InputError(f"{name} = {settings[name]} should be a number or a name, not a boolean")
@@ -262,34 +268,34 @@ def preferred_method(settings: Mapping[str, Any]) -> dict[str, str]:
     deviation = given & {"method", "mechanism", *PER_MACHINE_OPTIONS} or implied_mechanism(settings)
     if deviation or settings.get("preset") not in known_names("presets"):
         return {}
-    owners, method = own_options("method"), lookup("presets", settings["preset"]).method
+    owners, method = component_options("method"), lookup("presets", settings["preset"]).method
     has_all_options = all(method in owners[name] for name in given & owners.keys())
     return {"method": method} if method is not None and has_all_options else {}
 
 
-def build_options(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
-    """Build the own options of the components in `chosen`, such as {"method": "dp-sgd"}, by selector.
+def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, BaseModel]:
+    """Build the own options of the components in `chosen`, such as {"method": "dp-sgd"}, by choice.
 
     Raises InputError for unknown settings and for own options of components that are not chosen.
     """
     errors = []
-    owners = {selector: own_options(selector) for selector in chosen}
-    values_by_selector: dict[str, dict[str, Any]] = {selector: {} for selector in chosen}
+    owners = {choice: component_options(choice) for choice in chosen}
+    values_by_choice: dict[str, dict[str, Any]] = {choice: {} for choice in chosen}
     for name, value in settings.items():
-        selectors = [selector for selector in chosen if name in owners[selector]]
-        matching = next((key for key in selectors if chosen[key] in owners[key][name]), None)
+        choices_with_option = [choice for choice in chosen if name in owners[choice]]
+        matching = next((key for key in choices_with_option if chosen[key] in owners[key][name]), None)
         if matching is not None:
-            values_by_selector[matching] |= {} if value is None else {name: value}
-        elif not selectors:
+            values_by_choice[matching] |= {} if value is None else {name: value}
+        elif not choices_with_option:
             errors.append(f"unknown option {name!r}{suggest_or_list(name, option_fields(), 'options')}")
         elif value is not None:
-            selector = selectors[0]
-            needed = f"{selector} = {' or '.join(owners[selector][name])}"
-            errors.append(f"{name} needs {needed}, got {selector} = {chosen[selector]}. Leave it out")
+            choice = choices_with_option[0]
+            needed = f"{choice} = {' or '.join(owners[choice][name])}"
+            errors.append(f"{name} needs {needed}, got {choice} = {chosen[choice]}. Leave it out")
     options = {}
-    for selector, values in values_by_selector.items():
+    for choice, values in values_by_choice.items():
         try:
-            options[selector] = dict(_option_classes(selector))[chosen[selector]](**values)
+            options[choice] = dict(_option_classes(choice))[chosen[choice]](**values)
         except ValidationError as error:
             errors.append(format_validation_errors(error))
     if errors:
@@ -304,7 +310,7 @@ def value_kind(field: FieldInfo) -> str | None:
     return None if kind is None else str(kind)
 
 
-def details(field: FieldInfo) -> str:
+def help_details(field: FieldInfo) -> str:
     """Return the sentences that ``--help OPTION`` shows after the description of an option."""
     extra = field.json_schema_extra
     return str(extra.get("details", "")) if isinstance(extra, dict) else ""

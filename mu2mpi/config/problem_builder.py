@@ -40,7 +40,7 @@ def build_problem(
         Largest number of samples of a machine.
     max_squared_norm : float, optional
         Largest squared norm of a sample's features without the bias; by default `features` - 1.
-    unequal : UnequalMachines, optional
+    unequal_machines : UnequalMachines, optional
         Participation, sizes, weights and budgets of machines; by default all are equal in every round.
 
     Raises
@@ -65,10 +65,10 @@ def build_problem(
         samples=samples,
         max_samples=max_samples,
         classes=classes,
-        rows=loss_function.model_rows(classes),
+        model_rows=loss_function.model_rows(classes),
         features=features,
         diameter=experiment.diameter,
-        scaling=scaling,
+        feature_scaling=scaling,
         budget=Budget(experiment.rho, experiment.target_epsilon, experiment.delta),
         mechanism=experiment.chosen_mechanism,
         max_squared_norm=squared_bound,
@@ -78,7 +78,7 @@ def build_problem(
         clip_norm=experiment.clip_norm,
         eta_scale=experiment.eta_scale,
         aggregate_noise=experiment.noise == "aggregate",
-        options=experiment.options,
+        method_options=experiment.method_options,
         mechanism_options=experiment.mechanism_options,
         unequal_machines=unequal_machines,
     )
@@ -87,8 +87,8 @@ def build_problem(
 def build_unequal_machines(
     experiment: Experiment,
     samples: IntArray,
-    owners: tuple[str, ...] | None,
-    stored: PerMachineAccounts | None = None,
+    owner_names: tuple[str, ...] | None,
+    stored_accounts: PerMachineAccounts | None = None,
 ) -> UnequalMachines:
     """Build the participation, weights and budgets of the unequal machines of an experiment.
 
@@ -98,29 +98,30 @@ def build_unequal_machines(
         Experiment with one of the options PER_MACHINE_OPTIONS.
     samples : int64 array, shape (machines,)
         Number of samples of each machine.
-    owners : tuple of str, optional
+    owner_names : tuple of str, optional
         Name of each machine; by default its number, from 0.
-    stored : PerMachineAccounts, optional
+    stored_accounts : PerMachineAccounts, optional
         Participation and budgets from a result or checkpoint, used instead of reading files.
     """
-    machine_names = owners or tuple(map(str, range(len(samples))))
+    machine_names = owner_names or tuple(map(str, range(len(samples))))
     schedule, value = parse_schedule(experiment.participation)
     objective = experiment.objective or schedule.default_objective
-    seed = experiment.participation_seed
-    seed = (experiment.seed or 0) if seed is None else seed
-    federation = Federation(samples, machine_names, seed, None if stored is None else stored.participation)
+    seed = experiment.seed or 0 if experiment.participation_seed is None else experiment.participation_seed
+    stored_participation = None if stored_accounts is None else stored_accounts.participation
+    federation = Federation(samples, machine_names, seed, stored_participation)
     budget_limits: dict[int, tuple[str, float]] = {}
     # The file of budgets or participation may be the private data file itself.
     with redacted_errors(not experiment.source.is_user_data or experiment.source_options.data_is_public):
         participation = schedule(value, federation)
-        if experiment.budgets is not None:
-            path = Path(experiment.budgets).expanduser()
-            budget_limits = read_budgets(path, machine_names) if stored is None else stored.budgets
+        if experiment.budgets is not None and stored_accounts is not None:
+            budget_limits = stored_accounts.budgets
+        elif experiment.budgets is not None:
+            budget_limits = read_budgets(Path(experiment.budgets).expanduser(), machine_names)
     budgets, delta = dict[int, Budget](), experiment.delta
     for machine, (parameter, limit) in budget_limits.items():
         rho, epsilon = (limit, math.inf) if parameter == "rho" else (rho_for_epsilon(limit, delta), limit)
         budgets[machine] = Budget(rho, epsilon, delta)
-    return UnequalMachines(participation, samples, objective == "samples", budgets, owners)
+    return UnequalMachines(participation, samples, objective == "samples", budgets, owner_names)
 
 
 def input_digests(experiment: Experiment) -> dict[str, str]:

@@ -14,10 +14,10 @@ from mu2mpi.core.registry import default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 
 MAX_RUNS = 100_000
-MAX_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
+MAX_FILE_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
 MAX_VALUE_LETTERS = 40
 # Settings whose values stand without the setting's name in a file name
-UNPREFIXED_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
+VALUE_ONLY_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
 
 
 class Sweep:
@@ -29,8 +29,8 @@ class Sweep:
         Settings by name, each a value or a list. Each mapping in the list ``part`` is a separate sweep that
         inherits the other settings. ``methods`` lists methods to compare, or is "all": each method uses its
         preset and, by default, a trusted server.
-    origin : str
-        Origin of the settings, such as a file name, with which error messages begin.
+    settings_file : str
+        Name of the file of the settings, if any, with which error messages begin.
     overrides : mapping, optional
         Settings that replace those of every part.
 
@@ -41,32 +41,33 @@ class Sweep:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], origin: str = "", overrides: Mapping[str, Any] | None = None
+        self, settings: Mapping[str, Any], settings_file: str = "", overrides: Mapping[str, Any] | None = None
     ) -> None:
-        overrides, prefix = dict(overrides or {}), f"{origin}: " if origin else ""
+        self._settings_file, self._error_prefix = settings_file, f"{settings_file}: " if settings_file else ""
+        overrides = dict(overrides or {})
         common = {name: value for name, value in settings.items() if name != "part"}
         methods = overrides.pop("methods", common.pop("methods", None))
         self.compares_methods, self._exclusion_reasons = methods is not None, dict[str, str]()
         if self.compares_methods:
             # The first list varies slowest.
             common = {"method": None, "server": "trusted", **common}
-            overrides["method"] = _parse_methods(methods, prefix)
+            overrides["method"] = _parse_methods(methods, self._error_prefix)
         parts = settings.get("part", [{}])
         if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
             message = "part is not a list of tables. Begin each part of the sweep with [[part]]"
-            raise InputError(prefix + message)
+            raise InputError(self._error_prefix + message)
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
         if self.compares_methods:
             self.swept.insert(0, "method")
         merged_parts = ({**common, **part, **overrides} for part in parts)
-        products = [self._build_experiments(merged, origin, prefix) for merged in merged_parts]
+        products = map(self._build_experiments, merged_parts)
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
         self.require_runs(len(self.experiments))
-        self._check_distinct_names(prefix)
+        self._check_distinct_file_names()
 
-    def select(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
+    def select_runs(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
         """Return pairs (index, experiment): the one at `index`, or for part=(k, n) every n-th from k on."""
         numbered = list(enumerate(self.experiments))
         if index is None:
@@ -100,22 +101,21 @@ class Sweep:
             reasons = set(self._exclusion_reasons.values())
             raise InputError(reasons.pop() if len(reasons) == 1 else "\n".join(self.exclusions))
 
-    def _build_experiments(self, settings: Mapping[str, Any], origin: str, prefix: str) -> list[Experiment]:
-        """Build one experiment for each combination of values of the settings that are lists."""
+    def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:
         experiments = []
-        for combination in _combinations(settings, prefix):
+        for combination in _setting_combinations(settings, self._error_prefix):
             if self.compares_methods and "preset" in lookup("methods", combination["method"]).presets:
                 combination = {"preset": default_name("presets"), **combination}
             try:
-                experiments.append(Experiment.from_settings(combination, origin))
+                experiments.append(Experiment.from_settings(combination, self._settings_file))
             except InputError as error:
                 self.exclude(combination, error)
         if len(set(experiments)) < len(experiments):
-            raise InputError(f"{prefix}two combinations of the lists are the same experiment. Remove one")
+            message = "two combinations of the lists are the same experiment. Remove one"
+            raise InputError(self._error_prefix + message)
         return experiments
 
-    def _check_distinct_names(self, prefix: str) -> None:
-        """Raise InputError if two results of the sweep have the same file name."""
+    def _check_distinct_file_names(self) -> None:
         owners: dict[str, Experiment] = {}
         for experiment in self.experiments:
             file_name = self.file_name(experiment)
@@ -125,12 +125,12 @@ class Sweep:
                 pairs = ([f"{n} = {getattr(e, n)!r}" for n in self.swept] for e in (owner, experiment))
                 first, second = map(", ".join, pairs)
                 raise InputError(
-                    f"{prefix}the results of {first} and of {second} would both be called {file_name}. "
-                    "Rename the values, or use two sweeps with different --output"
+                    f"{self._error_prefix}the results of {first} and of {second} would both be called "
+                    f"{file_name}. Rename the values, or use two sweeps with different --output"
                 )
 
 
-def _parse_methods(methods: Any, prefix: str) -> list[str]:
+def _parse_methods(methods: Any, error_prefix: str) -> list[str]:
     """Parse the methods to compare ("all", or names in a list or with commas); InputError if unknown."""
     known = known_names("methods")
     names = methods.split(",") if isinstance(methods, str) else methods
@@ -139,24 +139,24 @@ def _parse_methods(methods: Any, prefix: str) -> list[str]:
     if unknown or not names:
         suggestion = did_you_mean("".join(unknown[:1]), known)
         hint = suggestion or f"; it should be all, or some of {', '.join(known)}"
-        raise InputError(f"{prefix}methods = {methods!r} has an unknown method{hint}")
+        raise InputError(f"{error_prefix}methods = {methods!r} has an unknown method{hint}")
     return list(dict.fromkeys(names))
 
 
-def _combinations(settings: Mapping[str, Any], prefix: str) -> Iterator[dict[str, Any]]:
+def _setting_combinations(settings: Mapping[str, Any], error_prefix: str) -> Iterator[dict[str, Any]]:
     """Yield the settings, by name, of each combination of values of the settings that are lists."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):
-            raise InputError(f"{prefix}the list of {name} is empty or repeats a value: {values}")
+            raise InputError(f"{error_prefix}the list of {name} is empty or repeats a value: {values}")
         if any(isinstance(value, list | dict) for value in values):
             raise InputError(
-                f"{prefix}{name} contains a list in a list, or a table. Use one list, as {name} = [a, b], "
-                "and [[part]] tables for combinations"
+                f"{error_prefix}{name} contains a list in a list, or a table. Use one list, as "
+                f"{name} = [a, b], and [[part]] tables for combinations"
             )
     if (count := math.prod(map(len, lists.values()))) > MAX_RUNS:
         limit = f"at most {MAX_RUNS:,} combinations"
-        raise InputError(f"{prefix}a sweep must have {limit}, got {count:,}. Shorten its lists")
+        raise InputError(f"{error_prefix}a sweep must have {limit}, got {count:,}. Shorten its lists")
     for combination in itertools.product(*lists.values()):
         yield dict(zip(lists, combination, strict=True))
 
@@ -170,12 +170,12 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
         texts = [_slug(v) if isinstance(v, str) else _format_number(name, v) for name, v in settings]
     else:
         texts = [_format_setting(name, value) for name, value in settings]
-        if any(map(_is_ambiguous, *zip(*settings, strict=True))):
+        if any(map(_is_ambiguous_in_file_name, *zip(*settings, strict=True))):
             texts.append(hashlib.sha256(repr(settings).encode()).hexdigest()[:8])
     name = "_".join(filter(None, texts)) or "run"
-    if len(name.encode()) > MAX_NAME_BYTES:
+    if len(name.encode()) > MAX_FILE_NAME_BYTES:
         # Cutting bytes may split a letter, whose rest is dropped.
-        start = name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+        start = name.encode()[:MAX_FILE_NAME_BYTES].decode(errors="ignore")
         name = f"{start}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return f"{name}.h5"
 
@@ -183,7 +183,7 @@ def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
 def _file_name_settings(experiment: Experiment) -> Iterator[str]:
     """Yield names of settings for a file name outside of a sweep: main and non-default settings."""
     defaults = experiment.defaults
-    first = ["data", "loss", "method", "mechanism", *type(experiment.options).model_fields]
+    first = ["data", "loss", "method", "mechanism", *type(experiment.method_options).model_fields]
     always = ["data", "server", "machines", "rho", "seed"]
     yield from (name for name in first if name in always or getattr(experiment, name) != defaults[name])
     yield from always[1:-1]
@@ -206,10 +206,10 @@ def _format_setting(name: str, value: object) -> str:
         return name.replace("_", "-") if value is True else _format_number(name, value)
     form, colon, path = value.rpartition(":")
     text = _slug(f"{form}{colon}{path.rpartition('/')[2]}")[:MAX_VALUE_LETTERS]
-    return text if name in UNPREFIXED_SETTINGS else f"{name.replace('_', '-')}-{text}"
+    return text if name in VALUE_ONLY_SETTINGS else f"{name.replace('_', '-')}-{text}"
 
 
-def _is_ambiguous(name: str, value: object) -> bool:
+def _is_ambiguous_in_file_name(name: str, value: object) -> bool:
     """Return whether another value of the setting could have the same text in a file name."""
     if not isinstance(value, str):
         return False

@@ -10,12 +10,12 @@ class InputError(ValueError):
     """Invalid user input; the command prints the message and exits with code 2."""
 
 
-class SharedInputError(InputError):
-    """`InputError` of one rank, raised again on every rank by `Communicator.shared_errors`."""
+class CollectiveInputError(InputError):
+    """`InputError` of one rank, raised again on every rank by `Communicator.collective_errors`."""
 
 
-class SharedOSError(OSError):
-    """`OSError` of one rank, raised again on every rank by `Communicator.shared_errors`."""
+class CollectiveOSError(OSError):
+    """`OSError` of one rank, raised again on every rank by `Communicator.collective_errors`."""
 
 
 class Interrupted(SystemExit):

@@ -37,8 +37,8 @@ def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File
         raise
 
 
-def file_image(fill: Callable[[h5py.File], object]) -> bytes:
-    """Bytes of an HDF5 file whose content `fill(file)` writes; metadata and attributes have checksums."""
+def hdf5_image(write_content: Callable[[h5py.File], object]) -> bytes:
+    """Bytes of an HDF5 file written by `write_content(file)`; metadata and attributes have checksums."""
     # The file is created in memory, since HDF5 may abort the process if the disk becomes full.
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
@@ -47,7 +47,7 @@ def file_image(fill: Callable[[h5py.File], object]) -> bytes:
         set_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
     creation.set_attr_phase_change(1 << 15, 0)  # Keeps attributes in the object header, with checksum.
     with h5py.File(h5f.create(b"image", h5f.ACC_TRUNC, creation, access)) as file:
-        fill(file)
+        write_content(file)
         file.flush()
         return file.id.get_file_image()  # type: ignore[no-any-return]
 

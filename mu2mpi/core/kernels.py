@@ -1,6 +1,6 @@
 """Compilation of numba kernels: decorators, specialised copies, and functions that kernels share.
 
-Products and sums may be fused (FMA). Only `reduction` functions may reorder sums, by the processor type.
+Products and sums may be fused (FMA). A `reduction_kernel` may reorder sums, by the processor type.
 """
 
 import contextlib
@@ -57,10 +57,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 @cache
-def specialise_kernel(template: Callable[..., Any], tag: str, **names: Any) -> Any:
-    """Compile a copy of a function with its globals `names` replaced; `tag` identifies the cached copy."""
-    name = f"{template.__name__}[{tag}]"
-    copy = FunctionType(template.__code__, {**template.__globals__, **names}, name)
+def specialise_kernel(template: Callable[..., Any], cache_tag: str, **global_values: Any) -> Any:
+    """Compile a copy of a function with some globals replaced; `cache_tag` identifies the cached copy."""
+    name = f"{template.__name__}[{cache_tag}]"
+    copy = FunctionType(template.__code__, {**template.__globals__, **global_values}, name)
     copy.__qualname__, copy.__module__ = name, template.__module__
     return kernel(copy)
 
@@ -83,12 +83,12 @@ def compilation_error(function: Any, *types: Any) -> str | None:
 # Functions that only kernels call need no wrappers for Python and C, a third of their compilation time.
 _INLINE_OPTIONS: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inline = numba.njit(**_INLINE_OPTIONS, **NUMBA_OPTIONS)
-reduction = numba.njit(**_INLINE_OPTIONS, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+reduction_kernel = numba.njit(**_INLINE_OPTIONS, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 
 # Adding 1.5 * 2^52 to a float64 of magnitude below 2^51 rounds it to the nearest integer, in the last bits of
 # the sum. Unlike conversion instructions, addition is vectorised on every processor.
-ROUNDING_SHIFT = 1.5 * 2.0**52
-_SHIFT_BITS = int(np.float64(ROUNDING_SHIFT).view(np.int64))
+ROUNDING_ADDEND = 1.5 * 2.0**52
+_ROUNDING_ADDEND_BITS = int(np.float64(ROUNDING_ADDEND).view(np.int64))
 
 
 @inline
@@ -106,7 +106,7 @@ def bits_to_float(bits):  # type: ignore[no-untyped-def]
 @inline
 def round_to_integer(value):  # type: ignore[no-untyped-def]
     """Round a float64 of magnitude below 2^51 to the nearest int64, ties to even."""
-    return float_to_bits(value + ROUNDING_SHIFT) - np.int64(_SHIFT_BITS)
+    return float_to_bits(value + ROUNDING_ADDEND) - np.int64(_ROUNDING_ADDEND_BITS)
 
 
 @inline

@@ -10,9 +10,9 @@ from pathlib import Path
 from mu2mpi.core.errors import InputError
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-# Control group files of the limit and the usage, and prefix of the counters in memory.stat, by version
-_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-CGROUP_FILES = (("memory.max", "memory.current", ""), _VERSION_1)
+# Control group files of the limit and the usage, and prefix of the lines in memory.stat, by version
+_CGROUP_V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+CGROUP_FILES = (("memory.max", "memory.current", ""), _CGROUP_V1_FILES)
 
 
 def check_fits_in_memory(path: Path, size: float) -> None:
@@ -27,7 +27,7 @@ def check_fits_in_memory(path: Path, size: float) -> None:
 
 def available_memory() -> float:
     """Bytes of memory available to this process, by /proc/meminfo and its control groups; inf if unknown."""
-    available = [math.inf, *(1024 * kib for kib in _read_counters(Path("/proc/meminfo"), "MemAvailable"))]
+    available = [math.inf, *(1024 * kib for kib in _read_integers(Path("/proc/meminfo"), "MemAvailable"))]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -40,13 +40,13 @@ def available_memory() -> float:
 def _available_in_cgroup(folder: Path) -> list[float]:
     return [
         # The page cache counts as usage, but the kernel reclaims it under memory pressure.
-        maximum - used + sum(_read_counters(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
+        maximum - used + sum(_read_integers(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
         for limit, usage, prefix in CGROUP_FILES
-        for maximum, used in zip(_read_counters(folder / limit), _read_counters(folder / usage), strict=False)
+        for maximum, used in zip(_read_integers(folder / limit), _read_integers(folder / usage), strict=False)
     ]
 
 
-def _read_counters(file: Path, name: str = "") -> Iterator[int]:
-    """Integers that follow `name` at line starts in a file in /proc or /sys; none if it cannot be read."""
+def _read_integers(file: Path, line_name: str = "") -> Iterator[int]:
+    """Integers after `line_name` at line starts in a file of /proc or /sys; none if it cannot be read."""
     with suppress(OSError):
-        yield from map(int, re.findall(rf"^{name}:?\s*(\d+)", file.read_text(), re.MULTILINE))
+        yield from map(int, re.findall(rf"^{line_name}:?\s*(\d+)", file.read_text(), re.MULTILINE))

@@ -13,21 +13,20 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.errors import InputError, SharedInputError, SharedOSError
+from mu2mpi.core.errors import CollectiveInputError, CollectiveOSError, InputError
 
 # Environment variables by which launchers give the number of started ranks
-SIZE_VARS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
-CACHE_TURNS = 3  # Number of values of `Communicator.cache_turn`
+MPI_SIZE_VARS = "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"
 BARRIER_POLL_SECONDS = 0.002  # Between two tests of whether a barrier is complete
 ABORT_DELAY_SECONDS = 0.5  # For the launcher to forward output, which it drops when a rank aborts
-T = TypeVar("T")
+ValueT = TypeVar("ValueT")
 
 
-def block(n: int, blocks: int, index: int) -> range:
-    """Return block number `index` of ``range(n)`` cut into `blocks` contiguous, nearly equal blocks."""
-    size, longer_blocks = divmod(n, blocks)
-    start = index * size + min(index, longer_blocks)
-    return range(start, start + size + (index < longer_blocks))
+def block_range(items: int, blocks: int, block_index: int) -> range:
+    """Return one of `blocks` contiguous, nearly equal blocks of ``range(items)``."""
+    size, longer_blocks = divmod(items, blocks)
+    start = block_index * size + min(block_index, longer_blocks)
+    return range(start, start + size + (block_index < longer_blocks))
 
 
 class Communicator:
@@ -36,7 +35,7 @@ class Communicator:
     host = socket.gethostname()  # Name of the host of this rank
     rank = 0  # Index of this rank
     size = 1  # Number of ranks
-    cache_turn = 0  # 0 on rank 0, 1 on the first rank of every other node, 2 on all other ranks
+    is_first_on_node = True  # Whether this is the lowest rank on its node
     node_rank: int | None = 0  # Index of this rank among the ranks on rank 0's node; None on other nodes
     node_size = 1  # Number of ranks on this rank's node
 
@@ -66,20 +65,22 @@ class Communicator:
     def barrier(self) -> None:
         """Wait, without a busy loop, until all ranks have called `barrier`."""
 
-    def fill_cache(self, actions: Sequence[Callable[[], object]]) -> None:
-        """Run functions that each fill an entry of a cache on disk, none of them on two ranks at once."""
+    def fill_kernel_cache(self, compile_functions: Sequence[Callable[[], object]]) -> None:
+        """Run functions that each compile and cache a kernel, none of them on two ranks at once."""
         # numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
-        with self.shared_errors():
-            for action in actions[self.node_rank :: self.node_size] if self.node_rank is not None else ():
-                action()
-        self.run_in_turns(lambda: [action() for action in actions])
+        with self.collective_errors():
+            if self.node_rank is not None:
+                for compile_function in compile_functions[self.node_rank :: self.node_size]:
+                    compile_function()
+        self.run_in_order(lambda: [function() for function in compile_functions])
 
-    def run_in_turns(self, action: Callable[[], T]) -> T:
-        """Run a function on all ranks, ordered by `cache_turn`, until an error; return this rank's result."""
-        for turn in range(CACHE_TURNS):
-            with self.shared_errors():
-                if self.cache_turn == turn:
-                    result = action()
+    def run_in_order(self, function: Callable[[], ValueT]) -> ValueT:
+        """Run a function on rank 0, then the first ranks of other nodes, then the rest, until an error."""
+        position = 0 if self.rank == 0 else 1 if self.is_first_on_node else 2
+        for k in range(3):
+            with self.collective_errors():
+                if k == position:
+                    result = function()
         return result
 
     @contextmanager
@@ -96,7 +97,7 @@ class Communicator:
         sys.exit(code)
 
     @contextmanager
-    def shared_errors(self) -> Iterator[None]:
+    def collective_errors(self) -> Iterator[None]:
         """Context manager: an `InputError` or `OSError` on any rank is raised on all ranks at the end.
 
         Every rank must enter the block, and none may communicate in it. The lowest rank's message is used.
@@ -105,11 +106,11 @@ class Communicator:
         try:
             yield
         except InputError as error:
-            failure = SharedInputError, str(error)
+            failure = CollectiveInputError, str(error)
         except OSError as error:
-            failure = SharedOSError, str(error)
+            failure = CollectiveOSError, str(error)
         except MemoryError as error:
-            failure = SharedOSError, f"not enough memory: {error}. Use fewer samples or features."
+            failure = CollectiveOSError, f"not enough memory: {error}. Use fewer samples or features."
         self.barrier()
         for error_type, message in filter(None, self.allgather(failure)):
             raise error_type(message)
@@ -126,9 +127,8 @@ class MpiCommunicator(Communicator):
         self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.cache_turn = 0 if self.rank == 0 else 1 if node.Get_rank() == 0 else 2
+        self.node_size, self.is_first_on_node = node.Get_size(), node.Get_rank() == 0
         self.node_rank = node.Get_rank() if node.bcast(self.rank, root=0) == 0 else None
-        self.node_size = node.Get_size()
         node.Free()
 
     def allreduce(self, send: IntArray, receive: IntArray) -> IntArray:
@@ -201,8 +201,8 @@ def world_if_parallel() -> Communicator:
 
 
 def _describe_launched_ranks() -> str:
-    """Text "N processes (VARIABLE)" if the environment says that N > 1 ranks were started; else ""."""
-    counts = ((name, os.environ.get(name, "")) for name in SIZE_VARS)
+    """Text "N processes (VARIABLE)" if an environment variable implies N > 1 launched ranks; else ""."""
+    counts = ((name, os.environ.get(name, "")) for name in MPI_SIZE_VARS)
     return next((f"{n} processes ({name})" for name, n in counts if n.isdigit() and int(n) > 1), "")
 
 

@@ -22,7 +22,7 @@ from mu2mpi.core.suggestions import did_you_mean
 
 # Package of each kind of component, and its noun in the singular. NAME.py or NAME_NOUN.py in the package
 # declares the built-in component NAME; NOUN.py is the base class, and modules with an underscore are helpers.
-_KINDS = {
+_COMPONENT_PACKAGES = {
     "losses": ("mu2mpi.losses", "loss"),
     "methods": ("mu2mpi.methods", "method"),
     "mechanisms": ("mu2mpi.privacy.mechanisms", "mechanism"),
@@ -37,7 +37,7 @@ _KINDS = {
     "commands": ("mu2mpi.cli.commands", "command"),
 }
 # Kinds registered as classes, which runs instantiate; components of other kinds are registered as instances
-_CLASS_KINDS = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
+_CLASS_COMPONENT_KINDS = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
 _OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
 
 Component = TypeVar("Component")
@@ -61,8 +61,8 @@ class OptionValue:
             cls.option_syntax = cls.name
 
 
-_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
-_imported: dict[str, ImportedFile] = {}  # By module name
+_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _COMPONENT_PACKAGES}
+_imported_files: dict[str, ImportedFile] = {}  # By module name
 
 
 def register(component: Component) -> Component:
@@ -95,7 +95,7 @@ def register(component: Component) -> Component:
         raise ValueError(f"{component!r} lacks {', '.join(missing)}")
     is_built_in = getattr(component, "__module__", None) == _built_in_modules(kind).get(name, "")
     if not (is_built_in and name in _registered[kind]):
-        instantiates = kind not in _CLASS_KINDS
+        instantiates = kind not in _CLASS_COMPONENT_KINDS
         _registered[kind][name] = component() if instantiates and isinstance(component, type) else component
     return component
 
@@ -142,9 +142,9 @@ def lookup(kind: str, name: str) -> Any:
     return registered[name]
 
 
-def extension_files(*chosen: tuple[str, str]) -> dict[str, Path]:
-    """Source files of extensions among the components `chosen` as pairs (kind, name), by module name."""
-    components = [lookup(kind, name) for kind, name in chosen]
+def extension_files(*component_names: tuple[str, str]) -> dict[str, Path]:
+    """Source files of extensions among components, given as pairs (kind, name), by module name."""
+    components = [lookup(kind, name) for kind, name in component_names]
     classes = [component if isinstance(component, type) else type(component) for component in components]
     modules = sorted({base.__module__ for cls in classes for base in cls.__mro__})
     extensions = [module for module in modules if module.partition(".")[0] not in _OWN_PACKAGES]
@@ -159,7 +159,7 @@ def import_files(paths: Iterable[Path | str]) -> None:
         spec = spec_from_file_location(file.stem, file)
         if spec is None or not file.is_file():
             raise InputError(f"cannot import {path}: it is not a Python file. --import takes a file.py.")
-        if (imported := _imported.get(file.stem)) is None:
+        if (imported := _imported_files.get(file.stem)) is None:
             _check_module_name(file)
             _import_file(file, spec)
         elif imported.path != file:
@@ -168,11 +168,11 @@ def import_files(paths: Iterable[Path | str]) -> None:
 
 def imported_files() -> dict[str, ImportedFile]:
     """Return the files that `import_files` has imported, by module name in sorted order."""
-    return dict(sorted(_imported.items()))
+    return dict(sorted(_imported_files.items()))
 
 
-def import_flags() -> list[str]:
-    """Command-line flags ``--import=FILE`` of all files that `import_files` has imported in this process."""
+def import_arguments() -> list[str]:
+    """Command-line arguments ``--import=FILE`` of all files that `import_files` has imported."""
     return [f"--import={file.path}" for file in imported_files().values()]
 
 
@@ -206,7 +206,7 @@ def _import_file(file: Path, spec: ModuleSpec) -> None:
             reason = str(error)
         location = f"{file}, line {line}" if line else file
         raise InputError(f"cannot import {location}: {type(error).__name__}: {reason}") from error
-    _imported[spec.name] = ImportedFile(file, hashlib.sha256(content).hexdigest())
+    _imported_files[spec.name] = ImportedFile(file, hashlib.sha256(content).hexdigest())
 
 
 def _load_entry_point(entry_point: Any) -> Any:
@@ -221,7 +221,7 @@ def _load_entry_point(entry_point: Any) -> Any:
 @cache
 def _built_in_modules(kind: str) -> dict[str, str]:
     """Return the module name of each built-in component of a kind, by component name, without imports."""
-    package, noun = _KINDS[kind]
+    package, noun = _COMPONENT_PACKAGES[kind]
     modules = {
         module.name.removesuffix(f"_{noun}"): f"{package}.{module.name}"
         for module in pkgutil.iter_modules([str(_source_file(package).with_suffix(""))])

@@ -18,7 +18,7 @@ _SYNONYMS = {  # Synonyms used by other packages, by the name in this package
     "test-accuracy": "accuracy acc",
     "test-loss": "val-loss",
 }
-_SYNONYM_NOTES = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
+_SYNONYM_HINTS = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
 
 
 def suggest_or_list(unknown: str, known: Iterable[str], noun: str) -> str:
@@ -37,7 +37,7 @@ def did_you_mean(unknown: str, known: Iterable[str]) -> str:
         return ""
     suggestion = candidates[matches[0]]
     synonym, name = matches[0], _normalise_name(suggestion)
-    note = _SYNONYM_NOTES.get(synonym, _SYNONYM_NOTES.get(name, "")) if synonym != name else ""
+    note = _SYNONYM_HINTS.get(synonym, _SYNONYM_HINTS.get(name, "")) if synonym != name else ""
     return f"; did you mean {suggestion}{note}?"
 
 

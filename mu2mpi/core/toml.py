@@ -17,7 +17,7 @@ EXAMPLES_FOLDER = "jobs"  # In the repository, and the default output folder of 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file; InputError if it cannot be read or is not valid TOML."""
-    if not os.path.exists(path) and (hint := _example_hint(path)):
+    if not os.path.exists(path) and (hint := _missing_example_hint(path)):
         raise InputError(f"there is no {path}. {hint}")
     check_readable(path)
     if path.stat().st_size > MAX_TOML_BYTES:
@@ -43,7 +43,7 @@ def example_purpose(text: str) -> str:
     return re.split(r"(?<!\.)\.(?:\s|$)", comments)[0]
 
 
-def _example_hint(path: Path) -> str:
+def _missing_example_hint(path: Path) -> str:
     if path.name not in example_texts():
         return ""
     output = "" if path.parent == Path(EXAMPLES_FOLDER) else f" --output {shlex.quote(str(path.parent))}"

@@ -11,14 +11,14 @@ from typing import Any
 
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.data.redaction import DataError, printable, read_errors, row_label
+from mu2mpi.data.redaction import DataError, as_input_errors, describe_row, safe_text
 
 # Texts that stand for a missing value in common tools, in lower case
 MISSING_MARKERS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 # Control characters and lone surrogates: HDF5 cannot store them, or a terminal executes them
-FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-MISSING_CODE = -1  # category code of a missing value
-UNDECLARED_CODE = -2  # category code of a value that the schema does not declare
+UNSAFE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+MISSING_CATEGORY = -1  # category code of a missing value
+UNDECLARED_CATEGORY = -2  # category code of a value that the schema does not declare
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class ColumnValues:
     values: NDArray[Any]
     has_header: bool = False
 
-    def reject(self, is_bad: BoolArray, fault: str, remedy: str) -> None:
+    def reject_values(self, is_bad: BoolArray, reason: str, advice: str) -> None:
         """Raise DataError about the first column value that the mask `is_bad` marks, if there is one."""
         if is_bad.any():
             k = int(np.argmax(is_bad))
-            row = row_label(int(self.rows[k]), self.has_header)
-            column, value = f"column {printable(self.column) or 'without a name'}", printable(self.values[k])
+            row, value = describe_row(int(self.rows[k]), self.has_header), safe_text(self.values[k])
+            column = f"column {safe_text(self.column) or 'without a name'}"
             raise DataError(
-                f"{self.path}: {column} has {fault}; {remedy}",
-                f"{self.path}: {row} has '{value}' in {column}, {fault}; {remedy}",
+                f"{self.path}: {column} has {reason}; {advice}",
+                f"{self.path}: {row} has '{value}' in {column}, {reason}; {advice}",
             )
 
     def to_numbers(self) -> FloatArray:
@@ -49,45 +49,48 @@ class ColumnValues:
         try:
             return np.array(list(map(float, self.values.tolist())), np.float64)
         except (TypeError, ValueError):
-            numbers = [math.nan if _is_missing(text) else parse_number(text) for text in self._stripped()]
-        bad = np.array([number is None for number in numbers], bool)
-        self.reject(bad, "a value that is not a number", "correct it, or declare another type with --schema")
+            numbers = [math.nan if _is_missing(t) else parse_number(t) for t in self._stripped_texts()]
+        is_bad = np.array([number is None for number in numbers], bool)
+        advice = "correct it, or declare another type with --schema"
+        self.reject_values(is_bad, "a value that is not a number", advice)
         return np.array(numbers, np.float64)
 
-    def to_codes(self, declared: Mapping[str, int], are_integers: bool) -> IntArray:
-        """Convert the column values to category codes by `declared`, a mapping from value texts to codes."""
+    def to_category_codes(self, category_codes: Mapping[str, int], are_integers: bool) -> IntArray:
+        """Convert the column values to codes by `category_codes`, a mapping from value texts to codes."""
         if self.values.dtype.kind in "biuf":
             distinct, inverse = np.unique(self.values, return_inverse=True)
-            return np.array([_number_code(v, declared) for v in distinct.tolist()], np.int64)[inverse.ravel()]
-        texts = self._stripped()
-        code_of_text = {text: _text_code(text, declared, are_integers) for text in set(texts)}
+            codes = [_number_category(number, category_codes) for number in distinct.tolist()]
+            return np.array(codes, np.int64)[inverse.ravel()]
+        texts = self._stripped_texts()
+        code_of_text = {text: _text_category(text, category_codes, are_integers) for text in set(texts)}
         return np.array([code_of_text[text] for text in texts], np.int64)
 
-    def to_names(self, missing_markers: set[str]) -> NDArray[Any]:
+    def to_integers_or_texts(self, missing_markers: set[str]) -> NDArray[Any]:
         """Convert a column of labels or owners to int64 or text; DataError if a value is missing."""
         if self.values.dtype.kind not in "SUO":
             with np.errstate(invalid="ignore"):
                 ints = self.values.astype(np.int64)
-            self.reject(ints != self.values, "a value that is neither a whole number nor text", "correct it")
+            reason = "a value that is neither a whole number nor text"
+            self.reject_values(ints != self.values, reason, "correct it")
             return ints
         texts = self._texts()
         faults: dict[str, Callable[[Any], object]] = {
             "a value that is missing": lambda text: not text or not text.strip(),
-            "a character that no name may have": FORBIDDEN_CHARACTERS.search,
+            "a character that no name may have": UNSAFE_CHARACTERS.search,
             "a value that says it is missing": lambda text: text.strip().lower() in missing_markers,
         }
-        advice = "; names such as NA need --missing-labels keep" if missing_markers else ""
-        remedy = f"correct or remove it{advice}"
-        for fault, is_faulty in faults.items():
+        hint = "; names such as NA need --missing-labels keep" if missing_markers else ""
+        for reason, is_faulty in faults.items():
             faulty = {text for text in set(texts) if is_faulty(text)}
-            self.reject(np.array([bool(faulty) and text in faulty for text in texts], bool), fault, remedy)
+            is_bad = np.array([text in faulty for text in texts] if faulty else [], bool)
+            self.reject_values(is_bad, reason, f"correct or remove it{hint}")
         return object_array(texts)
 
     def _texts(self) -> list[Any]:
-        with read_errors(self.path):
+        with as_input_errors(self.path):
             return [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
 
-    def _stripped(self) -> list[str | None]:
+    def _stripped_texts(self) -> list[str | None]:
         return [value if value is None else str(value).strip() for value in self._texts()]
 
 
@@ -108,16 +111,17 @@ def _is_missing(text: str | None) -> bool:
     return not text or text.lower() in MISSING_MARKERS
 
 
-def _text_code(text: str | None, declared: Mapping[str, int], are_integers: bool) -> int:
-    if text is not None and text in declared:
-        return declared[text]
+def _text_category(text: str | None, category_codes: Mapping[str, int], are_integers: bool) -> int:
+    if text is not None and text in category_codes:
+        return category_codes[text]
     if text is None or _is_missing(text):
-        return MISSING_CODE
+        return MISSING_CATEGORY
     number = parse_number(text) if are_integers and "_" not in text else None  # float("1_2") is 12.
-    return UNDECLARED_CODE if number is None else _number_code(number, declared)
+    return UNDECLARED_CATEGORY if number is None else _number_category(number, category_codes)
 
 
-def _number_code(number: float, declared: Mapping[str, int]) -> int:
+def _number_category(number: float, category_codes: Mapping[str, int]) -> int:
     if isinstance(number, float) and not number.is_integer():
-        return MISSING_CODE if math.isnan(number) else UNDECLARED_CODE
-    return declared.get(str(int(number)), UNDECLARED_CODE)  # As floats, large integers may be equal.
+        return MISSING_CATEGORY if math.isnan(number) else UNDECLARED_CATEGORY
+    # As floats, large integers may be equal.
+    return category_codes.get(str(int(number)), UNDECLARED_CATEGORY)

@@ -9,17 +9,17 @@ import numpy as np
 from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
-from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
+from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
-from mu2mpi.data.redaction import printable
+from mu2mpi.data.redaction import safe_text
 
 BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
-MAX_TRACE_CELLS = 10**8  # machines x rounds of a trace
+MAX_PARTICIPATION_CELLS = 10**8  # machines x rounds of a trace
 
 
-def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float]]:
-    """Read privacy budgets as pairs ("rho" or "epsilon", value), by index of the machine in `names`.
+def read_budgets(path: Path, machine_names: Sequence[str]) -> dict[int, tuple[str, float]]:
+    """Read privacy budgets as pairs ("rho" or "epsilon", value), by index of the machine in `machine_names`.
 
     The file is TOML with tables ``[rho]`` and ``[epsilon]`` of machine names and numbers, or a data file with
     the column ``machine`` and a column rho or epsilon. InputError if the content is invalid.
@@ -30,19 +30,19 @@ def read_budgets(path: Path, names: Sequence[str]) -> dict[int, tuple[str, float
             raise InputError(f"{path} must have tables [rho] or [epsilon] of machine names and numbers")
         budgets = [(kind, name, value) for kind, table in content.items() for name, value in table.items()]
     else:
-        kind, machines, values = _read_columns(path, BUDGET_KINDS)
+        kind, machines, values = _read_machine_column(path, BUDGET_KINDS)
         budgets = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
-    index_of = {name: i for i, name in enumerate(names)}
+    index_of = {name: i for i, name in enumerate(machine_names)}
     by_machine: dict[int, tuple[str, float]] = {}
     for kind, name, value in budgets:
         if name not in index_of:
-            raise InputError(f"{path} has a budget of {printable(name)}, and there is no such machine")
+            raise InputError(f"{path} has a budget of {safe_text(name)}, and there is no such machine")
         if index_of[name] in by_machine:
-            raise InputError(f"{path} has several budgets of {printable(name)}; give one")
+            raise InputError(f"{path} has several budgets of {safe_text(name)}; give one")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not MIN_NUMBER <= value <= MAX_NUMBER:
-            valid_range = f"{MIN_NUMBER:g} .. {MAX_NUMBER:g}"
-            raise InputError(f"{path}: {kind} of {printable(name)} must be a number in {valid_range}")
+        if not is_number or not MIN_OPTION_VALUE <= value <= MAX_OPTION_VALUE:
+            valid_range = f"{MIN_OPTION_VALUE:g} .. {MAX_OPTION_VALUE:g}"
+            raise InputError(f"{path}: {kind} of {safe_text(name)} must be a number in {valid_range}")
         by_machine[index_of[name]] = kind, float(value)
     return by_machine
 
@@ -60,27 +60,28 @@ def combined_digest(digests: Iterable[str]) -> str:
     return hashlib.sha256(content).hexdigest() if content else ""
 
 
-def read_trace(path: Path, names: Sequence[str]) -> BoolArray:
+def read_participation_trace(path: Path, machine_names: Sequence[str]) -> BoolArray:
     """Read a participation trace as a mask (rounds, machines), from its columns ``round`` and ``machine``."""
-    _, machines, rounds = _read_columns(path, ("round",))
-    max_rounds = MAX_TRACE_CELLS // len(names)
+    _, machines, rounds = _read_machine_column(path, ("round",))
+    max_rounds = MAX_PARTICIPATION_CELLS // len(machine_names)
     if not np.all((rounds >= 1) & (rounds <= max_rounds) & (rounds == np.floor(rounds))):
         raise InputError(f"{path}: round must be whole numbers in 1 .. {max_rounds}")
-    index_of = {name: i for i, name in enumerate(names)}
+    index_of = {name: i for i, name in enumerate(machine_names)}
     if unknown := [name for name in machines if name not in index_of]:
-        raise InputError(f"{path} names the machine {printable(unknown[0])}, and there is no such machine")
-    mask = np.zeros((int(rounds.max()), len(names)), bool)
+        raise InputError(f"{path} names the machine {safe_text(unknown[0])}, and there is no such machine")
+    mask = np.zeros((int(rounds.max()), len(machine_names)), bool)
     mask[rounds.astype(np.int64) - 1, [index_of[name] for name in machines]] = True
     return mask
 
 
-def _read_columns(path: Path, candidates: Sequence[str]) -> tuple[str, list[str], FloatArray]:
-    """Machine names and numbers in a data file; first the name of the one candidate column that it has."""
+def _read_machine_column(path: Path, candidate_columns: Sequence[str]) -> tuple[str, list[str], FloatArray]:
+    """Name of the only candidate column of a data file, machine names, and the column's numbers."""
     file = open_data_file(path) if is_data_file(str(path)) else None
-    available = [] if file is None else file.names if OWNER_COLUMN in file.names else file.column_names
-    present = [name for name in candidates if name in available]
-    if file is None or OWNER_COLUMN not in available or len(present) != 1:
-        raise InputError(f"{path} needs the column {OWNER_COLUMN} and one column {' or '.join(candidates)}")
+    names = file and (file.array_names if OWNER_COLUMN in file.array_names else file.column_names)
+    present = [name for name in candidate_columns if name in (names or [])]
+    if not file or not names or OWNER_COLUMN not in names or len(present) != 1:
+        columns = " or ".join(candidate_columns)
+        raise InputError(f"{path} needs the column {OWNER_COLUMN} and one column {columns}")
     reader = file.column_reader({OWNER_COLUMN: "names", present[0]: "numbers"})
     owners, values = reader.columns([OWNER_COLUMN, present[0]], np.arange(reader.samples)).values()
-    return present[0], [*map(str, owners.to_names(set()))], values.to_numbers()
+    return present[0], [*map(str, owners.to_integers_or_texts(set()))], values.to_numbers()

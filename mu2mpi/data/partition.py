@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
@@ -11,9 +11,9 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.seed_stream import philox_key
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 
-Random: TypeAlias = "np.random.RandomState"
+RandomState: TypeAlias = "np.random.RandomState"
 
 
 class Partition(OptionValue, ABC):
@@ -28,49 +28,49 @@ class Partition(OptionValue, ABC):
         if value is not None:
             raise InputError(f"should be {self.option_syntax}, without a value")
 
-    def min_samples_per_machine(self, source: Source, machines: int) -> int:
+    def min_samples_per_machine(self, source: DataSource, machines: int) -> int:
         """Return the smallest number of training samples of any machine; InputError if a machine has none."""
         return samples_per_machine(source.training_samples, machines)
 
     @abstractmethod
     def rows(
-        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+        self, source: DataSource, machines: int, samples: int, key: bytes, hosted_machines: range
     ) -> IntArray:
         """Training rows assigned to the machines hosted on this rank, in order of use.
 
         Parameters
         ----------
-        source : Source
+        source : DataSource
         machines, samples : int
             Number of machines M, and largest number of samples used per machine.
         key : bytes, shape (32,)
             Key of all randomness. A machine's rows do not depend on which others are hosted.
-        hosted : range
+        hosted_machines : range
             Machines of this rank.
 
         Returns
         -------
-        ndarray of int64, shape (samples, len(hosted))
+        ndarray of int64, shape (samples, len(hosted_machines))
             For a machine with fewer samples, the remaining entries of the column are undefined.
         """
 
 
 class LabelPartition(Partition):
-    """Base class of partitions that fix how many random samples of each class a machine gets."""
+    """Base class of label-skewed partitions: random samples, with fixed numbers per machine and class."""
 
     @abstractmethod
-    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, rng: RandomState) -> IntArray:
         """Count samples per machine and class, shape (machines, classes); rows sum to `samples` or more."""
 
     def rows(
-        self, source: Source, machines: int, samples: int, key: bytes, hosted_machines: range
+        self, source: DataSource, machines: int, samples: int, key: bytes, hosted_machines: range
     ) -> IntArray:
         """Training rows of the hosted machines: random subsets of the classes, with sizes `class_counts`."""
         min_samples = self.min_samples_per_machine(source, machines)
         # NumPy guarantees the stream of RandomState, but not that of Generator.
-        random = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
+        rng = np.random.RandomState(np.random.Philox(key=philox_key(key, "shares of machines")))
         classes, sizes = source.training_labels(), source.class_sizes
-        counts = self.class_counts(sizes, machines, min_samples, random)
+        counts = self.class_counts(sizes, machines, min_samples, rng)
         starts: IntArray = (np.cumsum(sizes) - sizes) + (np.cumsum(counts, axis=0) - counts)
         return stratified_rows(classes, starts, counts, samples, key, hosted_machines)
 
@@ -79,8 +79,8 @@ def parse_partition(text: str) -> Partition:
     """Parse a --partition value such as ``dirichlet:0.3`` to a partition; InputError if it is invalid."""
     name, colon, value = text.partition(":")
     if name not in (names := known_names("partitions")):
-        forms = [lookup("partitions", known_name).option_syntax for known_name in names]
-        raise InputError(f"should be one of: {', '.join(forms)}{did_you_mean(text, forms)}")
+        syntaxes = [lookup("partitions", known_name).option_syntax for known_name in names]
+        raise InputError(f"should be one of: {', '.join(syntaxes)}{did_you_mean(text, syntaxes)}")
     partition: type[Partition] = lookup("partitions", name)
     return partition(value if colon else None)
 
@@ -107,19 +107,14 @@ def check_enough_samples(available: int, machines: int, rounds: int, needed: int
 
 
 def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted_machines: range) -> IntArray:
-    """Training rows of an i.i.d. partition, blocks of a permutation: shape (samples_used, len(hosted))."""
+    """Training rows of an i.i.d. partition, in blocks of a permutation: shape (samples_used, machines)."""
     block_size = samples_per_machine(samples, machines)
     blocks = _random_order(samples, key)[: machines * block_size].reshape(machines, block_size)
     return np.ascontiguousarray(blocks[np.asarray(hosted_machines, np.int64), :samples_used].T)
 
 
 def stratified_rows(
-    strata: NDArray[np.generic],
-    starts: IntArray,
-    counts: IntArray,
-    samples: int,
-    key: bytes,
-    hosted_machines: range,
+    strata: NDArray[Any], starts: IntArray, counts: IntArray, samples: int, key: bytes, hosted_machines: range
 ) -> IntArray:
     """Training rows of the hosted machines, which take random samples of strata (classes or owners).
 
@@ -140,7 +135,7 @@ def stratified_rows(
     return rows
 
 
-def _random_order(samples: int, key: bytes, use: str = "dealing of samples") -> IntArray:
+def _random_order(samples: int, key: bytes, purpose: str = "dealing of samples") -> IntArray:
     # Sorting raw bits gives the same order in all versions of NumPy, unlike its shuffle.
-    bits = np.random.Philox(key=philox_key(key, use)).random_raw(samples)
+    bits = np.random.Philox(key=philox_key(key, purpose)).random_raw(samples)
     return np.argsort(bits, kind="stable").astype(np.int64, copy=False)

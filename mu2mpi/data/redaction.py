@@ -31,7 +31,7 @@ def redacted_errors(is_public: bool) -> Iterator[None]:
 
 
 @contextmanager
-def read_errors(path: Path) -> Iterator[None]:
+def as_input_errors(path: Path) -> Iterator[None]:
     """Context manager: convert any exception raised while a data file is read to a redacted InputError."""
     try:
         yield
@@ -41,20 +41,20 @@ def read_errors(path: Path) -> Iterator[None]:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
     except Exception as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        detail = f"cannot read {path}: {printable(reason, 300)}"
+        detail = f"cannot read {path}: {safe_text(reason, 300)}"
         if isinstance(error, OSError | EOFError | KeyError) and not isinstance(error, gzip.BadGzipFile):
             raise InputError(detail) from error
         # Other messages may repeat content of the file, and a notebook would show the cause.
         raise DataError(f"cannot read {path}, which is damaged or another kind of file", detail) from None
 
 
-def check_unchanged(path: Path, expected: FileIdentity | None) -> None:
+def check_unchanged(path: Path, expected_identity: FileIdentity | None) -> None:
     """Raise InputError if a file has changed, by its identity (inode, size, modification time)."""
-    if file_identity(path) != expected:
+    if file_identity(path) != expected_identity:
         raise InputError(f"{path} has changed while it was in use; put it back and repeat the command")
 
 
-def row_label(row: int, has_header: bool) -> str:
+def describe_row(row: int, has_header: bool) -> str:
     """Label of a 0-based row for messages, numbered from 1 including the header as in spreadsheets."""
     return f"row {row + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
 
@@ -62,10 +62,10 @@ def row_label(row: int, has_header: bool) -> str:
 def format_names(names: Collection[object]) -> str:
     """Text with a comma-separated list of at most MAX_LISTED_NAMES names, made printable."""
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
-    return ", ".join(printable(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
+    return ", ".join(safe_text(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
 
 
-def printable(value: object, max_length: int = 60) -> str:
+def safe_text(value: object, max_length: int = 60) -> str:
     """Text of a value from a data file, truncated to `max_length` characters, control characters escaped."""
     text = str(value)
     truncated = text if len(text) <= max_length else f"{text[:max_length]}..."

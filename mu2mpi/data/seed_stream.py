@@ -1,4 +1,4 @@
-"""Random access to Philox streams of random numbers, which NumPy promises never to change."""
+"""Random access to Philox streams of random numbers, which are stable across NumPy versions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mu2mpi.core.lazy import NDArray, np
 INTEGERS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
 
 
-def philox_key(key: bytes, use: str) -> int:
+def philox_key(key: bytes, purpose: str) -> int:
     """Derive a 128-bit Philox key from a key of 32 bytes and a use, a label that separates streams."""
     if len(key) != 32:
         raise ValueError(f"the key has {len(key)} bytes instead of 32")
-    return int.from_bytes(hashlib.sha256(f"mu2mpi: {use}".encode() + key).digest()[:16], "little")
+    return int.from_bytes(hashlib.sha256(f"mu2mpi: {purpose}".encode() + key).digest()[:16], "little")
 
 
 class SeedStream:

@@ -18,17 +18,16 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import OptionValue, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.formats.format import describe_suffixes, is_data_file
-from mu2mpi.data.redaction import DataError, printable, redacted_errors
+from mu2mpi.data.redaction import DataError, redacted_errors, safe_text
 
 SplitName = Literal["training", "test"]
 Labels: TypeAlias = "NDArray[Any]"
-Rows: TypeAlias = IntArray  # row or sample numbers
 
-IN_MEMORY_BYTES = 48 << 20  # samples of a rank up to this size, such as all of MNIST, are read at once
+MAX_IN_MEMORY_BYTES = 48 << 20  # samples of a rank up to this size, such as all of MNIST, are read at once
 CHUNK_BYTES = 8 << 20  # approximate size of the chunks in which larger data are read
 FEATURE_RTOL = 1e-6  # relative tolerance of the bound on features, for values that were rounded to the bound
-USER_FILE = "user-file"  # name of the source of every --data that is a file
-COLUMN_ROWS = 1 << 18  # labels or owners read at a time
+USER_FILE_SOURCE = "user-file"  # name of the source of every --data that is a file
+COLUMN_CHUNK_ROWS = 1 << 18  # labels or owners read at a time
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,17 @@ class PublicFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Arguments of `Source.open`: data set, its options, scaling, and data folder."""
+    """Arguments of `DataSource.open`: data set, its options, scaling, and data folder."""
 
     data: str  # value of --data
     options: Any  # instance of the source's `options` class
     scaling: str = "none"  # of samples: none, unit or box
     data_dir: Path | None = None  # by default MU2MPI_DATA_DIR, or else the user's cache
-    verify: bool = True  # whether to compare checksums of files that have one
+    verify_checksums: bool = True  # whether to compare checksums of files that have one
 
 
-class Source(OptionValue, ABC):
-    """Data source: class for a value of ``--data`` and its options; an instance is the opened data set."""
+class DataSource(OptionValue, ABC):
+    """Base class of data sources, the values of ``--data``; an instance is an opened data set."""
 
     component_kind: ClassVar[str] = "sources"
     summary: ClassVar[str] = ""  # a few words for the help of --data
@@ -78,8 +77,8 @@ class Source(OptionValue, ABC):
     training_samples: int
     test_samples: int
     scale: float  # factor from stored features to [-1, 1], such as 1/255 for pixels
-    feature_limit: float | None = None  # bound on stored features, in absolute value; by default 1 / scale
-    feature_remedy: str = "remove the sample or rescale the features by a public factor"
+    max_abs_feature: float | None = None  # bound on stored features, in absolute value; by default 1 / scale
+    feature_advice: str = "remove the sample or rescale the features by a public factor"
     max_squared_norm: float | None = None  # public bound on ||z||^2 without the bias, if below `dimension`
     class_names: tuple[str, ...] | None = None  # unless classes are called by their numbers
     label_range: tuple[float, float] | None = None  # of numeric labels, in their own units
@@ -122,15 +121,16 @@ class Source(OptionValue, ABC):
         return self.dimension * self.feature_type.itemsize + 20
 
     def chunk_size(self, samples: int) -> int:
-        """Return the number of samples to read at a time: all up to IN_MEMORY_BYTES, else a chunk."""
+        """Return the number of samples to read at a time: all up to MAX_IN_MEMORY_BYTES, else a chunk."""
         sample_bytes = self.sample_bytes
-        return samples if samples * sample_bytes <= IN_MEMORY_BYTES else max(1, CHUNK_BYTES // sample_bytes)
+        is_small = samples * sample_bytes <= MAX_IN_MEMORY_BYTES
+        return samples if is_small else max(1, CHUNK_BYTES // sample_bytes)
 
     @abstractmethod
     def read(self, split: SplitName, rows: IntArray) -> Samples:
         """Read samples of the training or test set by row numbers, in any order, without validation."""
 
-    def generate_samples(self, key: bytes, machine: int, machines: int, numbers: Rows) -> Samples:
+    def generate_samples(self, key: bytes, machine: int, machines: int, sample_numbers: IntArray) -> Samples:
         """Draw fresh samples of one machine, by their numbers, from its known distribution and a key."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
@@ -145,7 +145,7 @@ class Source(OptionValue, ABC):
 
     @property
     def label_values(self) -> Labels:
-        """Label of each class as losses take it, shape (classes,): its number, possibly scaled to [-1, 1]."""
+        """Label that losses use for each class, shape (classes,): its number, possibly scaled to [-1, 1]."""
         if self.label_range is None:
             return np.arange(self.classes, dtype=np.int32)
         return 2 * np.arange(self.classes) / (self.classes - 1) - 1
@@ -171,8 +171,7 @@ class Source(OptionValue, ABC):
 
     def training_owners(self) -> NDArray[np.generic]:
         """Owner of every training sample, as int64 or text; InputError if the data set has no owners."""
-        chunks = row_chunks(self.training_samples, COLUMN_ROWS)
-        return np.concatenate([self.read_owners(rows) for rows in chunks])
+        return np.concatenate([self.read_owners(rows) for rows in row_chunks(self.training_samples)])
 
     def read_owners(self, rows: IntArray) -> NDArray[np.generic]:
         """Owners of training samples by row numbers; InputError if the data set has no owners."""
@@ -182,19 +181,18 @@ class Source(OptionValue, ABC):
     def digest(self) -> bytes:
         """SHA-256 digest of the training data (private); the first access reads and validates all samples."""
         sizes = self.training_samples, self.dimension, self.classes
-        public_facts = (*map(int, sizes), self.scale, self.feature_limit, self.has_owners, self.class_names)
+        public_facts = (*map(int, sizes), self.scale, self.max_abs_feature, self.has_owners, self.class_names)
         declared = [fact for fact in (self.label_range, self.schema_toml) if fact is not None]
-        return column_digest(
-            repr((*public_facts, *declared)), () if self.is_generated else self._checked_chunks()
-        )
+        chunks = () if self.is_generated else self._checked_chunks()
+        return column_digest(repr((*public_facts, *declared)), chunks)
 
     def _checked_chunks(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
         """Yield validated chunks of training features, labels and any owners; also validate the test set."""
         sizes = self.test_samples, self.training_samples
         chunks = math.ceil(max(sizes) / max(1, CHUNK_BYTES // self.sample_bytes))
         for k in range(chunks):
-            test, rows = (np.arange(size * k // chunks, size * (k + 1) // chunks) for size in sizes)
-            self.read_test(test)
+            test_rows, rows = (np.arange(size * k // chunks, size * (k + 1) // chunks) for size in sizes)
+            self.read_test(test_rows)
             samples = self.read_training(rows)
             owners = (self.read_owners(rows),) if self.has_owners else ()
             yield samples.features, samples.labels, *owners
@@ -231,7 +229,7 @@ class Source(OptionValue, ABC):
         return self.encode_labels(samples)
 
     def _check_features(self, split: SplitName, rows: IntArray, features: NDArray[Any]) -> None:
-        limit = 1 / self.scale if self.feature_limit is None else self.feature_limit
+        limit = 1 / self.scale if self.max_abs_feature is None else self.max_abs_feature
         if features.dtype == np.uint8 and limit >= 255:
             return
         max_absolute = limit * (1 + FEATURE_RTOL)
@@ -242,9 +240,9 @@ class Source(OptionValue, ABC):
             row, column = np.argwhere(~(np.abs(features.astype(np.float64)) <= max_absolute))[0]
         sample, value = self._describe_sample(split, rows[row]), features[row, column]
         names, is_finite = self.feature_names, np.isfinite(value)
-        location = f"column {printable(names[column])}" if names else f"feature {column}"
-        bad, remedy = ("too large", self.feature_remedy) if is_finite else ("not finite", "remove the sample")
-        requirement = f"features must be finite and at most {limit:g} in absolute value, so {remedy}"
+        location = f"column {safe_text(names[column])}" if names else f"feature {column}"
+        bad, advice = ("too large", self.feature_advice) if is_finite else ("not finite", "remove the sample")
+        requirement = f"features must be finite and at most {limit:g} in absolute value, so {advice}"
         raise DataError(
             f"{self.name} has a value in {location} that is {bad}; {requirement}",
             f"{sample} has the value {value} in {location}; {requirement}",
@@ -255,13 +253,13 @@ class Source(OptionValue, ABC):
         return f"{self.name}: {split} sample {number}"
 
 
-def find_source(data: str) -> type[Source]:
-    """Source class for a value of ``--data`` (source name or file); InputError if there is none."""
-    known = [name for name in known_names("sources") if name != USER_FILE]
-    if data not in known and not is_data_file(data):
+def find_source(name: str) -> type[DataSource]:
+    """DataSource class for a value of ``--data`` (source name or file); InputError if there is none."""
+    known = [known_name for known_name in known_names("sources") if known_name != USER_FILE_SOURCE]
+    if name not in known and not is_data_file(name):
         accepted = f"{', '.join(known)}, {describe_suffixes()}"
-        raise InputError(f"should be one of: {accepted}{did_you_mean(data, known)}")
-    source: type[Source] = lookup("sources", data if data in known else USER_FILE)
+        raise InputError(f"should be one of: {accepted}{did_you_mean(name, known)}")
+    source: type[DataSource] = lookup("sources", name if name in known else USER_FILE_SOURCE)
     return source
 
 
@@ -273,7 +271,7 @@ def class_indices(labels: Labels, classes: int) -> NDArray[np.int32]:
     return np.minimum((labels + 1) * (classes / 2) + 1e-9, classes - 1).astype(np.int32)
 
 
-def row_chunks(samples: int, chunk_size: int) -> Iterator[IntArray]:
+def row_chunks(samples: int, chunk_size: int = COLUMN_CHUNK_ROWS) -> Iterator[IntArray]:
     """Yield the row numbers ``0 .. samples - 1`` in arrays of at most `chunk_size`."""
     for start in range(0, samples, chunk_size):
         yield np.arange(start, min(start + chunk_size, samples))

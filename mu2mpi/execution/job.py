@@ -13,20 +13,20 @@ from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import warn
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 from mu2mpi.execution import environment
 from mu2mpi.execution.plan import (
     Plan,
-    check_data,
-    check_inputs,
-    check_settings,
+    check_data_on_ranks,
+    check_inputs_on_ranks,
+    check_settings_on_ranks,
     open_source_on_ranks,
-    resolve,
+    resolve_plan,
 )
 from mu2mpi.execution.progress import progress_callback
-from mu2mpi.execution.resume import check_same_data, check_state, find_checkpoint
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
-from mu2mpi.execution.simulation import Action, PeriodicCheckpoints, Simulation
+from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchanged, find_checkpoint
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, recording_stop_requests
+from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
 from mu2mpi.results.callbacks import Callback, CallbackList
 from mu2mpi.results.records import Checkpoint, checkpoint_path
 from mu2mpi.results.result import Result
@@ -84,38 +84,39 @@ def run(
     """
     communicator, all_callbacks = world(), [*callbacks, *([progress_callback()] if progress else [])]
     if not isinstance(experiment, Experiment):
-        with communicator.shared_errors():
+        with communicator.collective_errors():
             experiment = Experiment.from_settings(experiment)
-    check_settings([experiment], communicator)
+    check_settings_on_ranks([experiment], communicator)
     data_folder = None if data_dir is None else Path(data_dir)
     if output is None:
         # Signals keep their usual handlers, as there is no file for a checkpoint.
         source = open_source_on_ranks(experiment, data_folder, communicator)
-        plan = _resolve(experiment, source, communicator)
-        check_inputs(plan, communicator)
+        plan = _resolve_on_ranks(experiment, source, communicator)
+        check_inputs_on_ranks(plan, communicator)
         callback_list = CallbackList(all_callbacks)
-        return callback_list.finish(Simulation(plan, communicator).run(callback_list), communicator)
-    path, initial_outputs = Path(output), {}
-    with stop_requests() as requests:
-        with communicator.shared_errors():
+        return callback_list.on_finish(Simulation(plan, communicator).run(callback_list), communicator)
+    path, output_identities = Path(output), {}
+    with recording_stop_requests() as requests:
+        with communicator.collective_errors():
             if communicator.rank == 0:
                 from mu2mpi.results.writer import check_output
 
                 # Recorded before the check, so that files written by other jobs from here on are noticed.
-                initial_outputs[path] = file_identity(path)
+                output_identities[path] = file_identity(path)
                 check_output(path, overwrite)
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, initial_outputs)
+        files = overwrite, checkpoint_every, output_identities
+        context = RunContext(communicator, lambda: requests.pending, *files)
         source = open_source_on_ranks(experiment, data_folder, communicator)
-        return job.run_to_file(experiment, source, path, all_callbacks)
+        return context.run_to_file(experiment, source, path, all_callbacks)
 
 
-def _resolve(experiment: Experiment, source: Source, communicator: Communicator) -> Plan:
-    with communicator.shared_errors():
-        return resolve(experiment, source, communicator.size)
+def _resolve_on_ranks(experiment: Experiment, source: DataSource, communicator: Communicator) -> Plan:
+    with communicator.collective_errors():
+        return resolve_plan(experiment, source, communicator.size)
 
 
 @dataclass(frozen=True)
-class Job:
+class RunContext:
     """Settings of a program for output files, checkpoints and signals of its runs; rank 0 handles files."""
 
     communicator: Communicator
@@ -123,12 +124,12 @@ class Job:
     overwrite: bool  # replace existing outputs
     checkpoint_every: float  # seconds between two checkpoints
     # Identities of the outputs when the program began; None for those that did not exist
-    initial_outputs: Mapping[Path, FileIdentity | None] = field(default_factory=dict)
+    output_identities: Mapping[Path, FileIdentity | None] = field(default_factory=dict)
 
     def run_to_file(
         self,
         experiment: Experiment,
-        source: Source,
+        source: DataSource,
         path: Path,
         callbacks: Sequence[Callback] = (),
         plan: Plan | None = None,
@@ -138,34 +139,34 @@ class Job:
         # 1. Find the checkpoint, if any.
         checkpoint: Checkpoint | None = None
         numeric_platforms = environment.numeric_platforms(communicator)
-        with communicator.shared_errors():
+        with communicator.collective_errors():
             if communicator.rank == 0:
                 checkpoint = find_checkpoint(path, experiment, numeric_platforms)
         resumed = (True, checkpoint.experiment) if checkpoint else (False, experiment)
         resumes, experiment = communicator.bcast_object(resumed)
         # 2. Check the data before the settings, as settings of the checkpoint need not suit other data.
         if resumes:
-            check_data(source, communicator)
-            with communicator.shared_errors():
+            check_data_on_ranks(source, communicator)
+            with communicator.collective_errors():
                 if checkpoint is not None:
-                    check_same_data(checkpoint, source, input_digests(experiment), path)
+                    check_data_unchanged(checkpoint, source, input_digests(experiment), path)
         # 3. Resolve the plan, and check the state of the checkpoint and the inputs of all ranks.
-        plan = plan or _resolve(experiment, source, communicator)
-        with communicator.shared_errors():
+        plan = plan or _resolve_on_ranks(experiment, source, communicator)
+        with communicator.collective_errors():
             if checkpoint is not None:
-                check_state(checkpoint, plan, path)
-        check_inputs(plan, communicator)
+                check_checkpoint_arrays(checkpoint, plan, path)
+        check_inputs_on_ranks(plan, communicator)
         # 4. Write the first checkpoint before the first message.
         simulation = Simulation(plan, communicator, checkpoint)
         checkpoints = FileCheckpoints(self, path, callback_list)
         if not resumes:
-            checkpoints.write_first(simulation.state())
+            checkpoints.write_first(simulation.gather_checkpoint())
         # 5. Run the remaining rounds, write the result and remove the checkpoint.
         result = simulation.run(callback_list, checkpoints)
-        with communicator.shared_errors():
+        with communicator.collective_errors():
             if communicator.rank == 0:
                 self._write_result(result, path)
-        return callback_list.finish(replace(result, path=path), communicator)
+        return callback_list.on_finish(replace(result, path=path), communicator)
 
     def _write_result(self, result: Result, path: Path) -> None:
         """Write the result file, unless another job wrote the same result, and remove the checkpoint."""
@@ -181,11 +182,9 @@ class Job:
                 raise
             # Two jobs that resumed from one checkpoint have the same key, and so the same bits.
             if not (is_result_of(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
-                remedy = "This result is lost, and to repeat the command would send everything once more."
-                if checkpoint.exists():
-                    remedy = (
-                        f"Move {path} away and repeat the command to resume from {checkpoint}, which is kept."
-                    )
+                lost = "This result is lost, and to repeat the command would send everything once more."
+                kept = f"Move {path} away and repeat the command to resume from {checkpoint}, which is kept."
+                remedy = kept if checkpoint.exists() else lost
                 raise InputError(
                     f"another job has written {path} in the meantime, so that the result of this one is not "
                     f"saved; both have spent privacy, and their rho add up as squares. {remedy}"
@@ -194,7 +193,7 @@ class Job:
 
     def has_changed(self, path: Path) -> bool:
         """Return whether another job has written or removed an output file since this program began."""
-        return file_identity(path) != self.initial_outputs.get(path)
+        return file_identity(path) != self.output_identities.get(path)
 
 
 def is_result_of(path: Path, experiment: Experiment) -> bool:
@@ -210,52 +209,53 @@ def is_result_of(path: Path, experiment: Experiment) -> bool:
 class FileCheckpoints(PeriodicCheckpoints):
     """Periodic checkpoints in a file beside the output, written by rank 0."""
 
-    def __init__(self, job: Job, output: Path, callback_list: CallbackList) -> None:
-        super().__init__(job.communicator, job.stop_requested, job.checkpoint_every)
-        self._job, self._output, self._callback_list = job, output, callback_list
+    def __init__(self, context: RunContext, output: Path, callback_list: CallbackList) -> None:
+        super().__init__(context.communicator, context.stop_requested, context.checkpoint_every)
+        self._context, self._output, self._callback_list = context, output, callback_list
 
-    def save(self, action: Action, state: Checkpoint | None) -> None:
-        """Write a checkpoint; raise Interrupted after `Action.STOP`, and else only warn of failures."""
+    def save(self, action: CheckpointAction, checkpoint: Checkpoint | None) -> None:
+        """Write a checkpoint; raise Interrupted if the run stops, and else only warn of failures."""
         try:
-            self._write(state)
+            self._write(checkpoint)
         except OSError as error:
-            if action is Action.STOP:
+            if action is CheckpointAction.SAVE_AND_STOP:
                 raise
-            if state is not None:
+            if checkpoint is not None:
                 warn(f"{error}; the run continues")
         else:
-            if state is not None:
-                self._callback_list.notify("on_checkpoint", state.rounds_done)
+            if checkpoint is not None:
+                self._callback_list.notify("on_checkpoint", checkpoint.rounds_done)
         self._callback_list.raise_failure(self._communicator)
-        if action is Action.STOP:
-            raise Interrupted(self._communicator.bcast_object(state.rounds_done if state is not None else 0))
+        if action is CheckpointAction.SAVE_AND_STOP:
+            rounds_done = 0 if checkpoint is None else checkpoint.rounds_done
+            raise Interrupted(self._communicator.bcast_object(rounds_done))
 
-    def write_first(self, state: Checkpoint | None) -> None:
+    def write_first(self, checkpoint: Checkpoint | None) -> None:
         """Write the first checkpoint of a run; raise InputError on every rank if another job began the run.
 
         The checkpoint reserves the output for this job. It also keeps the noise key of a run without a seed:
         with a new key, a restart would send the same secrets under other noise.
         """
-        self._write(state, replace=False)
-        with self._communicator.shared_errors():
+        self._write(checkpoint, replace=False)
+        with self._communicator.collective_errors():
             # A finishing job writes its result before it removes its checkpoint: one of the two is seen.
-            if state is not None and self._job.has_changed(self._output):
+            if checkpoint is not None and self._context.has_changed(self._output):
                 checkpoint_path(self._output).unlink()
                 raise InputError(
                     f"another job has written {self._output} since this one began, which has sent nothing. "
                     "Name another output, or repeat the command with --overwrite to replace it."
                 )
 
-    def _write(self, state: Checkpoint | None, replace: bool = True) -> None:
+    def _write(self, checkpoint: Checkpoint | None, replace: bool = True) -> None:
         """Write a checkpoint; raise InputError on all ranks if the file exists and `replace` is false."""
         path = checkpoint_path(self._output)
-        with self._communicator.shared_errors():
-            if state is None:
+        with self._communicator.collective_errors():
+            if checkpoint is None:
                 return
             from mu2mpi.results.checkpoint import write_checkpoint
 
             try:
-                write_checkpoint(state, path, replace)
+                write_checkpoint(checkpoint, path, replace)
             except FileExistsError:
                 raise InputError(
                     f"another job has just begun the run of {self._output}, with the checkpoint {path}. This "

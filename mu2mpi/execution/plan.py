@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.config.experiment import Experiment, complete_experiment, sent_settings
+from mu2mpi.config.experiment import Experiment, complete_experiment, message_settings
 from mu2mpi.config.problem_builder import (
     build_problem,
     build_unequal_machines,
@@ -20,16 +20,16 @@ from mu2mpi.config.problem_builder import (
     used_input_digests,
 )
 from mu2mpi.core.arrays import UInt32Array
-from mu2mpi.core.errors import InputError, SharedInputError
+from mu2mpi.core.errors import CollectiveInputError, InputError
 from mu2mpi.core.files import file_identity
-from mu2mpi.core.parallel import CACHE_TURNS, Communicator
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.machine_files import combined_digest
 from mu2mpi.data.partition import check_enough_samples, default_partition, parse_partition
-from mu2mpi.data.source import DataRequest, PublicFacts, Source
+from mu2mpi.data.source import DataRequest, DataSource, PublicFacts
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.privacy.noise.noise_stream import derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import derive_key, key_to_uint32, root_key
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Plan:
     """Plan of a run: the experiment with all settings resolved, its data and its constants; immutable."""
 
     experiment: Experiment  # with M, T, the method's sizes and the choices of its preset filled in
-    source: Source
+    source: DataSource
     partition: str  # partition of the samples among machines, such as "iid"
     public_facts: PublicFacts  # public facts of the data that presets may use
     constants: RunConstants
@@ -50,7 +50,7 @@ class Plan:
         return self.used_input_digests | imported_module_digests()
 
     @property
-    def noise_context(self) -> str:
+    def noise_key_context(self) -> str:
         """Text of table schema and input file digests, which the noise key depends on."""
         return (self.source.schema_toml or "") + combined_digest(self.used_input_digests.values())
 
@@ -60,13 +60,13 @@ class Plan:
         return input_digest(self.source, self.input_files)
 
 
-def input_digest(source: Source, input_files: Mapping[str, str]) -> bytes:
+def input_digest(source: DataSource, input_files: Mapping[str, str]) -> bytes:
     """Return the SHA-256 of the training data and, if there are any, of other input files."""
     digests = source.digest + combined_digest(input_files.values()).encode()
     return hashlib.sha256(digests).digest() if input_files else source.digest
 
 
-def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
+def resolve_plan(experiment: Experiment, source: DataSource, ranks: int) -> Plan:
     """Resolve the settings that an experiment leaves open; InputError if it cannot be run on the data.
 
     By default, M is the number of owners or of ranks, samples are partitioned by owner or else at random, and
@@ -90,7 +90,7 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     if unequal_machines is not None and experiment.preset is not None:
         rounds = experiment.rounds or unequal_machines.max_rounds
         protects_sum_only = experiment.trust_mode.protects_sum_only
-        reduction, effective = unequal_machines.public_averaging(rounds, protects_sum_only, experiment.rho)
+        reduction, effective = unequal_machines.public_statistics(rounds, protects_sum_only, experiment.rho)
         public_facts = public_facts._replace(noise_reduction=reduction, effective_machines=effective)
     trust_options = experiment.trust_mode.resolve_options(experiment.server_options, machines)
     experiment = complete_experiment(experiment, public_facts, machines=machines, **trust_options)
@@ -98,11 +98,8 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
     shape = machines, source.classes, source.dimension + 1, samples
     problem = build_problem(experiment, *shape, max_samples, square, unequal_machines)
     batching = method.batching(problem, experiment.rounds)
-    if (
-        not batching.is_fresh
-        and unequal_machines is not None
-        and unequal_machines.participation.needs_fresh_samples
-    ):
+    needs_fresh = unequal_machines is not None and unequal_machines.participation.needs_fresh_samples
+    if needs_fresh and not batching.is_fresh:
         raise InputError(
             f"--participation {experiment.participation} needs a method with a fresh sample per round, and "
             f"--method {method.name} has none. Choose another --participation."
@@ -111,29 +108,28 @@ def resolve(experiment: Experiment, source: Source, ranks: int) -> Plan:
         if unequal_machines is not None and batching.is_fresh:
             max_samples = int(unequal_machines.samples.max())
         check_enough_samples(max_samples, machines, batching.rounds, batching.samples_per_machine)
-    completed = experiment.replace_unchecked(
-        rounds=batching.rounds, **method.resolve_options(problem, batching)
-    )
+    resolved = {"rounds": batching.rounds, **method.resolve_options(problem, batching)}
+    completed = experiment.replace_unchecked(**resolved)
     constants = method.run_constants(problem, batching)
     return Plan(completed, source, partition_text, public_facts, constants, used_input_digests(experiment))
 
 
 def check_agreement(values: Mapping[str, object], communicator: Communicator) -> None:
-    """Raise SharedInputError on every rank if the `repr` of a named value differs on any rank; collective."""
+    """Raise CollectiveInputError if the `repr` of a named value differs on any rank; collective."""
     digests = {name: hashlib.sha256(repr(value).encode()).digest() for name, value in values.items()}
     gathered = communicator.allgather((communicator.host, digests))
     host_0, digests_0 = gathered[0]
     for rank, (host, rank_digests) in enumerate(gathered):
         for name in dict.fromkeys([*digests_0, *rank_digests]):
             if rank_digests.get(name) != digests_0.get(name):
-                raise SharedInputError(
+                raise CollectiveInputError(
                     f"{name} is not the same on all ranks: rank {rank} on {host} differs from rank 0 on "
                     f"{host_0}. Give all ranks the same, on a shared file system or as copies."
                 )
 
 
-def check_settings(experiments: Iterable[Experiment], communicator: Communicator) -> None:
-    """Raise SharedInputError unless all ranks have the same list of experiments; collective."""
+def check_settings_on_ranks(experiments: Iterable[Experiment], communicator: Communicator) -> None:
+    """Raise CollectiveInputError unless all ranks have the same list of experiments; collective."""
     settings = [experiment.settings() for experiment in experiments]
     values: dict[str, object] = {"the number of runs": len(settings), "the list of runs": settings}
     if len(settings) == 1:
@@ -141,10 +137,10 @@ def check_settings(experiments: Iterable[Experiment], communicator: Communicator
     check_agreement(values, communicator)
 
 
-def check_inputs(plan: Plan, communicator: Communicator) -> None:
-    """Raise SharedInputError unless all ranks have equal settings, files and training data; collective."""
-    check_data(plan.source, communicator)
-    check_settings([plan.experiment], communicator)
+def check_inputs_on_ranks(plan: Plan, communicator: Communicator) -> None:
+    """Raise CollectiveInputError unless all ranks have equal settings, files and data; collective."""
+    check_data_on_ranks(plan.source, communicator)
+    check_settings_on_ranks([plan.experiment], communicator)
     per_machine_plan = plan.constants.problem.per_machine_plan
     values = {
         "the schema of the data": plan.source.schema_toml,
@@ -153,7 +149,7 @@ def check_inputs(plan: Plan, communicator: Communicator) -> None:
     check_agreement({**plan.input_files, **values}, communicator)
 
 
-def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> Source:
+def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> DataSource:
     """Open an experiment's data; InputError if they are missing, damaged or do not suit the loss."""
     request = experiment.data, experiment.source_options, experiment.scaling
     source = experiment.source.open(DataRequest(*request, data_dir, verify))
@@ -173,23 +169,25 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     return source
 
 
-def open_source_on_ranks(experiment: Experiment, data_dir: Path | None, communicator: Communicator) -> Source:
+def open_source_on_ranks(
+    experiment: Experiment, data_dir: Path | None, communicator: Communicator
+) -> DataSource:
     """Open the experiment's data on every rank, after the first rank of each node has verified checksums."""
-    verify = communicator.cache_turn < CACHE_TURNS - 1
-    return communicator.run_in_turns(lambda: open_source(experiment, data_dir, verify=verify))
+    verify = communicator.is_first_on_node
+    return communicator.run_in_order(lambda: open_source(experiment, data_dir, verify=verify))
 
 
-def check_data(source: Source, communicator: Communicator) -> None:
-    """Check all samples, and raise SharedInputError unless all ranks have the same training data; collective.
+def check_data_on_ranks(source: DataSource, communicator: Communicator) -> None:
+    """Check all samples; raise CollectiveInputError unless all ranks have the same training data; collective.
 
     The first rank of each node reads the data once, and so does every rank with other files than that one.
     Afterwards `source.digest` is set on every rank.
     """
     files = communicator.host, tuple(map(file_identity, source.files))
-    is_first = communicator.cache_turn < CACHE_TURNS - 1
+    is_first = communicator.is_first_on_node
     files_of_first_ranks = {key for key, first in communicator.allgather((files, is_first)) if first}
     digest: bytes | None = None
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         if is_first or files not in files_of_first_ranks:
             digest = source.digest
     digests = {key: value for key, value in communicator.allgather((files, digest)) if value is not None}
@@ -199,7 +197,7 @@ def check_data(source: Source, communicator: Communicator) -> None:
 
 @dataclass(frozen=True)
 class RunKeys:
-    """Cryptographic keys of a run's noise, partition and batches, as far as this rank may have them."""
+    """Keys of a run's noise, partition and batches; None where this rank must not hold them."""
 
     root: bytes | None  # 32-byte key from which the others are derived; None but on rank 0
     partition: bytes  # for the partition of samples among machines
@@ -208,12 +206,12 @@ class RunKeys:
 
     @staticmethod
     def noise_key(root: bytes, experiment: Experiment, context: str = "") -> bytes:
-        """Derive the noise key of a resolved experiment; `context` is `Plan.noise_context`.
+        """Derive the noise key of a resolved experiment; `context` is `Plan.noise_key_context`.
 
         The key depends on everything that changes messages except the samples: otherwise noise would cancel
         in the difference of messages of two runs with the same secret seed and, say, different rho.
         """
-        return derive_key(root, "noise", sent_settings(experiment).to_toml() + context)
+        return derive_key(root, "noise", message_settings(experiment).to_toml() + context)
 
     @classmethod
     def create(
@@ -229,4 +227,4 @@ class RunKeys:
         partition, batching = communicator.bcast_object(data_keys)
         if experiment.trust_mode.distributes_key(experiment.server_options):
             noise = communicator.bcast_object(noise)
-        return cls(root, partition, batching, key_words(noise) if noise else None)
+        return cls(root, partition, batching, key_to_uint32(noise) if noise else None)

@@ -14,13 +14,13 @@ from mu2mpi.core.text import warn
 from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
 from mu2mpi.results.result import Result
 
-REFRESH_SECONDS = 0.2  # Smallest interval between two updates of a progress bar
+BAR_REFRESH_SECONDS = 0.2  # Smallest interval between two updates of a progress bar
 LOG_SECONDS = 3.0  # Smallest interval between two progress lines, except for the last round
 
-PRIVATE_TEST_NOTE = "losses and scores are computed without noise on a share of the data, and are not private"
+TEST_SET_NOTE = "losses and scores are computed without noise on a share of the data, and are not private"
 
 
-def headline(start: RunStart) -> str:
+def run_headline(start: RunStart) -> str:
     """Describe the run in one line: data, trust mode, noise, M, T, d, method."""
     experiment, constants, problem = start.experiment, start.constants, start.constants.problem
     method = "" if experiment.method == default_name("methods") else f", by {experiment.method}"
@@ -48,7 +48,7 @@ def duration_text(seconds: float) -> str:
 
 
 class LogProgress(Callback):
-    """Progress as plain lines for log files and pipes, at least `interval` seconds apart but for the last."""
+    """Plain progress lines for logs and pipes, at least `interval` seconds apart except for the last."""
 
     def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
         self._stream, self._label, self._interval = stream, label, interval
@@ -61,11 +61,10 @@ class LogProgress(Callback):
     def on_start(self, start: RunStart) -> None:
         self._rounds, self._rounds_before = start.constants.rounds, start.rounds_done
         self._started = self._printed = monotonic()
-        line = headline(start)
+        line = run_headline(start)
         self._print(f"{self._label} {start.name}: {line}" if self._label else line)
 
     def _print_evaluation(self, evaluation: Evaluation) -> None:
-        """Print loss, score and the estimated time left, or the time taken after the last round."""
         rate = (evaluation.round - self._rounds_before) / max(monotonic() - self._started, 1e-9)
         left = self._rounds - evaluation.round
         took = f"took {duration_text(evaluation.elapsed_seconds)}"
@@ -91,19 +90,13 @@ class BarProgress(LogProgress):
         self._final_evaluation: Evaluation | None = None
         from tqdm.auto import tqdm
 
-        self._bar = tqdm(
-            total=start.constants.rounds,
-            initial=start.rounds_done,
-            unit="round",
-            file=self._stream,
-            leave=False,
-            mininterval=REFRESH_SECONDS,
-            dynamic_ncols=True,
-        )
+        style: Any = {"unit": "round", "leave": False, "dynamic_ncols": True}
+        style |= {"file": self._stream, "mininterval": BAR_REFRESH_SECONDS}
+        self._bar = tqdm(total=self._rounds, initial=start.rounds_done, **style)
 
     def on_round(self, t: int) -> None:
         now = monotonic()
-        if now - self._refreshed >= REFRESH_SECONDS:
+        if now - self._refreshed >= BAR_REFRESH_SECONDS:
             self._refreshed, spent = now, self._rho_spent(t)
             texts = [self._loss_text] * bool(self._loss_text)
             texts += [f"rho spent {spent:.3g}"] * (not math.isnan(spent))
@@ -122,7 +115,7 @@ class BarProgress(LogProgress):
 
 
 class LogFile(Callback):
-    """Log file of the events of a run, as appended text or JSON lines; failures to write only warn."""
+    """Log file of a run's events, as appended text or JSON lines; write errors only cause a warning."""
 
     def __init__(self, path: Path | str, as_json: bool = False) -> None:
         self._path, self._as_json, self._has_warned = Path(path).absolute(), as_json, False
@@ -143,17 +136,12 @@ class LogFile(Callback):
             self._has_warned = True
 
     def on_start(self, start: RunStart) -> None:
-        self._start, note = start, PRIVATE_TEST_NOTE if start.has_private_test_set else None
-        values = {
-            "settings": start.experiment.settings(),
-            "rounds": start.constants.rounds,
-            "machines": start.constants.problem.machines,
-            "parameters": start.constants.problem.d,
-            "rounds_done": start.rounds_done,
-            "ranks": start.ranks,
-            **({"note": note} if note else {}),
-        }
-        self._write("start", f"{headline(start)}; {note}" if note else headline(start), values)
+        self._start, note = start, TEST_SET_NOTE if start.has_private_test_set else None
+        problem = start.constants.problem
+        values = {"settings": start.experiment.settings(), "rounds": start.constants.rounds}
+        values |= {"machines": problem.machines, "parameters": problem.d, "rounds_done": start.rounds_done}
+        values |= {"ranks": start.ranks, **({"note": note} if note else {})}
+        self._write("start", "; ".join(filter(None, (run_headline(start), note))), values)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         text = f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}"
@@ -168,7 +156,6 @@ class LogFile(Callback):
 
 
 def _without_nan(value: Any) -> Any:
-    """Replace non-finite numbers in a value or nested dictionary by None, for JSON."""
     if isinstance(value, dict):
         return {name: _without_nan(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

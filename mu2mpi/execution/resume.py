@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.config.experiment import Experiment, complete_experiment, first_difference
+from mu2mpi.config.experiment import Experiment, complete_experiment, first_different_setting
 from mu2mpi.config.experiment_options import method_option_names
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 from mu2mpi.execution.evaluation_schedule import plan_evaluations
 from mu2mpi.execution.plan import Plan, input_digest
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.machine import counted_class_columns
-from mu2mpi.privacy.noise.grid import MAX_SUM
-from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, checkpoint_path
+from mu2mpi.federation.machine import counted_classes
+from mu2mpi.privacy.noise.grid import MAX_GRID_SUM
+from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, ...]) -> Checkpoint | None:
@@ -39,7 +39,7 @@ def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, 
     from_preset = [name for name in experiment.preset_settings() if name not in experiment.explicit_settings]
     open_settings = [*from_preset, *(name for name in resolvable if getattr(experiment, name) is None)]
     resolved = {name: getattr(checkpoint.experiment, name) for name in open_settings}
-    different = first_difference(complete_experiment(experiment, **resolved), checkpoint.experiment)
+    different = first_different_setting(complete_experiment(experiment, **resolved), checkpoint.experiment)
     if different is not None:
         raise InputError(
             f"the checkpoint {path} is of another experiment: {different}. Repeat the command that wrote it, "
@@ -58,43 +58,40 @@ def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, 
     return checkpoint
 
 
-def check_same_data(checkpoint: Checkpoint, source: Source, digests: Mapping[str, str], output: Path) -> None:
+def check_data_unchanged(
+    checkpoint: Checkpoint, source: DataSource, digests: Mapping[str, str], output_path: Path
+) -> None:
     """Raise InputError if data or input files changed since a checkpoint: equal noise would reveal it."""
     if input_digest(source, digests) == checkpoint.data_digest:
         return
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(
         f"the training data of {source.name}, a file about machines or an extension have changed since the "
-        f"run of {output} began. To resume would reveal the change.\n"
-        f"Restore them and repeat the command. Or remove {checkpoint_path(output)} to start over"
-        f"{another_seed}, which spends privacy on top of what is spent. {_spent_text(checkpoint)}"
+        f"run of {output_path} began. To resume would reveal the change.\n"
+        f"Restore them and repeat the command. Or remove {checkpoint_path(output_path)} to start over"
+        f"{another_seed}, which spends privacy on top of what is spent. {_spent_privacy_text(checkpoint)}"
     )
 
 
-def check_state(checkpoint: Checkpoint, plan: Plan, output: Path) -> None:
+def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Path) -> None:
     """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
-    constants, problem, q, counts = (
-        plan.constants,
-        plan.constants.problem,
-        checkpoint.q,
-        checkpoint.class_counts,
-    )
-    iterates = Iterates(constants)
-    shape, arrays = (problem.rows, problem.features), iterates.state_arrays()
+    constants, problem = plan.constants, plan.constants.problem
+    q, counts = checkpoint.q, checkpoint.class_counts
+    shape, arrays = (problem.model_rows, problem.features), Iterates(constants).state_arrays()
     rounds = plan_evaluations(plan).rounds
-    radii = dict.fromkeys(arrays, problem.radius) | dict.fromkeys(constants.state, math.inf)
+    radii = dict.fromkeys(arrays, problem.radius) | dict.fromkeys(constants.state_names, math.inf)
     is_valid = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
-        "q": q.dtype == np.int64 and q.shape == shape and -MAX_SUM < q.min() <= q.max() < MAX_SUM,
+        "q": q.dtype == np.int64 and q.shape == shape and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (problem.machines, counted_class_columns(constants))
+        and counts.shape == (problem.machines, counted_classes(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }
     if invalid := [name for name, valid in is_valid.items() if not valid]:
-        path = checkpoint_path(output)
-        raise InputError(f"{invalid[0]} in the checkpoint {path} is not of this run; {CHECKPOINT_REMEDY}")
+        path = checkpoint_path(output_path)
+        raise InputError(f"{invalid[0]} in the checkpoint {path} is not of this run; {CHECKPOINT_ADVICE}")
 
 
 def _is_in_ball(array: FloatArray, shape: tuple[int, int], radius: float) -> bool:
@@ -105,8 +102,7 @@ def _is_in_ball(array: FloatArray, shape: tuple[int, int], radius: float) -> boo
         return bool(np.sum((array / radius) ** 2) <= 1 + 1e-9)
 
 
-def _spent_text(checkpoint: Checkpoint) -> str:
-    """Describe the privacy spent by the rounds until a checkpoint and by all rounds of its run."""
+def _spent_privacy_text(checkpoint: Checkpoint) -> str:
     privacy, done = checkpoint.privacy, checkpoint.rounds_done
     # A machine with fewer rounds than `done` has at most spent its whole budget.
     spent = privacy.mechanism.guarantee(min(done, privacy.mechanism.rounds))

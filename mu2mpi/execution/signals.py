@@ -17,39 +17,39 @@ STOP_NOTICE = (
     b"\nmu2mpi: stopping before the next round, with a checkpoint; press Ctrl-C again to end at once\n"
 )
 
-Handler = Callable[[int, FrameType | None], object]
+SignalHandler = Callable[[int, FrameType | None], object]
 
 
 class StopRequests:
     """Signal handler that records a request to stop; a second Ctrl-C calls the previous handler of SIGINT."""
 
-    def __init__(self, previous: Handler = signal.default_int_handler) -> None:
+    def __init__(self, previous_handler: SignalHandler = signal.default_int_handler) -> None:
         self.pending = False  # whether a signal has requested this rank to stop
-        self._previous, self._interrupts = previous, 0
+        self._previous_handler, self._interrupts = previous_handler, 0
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
         """Record a stop signal; a second Ctrl-C calls the previous handler."""
         self.pending = True
-        if number != signal.SIGINT:
+        if signum != signal.SIGINT:
             return
         self._interrupts += 1
         if self._interrupts > 1:
-            self._previous(number, frame)
+            self._previous_handler(signum, frame)
         elif os.isatty(2):
             with suppress(OSError):
                 os.write(2, STOP_NOTICE)
 
 
 @contextmanager
-def stop_requests() -> Iterator[StopRequests]:
-    """Record `STOP_SIGNALS` inside a with block instead of ending; nested blocks share one recorder."""
+def recording_stop_requests() -> Iterator[StopRequests]:
+    """Context manager: record `STOP_SIGNALS` instead of terminating; nested blocks share a recorder."""
     outer = signal.getsignal(STOP_SIGNALS[0])
     if isinstance(outer, StopRequests):
         yield outer
         return
-    previous = signal.getsignal(signal.SIGINT)
-    requests = StopRequests(previous) if callable(previous) else StopRequests()
-    with signal_handlers(dict.fromkeys(STOP_SIGNALS, requests)):
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    requests = StopRequests(on_interrupt) if callable(on_interrupt) else StopRequests()
+    with installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, requests)):
         yield requests
 
 
@@ -58,30 +58,30 @@ def exiting_on_signals() -> Iterator[None]:
     """End the program on Ctrl-C and SIGTERM inside a with block, unless the caller handles them."""
     # Python loses a KeyboardInterrupt that is raised in the callback of a weak reference.
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    unhandled = [number for number, handler in defaults.items() if signal.getsignal(number) is handler]
-    with signal_handlers(dict.fromkeys(unhandled, exit_on_signal)):
+    unhandled = [signum for signum, handler in defaults.items() if signal.getsignal(signum) is handler]
+    with installed_signal_handlers(dict.fromkeys(unhandled, exit_on_signal)):
         yield
 
 
-def exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+def exit_on_signal(signum: int, frame: FrameType | None) -> NoReturn:
     """Remove temporary files and exit with code 128 + signal number."""
     remove_temporaries()
     with suppress(OSError):
-        os.write(2, b"mu2mpi: interrupted\n" if number == signal.SIGINT else b"mu2mpi: terminated\n")
-    os._exit(128 + number)
+        os.write(2, b"mu2mpi: interrupted\n" if signum == signal.SIGINT else b"mu2mpi: terminated\n")
+    os._exit(128 + signum)
 
 
 @contextmanager
-def signal_handlers(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+def installed_signal_handlers(handlers: Mapping[signal.Signals, SignalHandler]) -> Iterator[None]:
     """Install signal handlers inside a with block, except for signals that the parent process ignores."""
     if threading.current_thread() is not threading.main_thread():
         # Python allows signal handlers in the main thread only.
         yield
         return
     installed = {n: handler for n, handler in handlers.items() if signal.getsignal(n) != signal.SIG_IGN}
-    previous = {number: signal.signal(number, handler) for number, handler in installed.items()}
+    previous = {signum: signal.signal(signum, handler) for signum, handler in installed.items()}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -11,13 +11,18 @@ import numpy as np
 
 from mu2mpi.config.experiment import simulated_protocol
 from mu2mpi.core.arrays import FloatArray, UInt32Array
-from mu2mpi.core.parallel import Communicator, block
+from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_theory
 from mu2mpi.execution.evaluation_schedule import plan_evaluations
 from mu2mpi.execution.plan import Plan, RunKeys
 from mu2mpi.execution.warmup import compile_kernels
-from mu2mpi.federation.collectives import IncrementStats, gather_statistics, gather_sum, scatter_sum
+from mu2mpi.federation.collectives import (
+    IncrementStats,
+    gather_increment_stats,
+    reduce_message_sum,
+    scatter_message_sum,
+)
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
@@ -27,28 +32,28 @@ from mu2mpi.results.callbacks import CallbackList, Evaluation, RunStart
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, HistoryRow
 from mu2mpi.results.result import Result
 
-DECISION_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
-MAX_STRIDE_GROWTH = 4  # Largest growth of the rounds between two agreements, as rounds may become slower
+CHECKPOINT_DECISION_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
+MAX_DECISION_STRIDE_GROWTH = 4  # Largest growth of the rounds between decisions, as rounds may slow down
 FIRST_CHECKPOINT_SECONDS = 5.0  # Wait before the first checkpoint; doubles up to the regular interval
 
 
-class Action(enum.Enum):
+class CheckpointAction(enum.Enum):
     """Action of all ranks before the next round: continue, save a checkpoint, or save one and stop."""
 
     CONTINUE = enum.auto()
     SAVE = enum.auto()
-    STOP = enum.auto()
+    SAVE_AND_STOP = enum.auto()
 
 
 class CheckpointPolicy:
     """Base class of checkpoint rules: whether to save or stop between rounds; by default never."""
 
-    def decide(self, t: int) -> Action:
+    def decide(self, t: int) -> CheckpointAction:
         """Return the action before round t, equal on every rank; collective."""
-        return Action.CONTINUE
+        return CheckpointAction.CONTINUE
 
-    def save(self, action: Action, state: Checkpoint | None) -> None:
-        """Save a checkpoint, None on other ranks than 0; may raise on every rank to end the run."""
+    def save(self, action: CheckpointAction, checkpoint: Checkpoint | None) -> None:
+        """Save a checkpoint (None except on rank 0); may raise on every rank to end the run."""
 
 
 class PeriodicCheckpoints(CheckpointPolicy):
@@ -57,27 +62,32 @@ class PeriodicCheckpoints(CheckpointPolicy):
     def __init__(
         self, communicator: Communicator, stop_requested: Callable[[], bool], interval: float
     ) -> None:
-        self._communicator, self._stop_requested, self._interval = communicator, stop_requested, interval
-        self._wait = min(FIRST_CHECKPOINT_SECONDS, interval)  # seconds until the next checkpoint
-        self._next_round, self._stride = 0, 1  # next round with an agreement, and rounds between two of them
-        self._last_agreement = self._last_save = monotonic()
-        self._sums = np.zeros(3, dtype=np.int64)
+        self._communicator, self._stop_requested = communicator, stop_requested
+        self._save_interval, self._max_save_interval = min(FIRST_CHECKPOINT_SECONDS, interval), interval
+        self._decision_round, self._decision_stride = 0, 1  # next round with a decision, rounds between two
+        self._last_decision_time = self._last_save_time = monotonic()
+        self._reduce_buffer = np.zeros(3, dtype=np.int64)
 
-    def decide(self, t: int) -> Action:
-        """Return the action before round t, on which all ranks agree every `DECISION_SECONDS`; collective."""
-        if t < self._next_round:
-            return Action.CONTINUE
+    def decide(self, t: int) -> CheckpointAction:
+        """Return the action before round t; ranks decide every `CHECKPOINT_DECISION_SECONDS`. Collective."""
+        if t < self._decision_round:
+            return CheckpointAction.CONTINUE
         now = monotonic()
-        round_seconds = max(1e-7, (now - self._last_agreement) / self._stride)
-        stride = max(1, min(int(DECISION_SECONDS / round_seconds), MAX_STRIDE_GROWTH * self._stride))
-        # Rank 0 alone decides when to save and when to agree again, by its clock.
-        by_clock = [now - self._last_save >= self._wait, stride] if self._communicator.rank == 0 else [0, 0]
-        values = np.array([self._stop_requested(), *by_clock], dtype=np.int64)
-        stop, save, self._stride = self._communicator.allreduce(values, self._sums).tolist()
-        self._last_agreement, self._next_round = now, t + self._stride
+        round_seconds = max(1e-7, (now - self._last_decision_time) / self._decision_stride)
+        max_stride = MAX_DECISION_STRIDE_GROWTH * self._decision_stride
+        stride = max(1, min(int(CHECKPOINT_DECISION_SECONDS / round_seconds), max_stride))
+        # Rank 0 alone chooses when to save and when to decide again, by its clock.
+        is_due = now - self._last_save_time >= self._save_interval
+        by_clock = [is_due, stride] if self._communicator.rank == 0 else [0, 0]
+        votes = np.array([self._stop_requested(), *by_clock], dtype=np.int64)
+        stop, save, self._decision_stride = self._communicator.allreduce(votes, self._reduce_buffer).tolist()
+        self._last_decision_time, self._decision_round = now, t + self._decision_stride
         if save:
-            self._last_save, self._wait = now, min(2 * self._wait, self._interval)
-        return Action.STOP if stop else Action.SAVE if save else Action.CONTINUE
+            self._last_save_time = now
+            self._save_interval = min(2 * self._save_interval, self._max_save_interval)
+        if stop:
+            return CheckpointAction.SAVE_AND_STOP
+        return CheckpointAction.SAVE if save else CheckpointAction.CONTINUE
 
 
 class Simulation:
@@ -89,23 +99,19 @@ class Simulation:
         experiment, source, constants = self.experiment, self.source, self.constants
         # 1. Derive the keys of partition, batches and noise.
         root = checkpoint.root_key if checkpoint else None
-        keys = self.keys = RunKeys.create(experiment, communicator, root, plan.noise_context)
-        with communicator.shared_errors():
+        keys = self.run_keys = RunKeys.create(experiment, communicator, root, plan.noise_key_context)
+        with communicator.collective_errors():
             # 2. State the guarantee, and check that the sampler's error is small enough for it.
-            claims: dict[str, Any] = {
-                "delta": experiment.delta,
-                "noise": simulated_protocol(experiment),
-                "server": problem.server,
-                "S": constants.S,
-                "noise_recomputable": experiment.seed is not None,
-            }
-            self.privacy = PrivacyStatement.of(constants.mechanism, **claims)
-            for mechanism, epsilon in constants.epsilon_targets(experiment.epsilon_limit):
+            claims: dict[str, Any] = {"delta": experiment.delta, "server": problem.server, "S": constants.S}
+            claims["noise"] = simulated_protocol(experiment)
+            claims["noise_recomputable"] = experiment.seed is not None
+            self.privacy_statement = PrivacyStatement.of(constants.mechanism, **claims)
+            for mechanism, epsilon in constants.promised_epsilons(experiment.epsilon_limit):
                 # Accounting may take a quarter of a second, so that a known statement is reused.
-                known = self.privacy if mechanism is constants.mechanism else None
+                known = self.privacy_statement if mechanism is constants.mechanism else None
                 (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
             # 3. Create the machines of this rank, the server and the evaluator.
-            hosted_machines = block(problem.machines, communicator.size, communicator.rank)
+            hosted_machines = block_range(problem.machines, communicator.size, communicator.rank)
             sampling = keys.partition, hosted_machines, plan.partition, keys.batching
             reader = make_sample_reader(source, constants, *sampling)
             created = create_machines_and_server(constants, hosted_machines, reader, communicator, keys.noise)
@@ -113,16 +119,18 @@ class Simulation:
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
             if source.has_known_distribution:
-                self.evaluator = ExactEvaluator(source, communicator, problem.loss, problem.scaling)
+                self.evaluator = ExactEvaluator(source, communicator, problem.loss, problem.feature_scaling)
             else:
                 options = problem.G, self.evaluations.sample_size
-                self.evaluator = Evaluator(source, communicator, problem.loss, problem.scaling, *options)
+                self.evaluator = Evaluator(
+                    source, communicator, problem.loss, problem.feature_scaling, *options
+                )
         # 4. Restore the state, read the first samples and compile the kernels.
         self.timer, self.rounds_done = Timer(constants.rounds), 0
-        self._rows: list[HistoryRow] = []  # on rank 0
+        self._history_rows: list[HistoryRow] = []  # on rank 0
         self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
         self._restore(checkpoint)
-        with communicator.shared_errors():
+        with communicator.collective_errors():
             self.machines.read_samples(self.rounds_done + 1)
         compile_kernels(plan, communicator)
 
@@ -134,39 +142,39 @@ class Simulation:
         source, per_machine_plan = self.source, constants.problem.per_machine_plan
         local = callbacks if callbacks is not None and communicator.rank == 0 else CallbackList()
         try:
-            local.start(RunStart("", self.experiment, constants, self.rounds_done, communicator.size))
+            local.on_start(RunStart("", self.experiment, constants, self.rounds_done, communicator.size))
             local.raise_failure(communicator)
             self._run_rounds(local, checkpoint_policy or CheckpointPolicy())
         finally:
-            local.close()
-        counts = self._gather_counts()
+            local.on_close()
+        statistics = self._gather_statistics()
         increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples)
-        clipped_share = min(1.0, counts.clipped / increments)
-        loss = communicator.bcast_object(self._rows[-1].test_loss if self._rows else math.nan)
+        clipped_share = min(1.0, statistics.clipped_count / increments)
+        loss = communicator.bcast_object(self._history_rows[-1].test_loss if self._history_rows else math.nan)
         theory = compare_with_theory(constants, source, self.evaluator, iterates.output, loss, communicator)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(
             experiment=self.experiment,
             x=iterates.output,
             w=iterates.w,
-            history=History.from_rows(self._rows),
-            privacy=self.privacy,
+            history=History.from_rows(self._history_rows),
+            privacy=self.privacy_statement,
             theory=theory,
             metrics=metrics,
             confusion=confusion,
             test_rows=source.test_rows,
-            diagnostics=Diagnostics(math.sqrt(counts.largest_squared_norm), clipped_share),
-            class_counts=counts.class_counts if counts.class_counts.size else None,
+            diagnostics=Diagnostics(math.sqrt(statistics.largest_squared_norm), clipped_share),
+            class_counts=statistics.class_counts if statistics.class_counts.size else None,
             class_names=source.class_names,
             label_range=source.label_range,
             feature_names=source.feature_names,
             schema_toml=source.schema_toml,
-            scale=source.scale,
+            feature_scale=source.scale,
             public_facts=self.plan.public_facts,
-            unit=constants.problem.loss.unit,
+            loss_unit=constants.problem.loss.unit,
             accounts=per_machine_plan.accounts(self.experiment.delta) if per_machine_plan else None,
             timing=self.timer.seconds_by_rank(communicator),
-            environment=environment.describe(communicator),
+            environment=environment.describe_environment(communicator),
         )
         return share_result(result, communicator)
 
@@ -180,10 +188,10 @@ class Simulation:
         for t in range(self.rounds_done + 1, rounds + 1):
             # 1. All ranks agree on whether to save a checkpoint or to stop.
             action = checkpoint_policy.decide(t)
-            if action is not Action.CONTINUE:
-                checkpoint_policy.save(action, self.state(perf_counter() - started))
+            if action is not CheckpointAction.CONTINUE:
+                checkpoint_policy.save(action, self.gather_checkpoint(perf_counter() - started))
             # 2. The query point x_t, and the model x to evaluate: x_t or the average of iterates.
-            query, x = server.iterates.x, server.iterates.record_query_point(t)
+            query_point, x = server.iterates.x, server.iterates.record_query_point(t)
             # 3. Machines read the samples of the next rounds.
             if t not in machines.samples.rounds:
                 timer.record("compute")
@@ -193,15 +201,15 @@ class Simulation:
             server.run_round(t, machines, timer)
             timer.end_round(t)
             self.rounds_done = t
-            callbacks.round(t)
+            callbacks.on_round(t)
             # 5. Evaluate on the test set.
             if t in evaluation_rounds:
                 loss_and_score = self.evaluator.evaluate(x, on_full_test_set=t == rounds)
-                error = self._estimate_error(t, query)
+                error = self._gradient_estimate_error(t, query_point)
                 timer.record("evaluation")
                 if loss_and_score is not None:
                     evaluation = self._evaluation(t, *loss_and_score, perf_counter() - started)
-                    self._rows.append(self._history_row(evaluation, error))
+                    self._history_rows.append(self._history_row(evaluation, error))
                     callbacks.notify("on_evaluation", evaluation)
                 callbacks.raise_failure(self.communicator)
 
@@ -211,20 +219,20 @@ class Simulation:
         label_kind, rho_spent = constants.problem.loss.label_kind, constants.rho_spent(t)
         return Evaluation(t, loss, score, label_kind, test_samples, rho_spent, elapsed_seconds)
 
-    def _history_row(self, evaluation: Evaluation, estimate_error: float) -> HistoryRow:
+    def _history_row(self, evaluation: Evaluation, gradient_estimate_error: float) -> HistoryRow:
         constants, batching = self.constants, self.constants.batching
-        direction = self.server.iterates.noised_sum
+        noised_sum = self.server.iterates.noised_sum
         t, message_norm = evaluation.round, math.nan
         samples = round(constants.sum_over_machines(t, batching.distinct_samples))
         processed = constants.sum_over_machines(t, batching.processed_samples)
         gradients = round(constants.estimator.gradients_per_sample * processed)
         # The guarantee covers the norm of q~_t in both trust modes, except in the last round: its messages
         # change no iterate, and a trusted server adds no noise to them.
-        if t < constants.rounds and direction is not None:
+        if t < constants.rounds and noised_sum is not None:
             unit = constants.mechanism.grid_spacing / (constants.total_weight * batching.batch_size(t))
-            message_norm = norm(direction.astype(np.float64)) * unit
+            message_norm = norm(noised_sum.astype(np.float64)) * unit
         scores = dict.fromkeys(SCORE_COLUMNS.values(), math.nan)
-        scores[SCORE_COLUMNS[evaluation.labels]] = evaluation.score
+        scores[SCORE_COLUMNS[evaluation.label_kind]] = evaluation.score
         return HistoryRow(
             round=t,
             test_loss=evaluation.loss,
@@ -235,73 +243,73 @@ class Simulation:
             rho_spent=evaluation.rho_spent,
             elapsed_seconds=evaluation.elapsed_seconds,
             message_norm=message_norm,
-            estimate_error=estimate_error,
+            estimate_error=gradient_estimate_error,
         )
 
-    def _estimate_error(self, t: int, query: FloatArray) -> float:
+    def _gradient_estimate_error(self, t: int, query_point: FloatArray) -> float:
         """Return ||d_t - f'(x_t)||^2 before noise on rank 0, for synthetic populations only; else NaN."""
         constants = self.constants
         if not isinstance(self.evaluator, ExactEvaluator) or constants.batching.batch_size(t) == 0:
             return math.nan
-        grid_sum = gather_sum(self.machines, self.communicator, self._transfer_key)
-        _, gradient = self.evaluator.gradient(query)
+        grid_sum = reduce_message_sum(self.machines, self.communicator, self._mask_key)
+        _, gradient = self.evaluator.gradient(query_point)
         if grid_sum is None:
             return math.nan
-        weight = constants.estimator.weight(t) * constants.batching.batch_size(t)
+        weight = constants.estimator.gradient_weight(t) * constants.batching.batch_size(t)
         d = grid_sum * (constants.mechanism.grid_spacing / (constants.total_weight * weight))
         return float(np.sum((d - gradient) ** 2))
 
-    def state(self, elapsed_seconds: float = 0.0) -> Checkpoint | None:
-        """Gather the state of all ranks as a checkpoint; returns None on other ranks than 0. Collective."""
+    def gather_checkpoint(self, elapsed_seconds: float = 0.0) -> Checkpoint | None:
+        """Gather the state of all ranks as a checkpoint on rank 0; None on the other ranks. Collective."""
         communicator, iterates = self.communicator, self.server.iterates
-        grid_sum = gather_sum(self.machines, communicator, self._transfer_key)
-        counts = self._gather_counts()
+        grid_sum = reduce_message_sum(self.machines, communicator, self._mask_key)
+        statistics = self._gather_statistics()
         numeric_platforms = environment.numeric_platforms(communicator)
         if grid_sum is None:
             return None
         return Checkpoint(
             experiment=self.experiment,
             rounds_done=self.rounds_done,
-            root_key=self.keys.root if self.experiment.seed is None else None,
+            root_key=self.run_keys.root if self.experiment.seed is None else None,
             iterates=iterates.state_arrays(),
             q=grid_sum,
-            history=History.from_rows(self._rows),
+            history=History.from_rows(self._history_rows),
             elapsed_seconds=elapsed_seconds,
-            largest_squared_norm=counts.largest_squared_norm,
-            clipped=counts.clipped,
-            class_counts=counts.class_counts,
-            privacy=self.privacy,
+            largest_squared_norm=statistics.largest_squared_norm,
+            clipped=statistics.clipped_count,
+            class_counts=statistics.class_counts,
+            privacy=self.privacy_statement,
             numeric_platforms=numeric_platforms,
             data_digest=self.plan.digest,
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
-        """Restore the state of all ranks from the checkpoint on rank 0, if there is one."""
         iterates, machines = self.server.iterates, self.machines
         self.rounds_done = self.communicator.bcast_object(checkpoint.rounds_done if checkpoint else 0)
         if checkpoint is not None:
             for name, array in iterates.state_arrays().items():
                 np.copyto(array, checkpoint.iterates[name])
-            np.copyto(machines.q, checkpoint.q)
+            np.copyto(machines.message_sum, checkpoint.q)
             machines.largest_squared_norm = checkpoint.largest_squared_norm
-            machines.clipped = checkpoint.clipped
-            self._rows = checkpoint.history.rows()
+            machines.clipped_count = checkpoint.clipped
+            self._history_rows = checkpoint.history.rows()
             self._elapsed_before = checkpoint.elapsed_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
             is_central = self.constants.problem.trust_mode.is_central
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
                 self.communicator.bcast(array)
-            scatter_sum(machines, self.communicator, self._transfer_key)
+            scatter_message_sum(machines, self.communicator, self._mask_key)
 
     @property
-    def _transfer_key(self) -> UInt32Array | None:
+    def _mask_key(self) -> UInt32Array | None:
         """Key of the masks of gathered sums; None for a central server, which may see unmasked sums."""
-        return None if self.constants.problem.trust_mode.is_central else self.keys.noise
+        return None if self.constants.problem.trust_mode.is_central else self.run_keys.noise
 
-    def _gather_counts(self) -> IncrementStats:
-        counts = gather_statistics(self.machines, self.rounds_done, self.communicator, self._transfer_key)
-        return counts._replace(class_counts=counts.class_counts + self._class_counts_before)
+    def _gather_statistics(self) -> IncrementStats:
+        key, before = self._mask_key, self._class_counts_before
+        statistics = gather_increment_stats(self.machines, self.rounds_done, self.communicator, key)
+        return statistics._replace(class_counts=statistics.class_counts + before)
 
 
 def share_result(result: Result | None, communicator: Communicator) -> Result:

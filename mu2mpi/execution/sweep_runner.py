@@ -9,25 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from mu2mpi.config.experiment import Experiment, first_difference
+from mu2mpi.config.experiment import Experiment, first_different_setting
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message, warn
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 from mu2mpi.execution.evaluation_schedule import run_cost
-from mu2mpi.execution.job import Job, is_result_of
+from mu2mpi.execution.job import RunContext, is_result_of
 from mu2mpi.execution.plan import (
     Plan,
     check_agreement,
-    check_data,
-    check_settings,
+    check_data_on_ranks,
+    check_settings_on_ranks,
     open_source_on_ranks,
-    resolve,
+    resolve_plan,
 )
 from mu2mpi.execution.progress import LogProgress, progress_callback
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_SECONDS, recording_stop_requests
 from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
@@ -48,51 +48,51 @@ def run_sweep(
 ) -> list[Path]:
     """Run experiments of a sweep on all ranks (see `schedule_runs`) and return their result files."""
 
-    def report(group: Communicator, message: str) -> None:
-        if progress and group.rank == 0:
+    def print_on_rank_0(ranks: Communicator, message: str) -> None:
+        if progress and ranks.rank == 0:
             print_message(message)
 
-    def run_one(job: Job, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
+    def run_experiment(context: RunContext, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
         # Another job may have worked on the same folder in the meantime.
-        group, run_callbacks = job.communicator, [*callbacks]
-        is_done = group.rank == 0 and job.has_changed(path) and is_result_of(path, plan.experiment)
+        group, run_callbacks = context.communicator, [*callbacks]
+        is_done = group.rank == 0 and context.has_changed(path) and is_result_of(path, plan.experiment)
         if group.bcast_object(is_done):
-            report(group, f"{label} {path}: finished by another job")
+            print_on_rank_0(group, f"{label} {path}: finished by another job")
             return
         if progress:
             # Several progress bars on one terminal would overwrite each other.
             log = LogProgress(sys.stderr, label, LOG_SECONDS) if is_concurrent else None
             run_callbacks.append(log or progress_callback(label, LOG_SECONDS))
-        job.run_to_file(plan.experiment, plan.source, path, run_callbacks, plan)
+        context.run_to_file(plan.experiment, plan.source, path, run_callbacks, plan)
 
-    with stop_requests() as requests:
+    with recording_stop_requests() as requests:
         communicator = world()
-        check_settings([experiment for _, experiment in selected], communicator)
+        check_settings_on_ranks([experiment for _, experiment in selected], communicator)
         plans = resolve_sweep(sweep, [e for _, e in selected], data_dir, communicator)
         for line in sweep.exclusions:
-            report(communicator, line)
+            print_on_rank_0(communicator, line)
         # Like the output of a single run, the folder is that of rank 0.
         folder = communicator.bcast_object(folder)
-        with communicator.shared_errors():
+        with communicator.collective_errors():
             runs = {folder / sweep.file_name(e): plan for e, plan in plans.items()}
             # Recorded before the check, so that files written by other jobs from here on are noticed.
-            initial_outputs = {path: file_identity(path) for path in runs} if communicator.rank == 0 else {}
+            identities = {path: file_identity(path) for path in runs} if communicator.rank == 0 else {}
             todo = unfinished_runs(runs, overwrite) if communicator.rank == 0 else []
-        todo, initial_outputs = communicator.bcast_object((todo, initial_outputs))
-        job = Job(communicator, lambda: requests.pending, overwrite, checkpoint_every, initial_outputs)
+        todo, identities = communicator.bcast_object((todo, identities))
+        context = RunContext(communicator, lambda: requests.pending, overwrite, checkpoint_every, identities)
         for source in dict.fromkeys(runs[path].source for path in todo):
-            check_data(source, communicator)
-        report(communicator, f"{len(runs) - len(todo)} of {len(runs)} runs are finished; {len(todo)} to go")
+            check_data_on_ranks(source, communicator)
+        finished = f"{len(runs) - len(todo)} of {len(runs)} runs are finished"
+        print_on_rank_0(communicator, f"{finished}; {len(todo)} to go")
         constants, positions = [runs[path].constants for path in todo], itertools.count(1)
         machines, costs = [each.problem.machines for each in constants], [*map(run_cost, constants)]
-        for batch in schedule_runs(machines, costs, communicator.size):
-            labels = {run: f"[{next(positions)}/{len(todo)}]" for run in batch.runs()}
-            with _group_job(job, batch) as (group_job, group):
-                if group_job is not None:
-                    for run in batch.queues[group]:
-                        path = todo[run]
-                        run_one(group_job, path, runs[path], labels[run], len(batch.queues) > 1)
-        report(communicator, f"all {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
+        for concurrent_runs in schedule_runs(machines, costs, communicator.size):
+            labels = {run: f"[{next(positions)}/{len(todo)}]" for run in concurrent_runs.runs()}
+            with _group_context(context, concurrent_runs) as (group_context, queue):
+                for run in queue:
+                    path, is_concurrent = todo[run], len(concurrent_runs.queues) > 1
+                    run_experiment(group_context, path, runs[path], labels[run], is_concurrent)
+        print_on_rank_0(communicator, f"all {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
         return list(runs)
 
 
@@ -105,11 +105,11 @@ def resolve_sweep(
 ) -> dict[Experiment, Plan]:
     """Return the plan of each experiment of a sweep, without methods that do not suit their data."""
     sources, plans = open_sources(experiments, data_dir, communicator), {}
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         for experiment in experiments:
             try:
-                source = sources[experiment.data_set_key]
-                plans[experiment] = resolve(experiment, source, ranks or communicator.size)
+                source = sources[experiment.data_set_identity]
+                plans[experiment] = resolve_plan(experiment, source, ranks or communicator.size)
             except InputError as error:
                 sweep.exclude(experiment.settings(), error)
         sweep.require_runs(len(plans))
@@ -119,9 +119,9 @@ def resolve_sweep(
 
 def open_sources(
     experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
-) -> dict[tuple[object, ...], Source]:
-    """Open each distinct data set of some experiments; return sources by `Experiment.data_set_key`."""
-    examples = {experiment.data_set_key: experiment for experiment in experiments}
+) -> dict[tuple[object, ...], DataSource]:
+    """Open each distinct data set of some experiments; return sources by `Experiment.data_set_identity`."""
+    examples = {experiment.data_set_identity: experiment for experiment in experiments}
     return {key: open_source_on_ranks(e, data_dir, communicator) for key, e in examples.items()}
 
 
@@ -178,17 +178,20 @@ def _assign_queues(group_size: int, runs: list[int], costs: Sequence[float], ran
 
 
 @contextmanager
-def _group_job(job: Job, batch: ConcurrentRuns) -> Iterator[tuple[Job | None, int]]:
-    """Yield the job and index of this rank's group; if a group fails or is interrupted, so are all ranks."""
-    all_ranks, stopped_after = job.communicator, None
-    if len(batch.queues) == 1:
-        yield job, 0
+def _group_context(
+    context: RunContext, concurrent_runs: ConcurrentRuns
+) -> Iterator[tuple[RunContext, tuple[int, ...]]]:
+    """Yield context and queue of this rank's group; a failure or interrupt of a group ends all ranks."""
+    all_ranks, stopped_after = context.communicator, None
+    if len(concurrent_runs.queues) == 1:
+        yield context, concurrent_runs.queues[0]
         return
-    index = batch.group_of(all_ranks.rank)
+    index = concurrent_runs.group_of(all_ranks.rank)
     with all_ranks.split(index) as group:
-        with all_ranks.shared_errors():
+        with all_ranks.collective_errors():
             try:
-                yield (None if group is None else replace(job, communicator=group)), index or 0
+                queue = () if index is None else concurrent_runs.queues[index]
+                yield replace(context, communicator=group or all_ranks), queue
             except Interrupted as stop:
                 stopped_after = stop.rounds_done
         stops = [rounds for rounds in all_ranks.allgather(stopped_after) if rounds is not None]
@@ -197,14 +200,14 @@ def _group_job(job: Job, batch: ConcurrentRuns) -> Iterator[tuple[Job | None, in
 
 
 def unfinished_runs(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
-    """Return result paths of runs without a result; other numbers of evaluations are accepted."""
+    """Return result paths of runs without a result; results may differ in the number of evaluations."""
     todo, other_evaluations = [], []
     for path, plan in runs.items():
         if overwrite or not path.exists():
             todo.append(path)
             continue
         experiment, stored = plan.experiment, read_experiment(path)
-        different = first_difference(experiment, stored, but=("evaluations",))
+        different = first_different_setting(experiment, stored, ignored=("evaluations",))
         if different is not None:
             raise InputError(
                 f"{path} holds another experiment: {different}. "

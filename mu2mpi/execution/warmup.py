@@ -20,17 +20,17 @@ from mu2mpi.privacy.noise.masks import add_rank_masks
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, add_signed_noise, padded_zeros
 
 
-def start_compiler() -> None:
+def initialise_numba() -> None:
     """Initialise numba's compiler without touching its cache."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
 
-def start_compiler_without_scipy() -> None:
+def initialise_numba_without_scipy() -> None:
     """Initialise numba's compiler without SciPy, which doubles the time and is not used by kernels."""
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     try:
-        start_compiler()
+        initialise_numba()
     finally:
         if sys.modules["scipy.linalg"] is None:
             del sys.modules["scipy.linalg"]
@@ -38,22 +38,24 @@ def start_compiler_without_scipy() -> None:
 
 def compile_kernels(plan: Plan, communicator: Communicator) -> None:
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
-    start_compiler()
-    communicator.fill_cache(kernel_calls(plan.source.feature_type, plan.constants))
+    initialise_numba()
+    communicator.fill_kernel_cache(kernel_compile_functions(plan.source.feature_type, plan.constants))
 
 
-def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) -> list[Callable[[], object]]:
+def kernel_compile_functions(
+    feature_dtype: np.dtype[np.generic], constants: RunConstants
+) -> list[Callable[[], object]]:
     """Return functions that call each kernel of a run on tiny arrays, the slowest to compile first."""
     x, problem, loss_function = np.zeros((2, 2)), constants.problem, constants.problem.loss
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if loss_function.label_kind == "classes" else np.float64
-    features, labels = np.zeros((1, 1), dtype=feature_type), np.zeros(1, dtype=label_type)
+    features, labels = np.zeros((1, 1), dtype=feature_dtype), np.zeros(1, dtype=label_type)
     key, scales, counts = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
-    add_samples = constants.estimator.compile_kernel(loss_function, problem.rows)
+    add_samples = constants.estimator.compile_kernel(loss_function, problem.model_rows)
     losses = loss_function.compile_kernel(sum_losses)
     signed_noise = partial(add_signed_noise, noised, key, counts, counts, scales, scales, 1)
     mechanism = replace(constants.mechanism, sigma=constants.mechanism.grid_spacing)
-    small_constants = constants.with_problem(rows=2, features=2)
+    small_constants = constants.with_problem(model_rows=2, features=2)
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
         *([signed_noise] if problem.per_machine_plan else []),
@@ -63,10 +65,10 @@ def kernel_calls(feature_type: np.dtype[np.generic], constants: RunConstants) ->
         lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
         *([] if problem.trust_mode.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
-    return [partial(_call, call, loss_function) for call in calls]
+    return [partial(_call_kernel, call, loss_function) for call in calls]
 
 
-def _call(kernel: Callable[[], object], loss_function: Loss) -> None:
+def _call_kernel(kernel: Callable[[], object], loss_function: Loss) -> None:
     """Call a kernel; raise InputError if functions of the loss cannot be compiled."""
     try:
         kernel()

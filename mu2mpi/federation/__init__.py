@@ -1,1 +1,1 @@
-"""The machines and the server: what is computed, sampled, sent and noised, in which trust mode."""
+"""Simulated federation: machines, server, batching, messages, noise and trust modes."""

@@ -75,15 +75,15 @@ class FreshSamples(Batching):
 
 @dataclass(frozen=True)
 class DisjointBatches(Batching):
-    """Batches of which no two share a sample; `ends[t - 1]` is the sum of the first t batch sizes."""
+    """Pairwise disjoint batches; `batch_ends[t - 1]` is the sum of the first t batch sizes."""
 
-    ends: tuple[int, ...] = field(kw_only=True)
+    batch_ends: tuple[int, ...] = field(kw_only=True)
 
     @classmethod
-    def from_ends(cls, ends: tuple[int, ...]) -> Self:
+    def from_batch_ends(cls, batch_ends: tuple[int, ...]) -> Self:
         """Return disjoint batches from the cumulative batch sizes of rounds 1 .. T."""
-        largest = max(end - start for start, end in pairwise((0, *ends)))
-        return cls(ends[-1], len(ends), largest, ends=ends)
+        largest = max(end - start for start, end in pairwise((0, *batch_ends)))
+        return cls(batch_ends[-1], len(batch_ends), largest, batch_ends=batch_ends)
 
     def batch_size(self, t: int) -> float:
         """Return the number of samples in a machine's batch of round t."""
@@ -91,7 +91,7 @@ class DisjointBatches(Batching):
 
     def distinct_samples(self, t: int) -> int:
         """Return the sum of a machine's first t batch sizes."""
-        return self.ends[t - 1] if t else 0
+        return self.batch_ends[t - 1] if t else 0
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
         """Return batches that are consecutive blocks of each machine's samples."""
@@ -121,8 +121,8 @@ class CyclicBatches(Batching):
         """Return batches of K samples in cyclic order: each starts where the previous round's ends."""
         start, stop = (self.max_batch_size * (t - 1) for t in (rounds.start, rounds.stop))
         indices = np.arange(start, stop) % self.samples_per_machine
-        sizes = np.full((len(rounds), len(machines)), self.max_batch_size, np.int64)
         by_round = indices.reshape(len(rounds), 1, self.max_batch_size)
+        sizes = np.full((len(rounds), len(machines)), self.max_batch_size, np.int64)
         return BatchIndices(np.tile(by_round, (1, len(machines), 1)).ravel(), sizes)
 
 

@@ -22,49 +22,51 @@ class IncrementStats(NamedTuple):
     """Largest norm, clipping and class counts of the increments so far: private data without noise."""
 
     largest_squared_norm: float  # before clipping
-    clipped: int  # number of clipped increments
+    clipped_count: int  # number of clipped increments
     class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
 
 
-def gather_sum(machines: Machines, communicator: Communicator, key: MaskKey) -> IntArray | None:
+def reduce_message_sum(machines: Machines, communicator: Communicator, mask_key: MaskKey) -> IntArray | None:
     """Return on rank 0 the sum of messages q_{t,i} of all machines, shape (rows, F); None elsewhere."""
-    flat, masked = padded_zeros(machines.q.shape)
-    masked[...] = machines.q
-    _add_masks(flat, communicator, key)
+    flat_sum, masked = padded_zeros(machines.message_sum.shape)
+    masked[...] = machines.message_sum
+    _add_masks(flat_sum, communicator, mask_key)
     return communicator.reduce(masked, np.empty_like(masked))
 
 
-def scatter_sum(machines: Machines, communicator: Communicator, key: MaskKey) -> None:
+def scatter_message_sum(machines: Machines, communicator: Communicator, mask_key: MaskKey) -> None:
     """Split the sum of messages held by rank 0 into masked shares, one per rank."""
-    _add_masks(machines.flat_q, communicator, key)
+    _add_masks(machines.flat_message_sum, communicator, mask_key)
 
 
-def gather_statistics(machines: Machines, t: int, communicator: Communicator, key: MaskKey) -> IncrementStats:
-    """Gather increment statistics of rounds 1 .. t: all machines' on rank 0, the hosted ones' elsewhere."""
+def gather_increment_stats(
+    machines: Machines, t: int, communicator: Communicator, mask_key: MaskKey
+) -> IncrementStats:
+    """Gather increment statistics of rounds 1 .. t on rank 0; other ranks get those of hosted machines."""
     counts = machines.class_counts(t)
-    own = IncrementStats(machines.largest_squared_norm, machines.clipped, counts)
-    flat, (message,) = padded_zeros((1, counts.size + 2))
-    message[0], message[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped
+    own = IncrementStats(machines.largest_squared_norm, machines.clipped_count, counts)
+    flat_sum, (message,) = padded_zeros((1, counts.size + 2))
+    message[0], message[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped_count
     message[2:] = counts.ravel()
-    nonce = b"" if key is None else communicator.bcast_object(os.urandom(16))
-    if key is not None:
-        add_rank_masks(flat, key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
-    gathered = communicator.gather((flat, counts.shape))
+    nonce = b"" if mask_key is None else communicator.bcast_object(os.urandom(16))
+    if mask_key is not None:
+        add_rank_masks(flat_sum, mask_key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
+    gathered = communicator.gather((flat_sum, counts.shape))
     if gathered is None:
         return own
     squared_norms, clipped, class_counts = [], 0, []
     for rank, (received, shape) in enumerate(gathered):
-        if key is not None:
+        if mask_key is not None:
             # In a circle of two ranks, the masks of one are minus those of the other.
-            add_rank_masks(received, key, nonce + rank.to_bytes(4, "big"), 1, 2)
+            add_rank_masks(received, mask_key, nonce + rank.to_bytes(4, "big"), 1, 2)
         squared_norms.append(float(received[:1].view(np.float64)[0]))
         clipped += int(received[1])
         class_counts.append(received[2 : 2 + math.prod(shape)].reshape(shape))
     return IncrementStats(max(squared_norms), clipped, np.concatenate(class_counts))
 
 
-def _add_masks(flat: IntArray, communicator: Communicator, key: MaskKey) -> None:
+def _add_masks(flat_sum: IntArray, communicator: Communicator, mask_key: MaskKey) -> None:
     """Add this rank's masks, which cancel in the sum over ranks, to a flat array; none without a key."""
-    if key is not None:
+    if mask_key is not None:
         nonce = communicator.bcast_object(os.urandom(16))
-        add_rank_masks(flat, key, nonce, communicator.rank, communicator.size)
+        add_rank_masks(flat_sum, mask_key, nonce, communicator.rank, communicator.size)

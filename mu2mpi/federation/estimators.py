@@ -15,7 +15,7 @@ class QueryPoint:
     name: str
     is_averaged: bool
 
-    def importance(self, t: int) -> int:
+    def importance_weight(self, t: int) -> int:
         """Return alpha_t, the importance weight of iterate w_t in the average."""
         return t if self.is_averaged else 1
 
@@ -30,14 +30,14 @@ LAST_ITERATE = QueryPoint("iterate", is_averaged=False)
 
 @dataclass(frozen=True)
 class Estimator:
-    """Gradient estimator: the message of round t estimates k_t f'(x_t), with k_t = `weight(t)`."""
+    """Gradient estimator: the message of round t estimates k_t f'(x_t), with k_t = `gradient_weight(t)`."""
 
     name: str
     kernel_name: str  # function of `mu2mpi.federation.increments` that adds samples to a message
     gradients_per_sample: int
     is_cumulative: bool  # whether messages are cumulative: a sample is in all messages from its round on
 
-    def weight(self, t: int) -> int:
+    def gradient_weight(self, t: int) -> int:
         """Return k_t, the factor of the gradient in a message: t for summed increments, 1 for gradients."""
         return t if self.is_cumulative else 1
 
@@ -50,14 +50,15 @@ class Estimator:
             return G
         return G + 2 * L * D if query_point.is_averaged else math.inf
 
-    def compile_kernel(self, loss_function: "Loss", rows: int) -> Any:
+    def compile_kernel(self, loss_function: "Loss", model_rows: int) -> Any:
         """Return the kernel that adds samples to messages, compiled for a loss and a number of rows."""
         from mu2mpi.federation import increments
 
-        kernel_name = self.kernel_name + ("_to_row" if rows == 1 else "")
+        kernel_name = self.kernel_name + ("_one_row" if model_rows == 1 else "")
         return loss_function.compile_kernel(getattr(increments, kernel_name))
 
 
 # q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)
 CORRECTED_MOMENTUM = Estimator("corrected-momentum", "add_increments", 2, is_cumulative=True)
-GRADIENT = Estimator("gradient", "add_gradients", 1, is_cumulative=False)  # of the round's samples alone
+# The sum of gradients of the round's samples alone
+GRADIENT_ESTIMATOR = Estimator("gradient", "add_gradients", 1, is_cumulative=False)

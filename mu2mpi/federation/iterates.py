@@ -3,12 +3,12 @@
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.kernels import aligned_zeros, kernel, reduction
+from mu2mpi.core.kernels import aligned_zeros, kernel, reduction_kernel
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.losses.model.ball import NORM_BLOCK, projection_factor
+from mu2mpi.losses.model.ball import NORM_BLOCK_SIZE, projection_factor
 
 
-@reduction
+@reduction_kernel
 def _subtract_scaled(w, message_sum, step_factor):  # type: ignore[no-untyped-def]
     """Subtract ``step_factor * message_sum`` from the vector w, in place; return the squared norm of w."""
     squared = 0.0
@@ -19,32 +19,31 @@ def _subtract_scaled(w, message_sum, step_factor):  # type: ignore[no-untyped-de
 
 
 @kernel
-def take_step(w, x, x_next, message_sum, step_factor, radius, weight):  # type: ignore[no-untyped-def]
-    """Set w to proj(w_t - step_factor message_sum) and x_next to (1 - weight) x_t + weight w_{t+1}."""
+def take_step(w, x, x_next, message_sum, step_factor, radius, averaging_weight):  # type: ignore[no-untyped-def]
+    """Set w to proj(w_t - step_factor message_sum), and x_next to the average of x_t and w_{t+1}."""
     w, x, x_next, message_sum = w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
-    for start in range(0, w.size, NORM_BLOCK):
-        squared += _subtract_scaled(
-            w[start : start + NORM_BLOCK], message_sum[start : start + NORM_BLOCK], step_factor
-        )
+    for start in range(0, w.size, NORM_BLOCK_SIZE):
+        stop = start + NORM_BLOCK_SIZE
+        squared += _subtract_scaled(w[start:stop], message_sum[start:stop], step_factor)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
         w[j] *= factor
-        x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
+        x_next[j] = (1.0 - averaging_weight) * x[j] + averaging_weight * w[j]
 
 
 @kernel
-def take_lazy_step(dual, w, x, x_next, message_sum, step_factor, radius, weight):  # type: ignore[no-untyped-def]
+def take_dual_averaging_step(dual, w, x, x_next, message_sum, step_factor, radius, averaging_weight):  # type: ignore[no-untyped-def]
     """Subtract step_factor message_sum from `dual`, the sum of steps; set w to proj(dual), and x_next."""
     dual, w, x, x_next, message_sum = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
-    for start in range(0, w.size, NORM_BLOCK):
-        stop = start + NORM_BLOCK
+    for start in range(0, w.size, NORM_BLOCK_SIZE):
+        stop = start + NORM_BLOCK_SIZE
         squared += _subtract_scaled(dual[start:stop], message_sum[start:stop], step_factor)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
         w[j] = dual[j] * factor
-        x_next[j] = (1.0 - weight) * x[j] + weight * w[j]
+        x_next[j] = (1.0 - averaging_weight) * x[j] + averaging_weight * w[j]
 
 
 class Iterates:
@@ -56,7 +55,7 @@ class Iterates:
         Iterate w_t, and the query points x_t and x_{t-1}.
     mean : ndarray or None
         Mean of the recorded query points, if that is the output.
-    state : dict of ndarray
+    optimizer_state : dict of ndarray
         Further arrays of the method's step.
     noised_sum : ndarray of int64 or None
         Noised sum of messages of the last step, where known, until the next round.
@@ -64,14 +63,14 @@ class Iterates:
 
     def __init__(self, constants: RunConstants) -> None:
         self.constants, problem = constants, constants.problem
-        shape = (problem.rows, problem.features)
+        shape = (problem.model_rows, problem.features)
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.total_weight, constants.batching.batch_size
         self._averaging_weight, self._radius = constants.query_point.averaging_weight, problem.radius
         self.l2 = problem.l2
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
-        self.state = {name: aligned_zeros(shape, np.float64) for name in constants.state}
+        self.optimizer_state = {name: aligned_zeros(shape, np.float64) for name in constants.state_names}
         self.noised_sum: IntArray | None = None
 
     def public_arrays(self) -> dict[str, FloatArray]:
@@ -81,7 +80,7 @@ class Iterates:
 
     def state_arrays(self) -> dict[str, FloatArray]:
         """Arrays that determine the next step, by name, as stored in checkpoints."""
-        return {"w": self.w, **self.public_arrays(), **self.state}
+        return {"w": self.w, **self.public_arrays(), **self.optimizer_state}
 
     @property
     def output(self) -> FloatArray:
@@ -98,31 +97,29 @@ class Iterates:
         """Take the method's server step from round t to t + 1, given the noised sum in grid units."""
         self.noised_sum = noised_sum
         step_factor = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
-        self.constants.step(self, t, noised_sum, step_factor)
+        self.constants.server_step(self, t, noised_sum, step_factor)
 
-    def apply_regulariser(self, t: int, w: FloatArray | None = None, factor: float = 1.0) -> None:
+    def apply_regulariser(self, t: int, w: FloatArray | None = None, step_factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
         w = self.w if w is None else w
-        w -= factor * self._step_size(t) * self.constants.estimator.weight(t) * self.l2 * self.x
+        w -= step_factor * self._step_size(t) * self.constants.estimator.gradient_weight(t) * self.l2 * self.x
 
     def projected_step(
         self, t: int, message_sum: IntArray, step_factor: float, w: FloatArray | None = None
     ) -> None:
         """Set w, or self.w, to proj(w - step_factor message_sum), in place; average it into x_{t+1}."""
-        w, x, x_next = self.w if w is None else w, self.x, self.x_previous
-        take_step(w, x, x_next, message_sum, step_factor, self._radius, self._averaging_weight(t + 1))
-        self.x, self.x_previous = x_next, x
+        points, weight = (self.w if w is None else w, self.x, self.x_previous), self._averaging_weight(t + 1)
+        take_step(*points, message_sum, step_factor, self._radius, weight)
+        self.swap_query_points()
 
-    def lazy_projected_step(
+    def dual_averaging_step(
         self, dual: FloatArray, t: int, message_sum: IntArray, step_factor: float
     ) -> None:
         """Subtract step_factor message_sum from `dual`; set w_{t+1} = proj(dual); average it into x_{t+1}."""
-        x, x_next = self.x, self.x_previous
-        take_lazy_step(
-            dual, self.w, x, x_next, message_sum, step_factor, self._radius, self._averaging_weight(t + 1)
-        )
-        self.x, self.x_previous = x_next, x
+        points, weight = (self.w, self.x, self.x_previous), self._averaging_weight(t + 1)
+        take_dual_averaging_step(dual, *points, message_sum, step_factor, self._radius, weight)
+        self.swap_query_points()
 
     def swap_query_points(self) -> None:
-        """Swap x_t and x_{t-1}, after x_{t+1} was received in the buffer of x_{t-1}."""
+        """Swap x_t and x_{t-1}, after x_{t+1} was written into the buffer of x_{t-1}."""
         self.x, self.x_previous = self.x_previous, self.x

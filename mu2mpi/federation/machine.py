@@ -11,8 +11,8 @@ from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
 from mu2mpi.data.source import Labels, class_indices
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.subsampling import machine_indices
-from mu2mpi.losses.model.linear import SAMPLE_BLOCK
+from mu2mpi.federation.subsampling import repeat_machine_indices
+from mu2mpi.losses.model.linear import SAMPLES_PER_BLOCK
 from mu2mpi.privacy.mechanisms.mechanism import per_machine_noise_source
 from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, MACHINE_STREAM, padded_zeros
 
@@ -23,24 +23,23 @@ class HostedSamples:
 
     features: NDArray[np.generic]  # by round, then by machine, in the stored type: shape (samples, F - 1)
     labels: Labels  # shape (samples,)
-    scales: FloatArray  # factors from stored features to those of z, shape (samples,)
-    sizes: IntArray  # batch sizes, shape (rounds, machines)
+    feature_scales: FloatArray  # factors from stored features to those of z, shape (samples,)
+    batch_sizes: IntArray  # batch sizes, shape (rounds, machines)
     first_round: int = 1
     bias: float = 1.0  # the bias feature
 
     @cached_property
     def rounds(self) -> range:
         """Consecutive rounds whose batches are in memory."""
-        return range(self.first_round, self.first_round + len(self.sizes))
+        return range(self.first_round, self.first_round + len(self.batch_sizes))
 
     @cached_property
-    def _round_ends(self) -> list[int]:
-        # Integers of Python, which are faster to look up than those of an array.
-        return [0, *np.cumsum(self.sizes.sum(axis=1)).tolist()]
+    def _round_ends(self) -> list[int]:  # integers of Python are faster to look up than those of an array
+        return [0, *np.cumsum(self.batch_sizes.sum(axis=1)).tolist()]
 
     @cached_property
     def _batch_ends(self) -> IntArray:
-        return np.append(0, np.cumsum(self.sizes))
+        return np.append(0, np.cumsum(self.batch_sizes))
 
     @property
     def are_full_batches(self) -> bool:
@@ -55,19 +54,19 @@ class HostedSamples:
 
     def batch_bounds(self, t: int, machine: int) -> tuple[int, int]:
         """Return the bounds (start, stop) in `features` of a machine's batch of round t, by local index."""
-        index = (t - self.first_round) * self.sizes.shape[1] + machine
+        index = (t - self.first_round) * self.batch_sizes.shape[1] + machine
         return int(self._batch_ends[index]), int(self._batch_ends[index + 1])
 
 
 SampleReader = Callable[[int], HostedSamples]  # reads the samples of a round, and of some rounds after it
-MAX_CLASS_COUNTS = 10_000_000  # largest machines x classes for which used samples are counted by class
+MAX_COUNTED_CLASSES = 10_000_000  # largest machines x classes for which used samples are counted by class
 _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
-def counted_class_columns(constants: RunConstants) -> int:
+def counted_classes(constants: RunConstants) -> int:
     """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
     problem = constants.problem
-    return problem.classes if problem.machines * problem.classes <= MAX_CLASS_COUNTS else 0
+    return problem.classes if problem.machines * problem.classes <= MAX_COUNTED_CLASSES else 0
 
 
 class Machines:
@@ -75,57 +74,47 @@ class Machines:
 
     Attributes
     ----------
-    q, flat_q : ndarray of int64, shape (rows, F), and flat with padding
+    message_sum, flat_message_sum : ndarray of int64, shape (rows, F), and flat with padding
         Sum over the machines of q_{t,i}, or of gradients, without noise, in grid units.
     samples : HostedSamples
         Samples read last.
-    largest_squared_norm, clipped : float, int
+    largest_squared_norm, clipped_count : float, int
         Largest squared norm of an increment before clipping, and number of clipped increments.
     """
 
     def __init__(
-        self,
-        constants: RunConstants,
-        hosted_machines: range,
-        reader: SampleReader,
-        key: UInt32Array | None,
+        self, constants: RunConstants, hosted_machines: range, reader: SampleReader, key: UInt32Array | None
     ) -> None:
         problem, mechanism, plan = constants.problem, constants.mechanism, constants.problem.per_machine_plan
         self.constants = constants
-        self.first, self.count = hosted_machines.start, len(hosted_machines)
+        self.first_machine, self.count = hosted_machines.start, len(hosted_machines)
         self.samples, self._reader = _NO_SAMPLES, reader
-        self._add_samples = constants.estimator.compile_kernel(problem.loss, problem.rows)
+        self._add_samples = constants.estimator.compile_kernel(problem.loss, problem.model_rows)
         self._is_cumulative = constants.estimator.is_cumulative
-        self._clip_bound, self._grid_spacing = constants.reduced_clip_norm, mechanism.grid_spacing
-        self._own_clipping = constants.per_machine_clipping(hosted_machines)
+        self._reduced_clip_norm, self._grid_spacing = constants.reduced_clip_norm, mechanism.grid_spacing
+        self._per_machine_clip_norms = constants.per_machine_clip_norms(hosted_machines)
         # With aggregate noise, the host of the first machine draws for all.
         is_noisy = (plan or mechanism).is_noisy and self.count > 0
-        self._adds_noise = is_noisy and not (problem.aggregate_noise and self.first > 0)
-        self._class_counts = np.zeros((self.count, counted_class_columns(constants)), dtype=np.int64)
+        self._adds_noise = is_noisy and not (problem.aggregate_noise and self.first_machine > 0)
+        self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
         # For two machines, a block costs more by its empty rows than it saves.
-        self._block_size = SAMPLE_BLOCK if problem.machines > 2 else 1
+        self._block_size = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
         self.key = key
-        self.flat_q, self.q = padded_zeros((problem.rows, problem.features))
-        self.largest_squared_norm, self.clipped = 0.0, 0
-        self._flat_message, self._message = padded_zeros(self.q.shape)
+        self.flat_message_sum, self.message_sum = padded_zeros((problem.model_rows, problem.features))
+        self.largest_squared_norm, self.clipped_count = 0.0, 0
+        self._flat_message, self._message = padded_zeros(self.message_sum.shape)
         if not (self._adds_noise and key is not None):
             return
-        size = self.flat_q.size
+        size = self.flat_message_sum.size
         if plan is not None:
-            mechanisms, run = plan.hosted_mechanisms(hosted_machines), plan.participation
-            arguments = (
-                mechanisms,
-                key,
-                self.first,
-                RoundParticipants(run, hosted_machines),
-                self._is_cumulative,
-                size,
-            )
-            self._add_noise = per_machine_noise_source(*arguments)
+            mechanisms = plan.hosted_mechanisms(hosted_machines)
+            participants = RoundParticipants(plan.participation, hosted_machines)
+            machines = self.first_machine, participants, self._is_cumulative
+            self._add_noise = per_machine_noise_source(mechanisms, key, *machines, size)
         elif problem.aggregate_noise:
             self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), problem.machines, size)
         else:
-            stream = (MACHINE_STREAM, self.first, self.count)
+            stream = (MACHINE_STREAM, self.first_machine, self.count)
             self._add_noise = mechanism.noise_source(key, stream, 1 / problem.noise_shares, size)
 
     def read_samples(self, t: int) -> HostedSamples:
@@ -139,46 +128,45 @@ class Machines:
 
     def class_counts(self, t: int) -> IntArray:
         """Return the numbers of samples used in rounds 1 .. t by class, shape (machines, counted classes)."""
-        counts = self._class_counts
+        counts, rounds = self._class_counts, max(0, t + 1 - self.samples.first_round)
         if counts.size == 0:
             return counts
-        rounds, repeats = max(0, t + 1 - self.samples.first_round), 1
-        if rounds and self.samples.are_full_batches:
-            rounds, repeats = 1, rounds
-        machines = machine_indices(self.samples.sizes[:rounds])
+        rounds, repeats = (1, rounds) if rounds and self.samples.are_full_batches else (rounds, 1)
+        machines = repeat_machine_indices(self.samples.batch_sizes[:rounds])
         labels = class_indices(self.samples.labels[: len(machines)], counts.shape[1])
         cells = machines * counts.shape[1] + labels
         return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
     def accumulate(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
-        """Set q to the sum over machines of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
+        """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
-        arrays = x, x_previous, samples.features, samples.labels, samples.scales, samples.bias
-        if self._own_clipping is None:
-            clipping = self._clip_bound, self._grid_spacing, self._block_size
-            self._record_clipping(*self._add_samples(self.q, *arrays, *samples.round_bounds(t), t, *clipping))
-            return
-        # Kernels of gradients overwrite q, which then holds one machine at a time.
-        gradient_sum = None if self._is_cumulative else np.zeros_like(self.q)
-        for machine, reduced_clip_norm, grid_spacing in self._own_clipping:
-            start, stop = samples.batch_bounds(t, machine)
-            if start < stop:
-                clipping = reduced_clip_norm, grid_spacing, self._block_size
-                self._record_clipping(*self._add_samples(self.q, *arrays, start, stop, t, *clipping))
-                if gradient_sum is not None:
-                    gradient_sum += self.q
-        if gradient_sum is not None:
-            np.copyto(self.q, gradient_sum)
+        arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
 
-    def _record_clipping(self, largest: float, clipped: int) -> None:
-        self.largest_squared_norm = max(self.largest_squared_norm, largest)
-        self.clipped += clipped
+        def add(bounds: tuple[int, int], reduced_clip_norm: float, grid_spacing: float) -> None:
+            clipping = reduced_clip_norm, grid_spacing, self._block_size
+            largest, clipped = self._add_samples(self.message_sum, *arrays, *bounds, t, *clipping)
+            self.largest_squared_norm = max(self.largest_squared_norm, largest)
+            self.clipped_count += clipped
+
+        if self._per_machine_clip_norms is None:
+            add(samples.round_bounds(t), self._reduced_clip_norm, self._grid_spacing)
+            return
+        # Kernels of gradients overwrite the sum, which then holds one machine at a time.
+        gradient_sum = None if self._is_cumulative else np.zeros_like(self.message_sum)
+        for machine, *clipping in self._per_machine_clip_norms:
+            bounds = samples.batch_bounds(t, machine)
+            if bounds[0] < bounds[1]:
+                add(bounds, *clipping)
+                if gradient_sum is not None:
+                    gradient_sum += self.message_sum
+        if gradient_sum is not None:
+            np.copyto(self.message_sum, gradient_sum)
 
     def noised_message(self, t: int) -> IntArray:
         """Return the sum of machines' noised messages q_{t,i} + Y_{t,i}, in a buffer that is reused."""
         if not self._adds_noise:
-            return self.q
+            return self.message_sum
         if self.key is None:
             raise RuntimeError("these machines hold no noise key")
-        self._add_noise(self._flat_message, self.flat_q, t)
+        self._add_noise(self._flat_message, self.flat_message_sum, t)
         return self._message

@@ -9,43 +9,43 @@ from mu2mpi.core.arrays import BoolArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.participation.schedule import ParticipationSchedule
 
-CHUNK_CELLS = 1 << 20  # machine-rounds generated per chunk
+MACHINE_ROUNDS_PER_CHUNK = 1 << 20  # machine-rounds generated per chunk
 MAX_CHUNK_ROUNDS = 1 << 12  # largest number of rounds per chunk
-MAX_CELLS = 1 << 32  # largest machine-rounds accepted: minutes of set-up
-MIN_CELLS_PER_ROUND = 64  # smallest machine-rounds charged per round, which has a fixed cost
+MAX_MACHINE_ROUNDS = 1 << 32  # largest machine-rounds accepted: minutes of set-up
+MIN_MACHINES_PER_ROUND = 64  # smallest machine-rounds charged per round, which has a fixed cost
 MAX_MACHINES = 10**6  # largest number of machines accepted: some lists have an entry per machine
 
 
 def rounds_per_chunk(machines: int) -> int:
     """Return the number of rounds per chunk, whose participation matrix is generated at once."""
-    return max(1, min(MAX_CHUNK_ROUNDS, CHUNK_CELLS // max(1, machines)))
+    return max(1, min(MAX_CHUNK_ROUNDS, MACHINE_ROUNDS_PER_CHUNK // max(1, machines)))
 
 
 def check_machine_rounds(machines: int, rounds: int) -> None:
     """Raise InputError if a participation schedule would take too long to generate."""
-    if machines > MAX_MACHINES or max(machines, MIN_CELLS_PER_ROUND) * rounds > MAX_CELLS:
+    if machines > MAX_MACHINES or max(machines, MIN_MACHINES_PER_ROUND) * rounds > MAX_MACHINE_ROUNDS:
         raise InputError(
-            f"--participation and --budgets support at most {MAX_MACHINES:,} machines and {MAX_CELLS:,} "
-            f"machine-rounds, got {machines:,} machines in {rounds:,} rounds. Use fewer --machines or "
-            "--rounds."
+            f"--participation and --budgets support at most {MAX_MACHINES:,} machines and "
+            f"{MAX_MACHINE_ROUNDS:,} machine-rounds, got {machines:,} machines in {rounds:,} rounds. Use "
+            "fewer --machines or --rounds."
         )
 
 
-def _matrix_chunks(
-    schedule: ParticipationSchedule, rounds: range, T: int
+def _participation_chunks(
+    schedule: ParticipationSchedule, rounds: range, total_rounds: int
 ) -> Iterator[tuple[range, BoolArray]]:
     """Yield chunks of rounds with their participation matrices; InputError after too many machine-rounds."""
     chunk_size = rounds_per_chunk(schedule.machines)
     for start in range(0, len(rounds), chunk_size):
         chunk = rounds[start : start + chunk_size]
         check_machine_rounds(schedule.machines, chunk.start - 1)
-        yield chunk, schedule.participation_matrix(chunk, T)
+        yield chunk, schedule.participation_matrix(chunk, total_rounds)
 
 
 def max_fresh_rounds(schedule: ParticipationSchedule, samples: IntArray) -> int:
-    """Return the largest number of rounds without a machine that needs more than its `samples`."""
+    """Return the largest number of rounds in which no machine participates more than `samples` times."""
     counts, max_rounds = np.zeros(schedule.machines, np.int64), schedule.max_rounds
-    for rounds, matrix in _matrix_chunks(schedule, range(1, max_rounds + 1), max_rounds):
+    for rounds, matrix in _participation_chunks(schedule, range(1, max_rounds + 1), max_rounds):
         cumulative = counts + np.cumsum(matrix, axis=0)
         suffices = np.all(cumulative <= samples, axis=1)
         if not suffices.all():
@@ -69,7 +69,7 @@ class RunParticipation:
         check_machine_rounds(schedule.machines, rounds)
         self.schedule, self.rounds, self.machines = schedule, rounds, schedule.machines
         counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
-        for chunk, matrix in _matrix_chunks(schedule, range(1, rounds + 1), rounds):
+        for chunk, matrix in _participation_chunks(schedule, range(1, rounds + 1), rounds):
             counts = counts + matrix.sum(axis=0)
             # Participations sorted by machine, and by round for each machine.
             machine, row = np.nonzero(matrix.T)
@@ -81,7 +81,7 @@ class RunParticipation:
             np.maximum.at(last, machine, t)
         self.squared_gaps += np.where(last > 0, rounds + 1 - last, 0) ** 2
         self.counts = counts
-        self._latest = rounds, counts
+        self._latest_counts = rounds, counts
 
     @cached_property
     def max_count(self) -> int:
@@ -96,12 +96,12 @@ class RunParticipation:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
         if t == self.rounds:
             return self.counts
-        done, counts = self._latest
+        done, counts = self._latest_counts
         if done > t:
             done, counts = 0, np.zeros(self.machines, np.int64)
-        for _, matrix in _matrix_chunks(self.schedule, range(done + 1, t + 1), self.rounds):
+        for _, matrix in _participation_chunks(self.schedule, range(done + 1, t + 1), self.rounds):
             counts = counts + matrix.sum(axis=0)
-        self._latest = t, counts
+        self._latest_counts = t, counts
         return counts
 
 
@@ -109,20 +109,20 @@ class RoundParticipants:
     """Participants of each round among the machines of one rank, with a chunk of rounds cached."""
 
     def __init__(self, run: RunParticipation, machines: range) -> None:
-        self._run, self._machines = run, machines
+        self._run_participation, self._machines = run, machines
         self._rounds, self._counts = range(1, 1), np.zeros((1, len(machines)), np.int64)
 
     def counts_until(self, t: int) -> IntArray:
         """Return the number of the first t rounds in which each machine of the rank takes part."""
-        return self._run.counts_until(t)[self._machines.start : self._machines.stop]
+        return self._run_participation.counts_until(t)[self._machines.start : self._machines.stop]
 
     def participants(self, t: int) -> tuple[IntArray, IntArray]:
         """Return local indices of the participants of round t, and their participation counts until then."""
         if t not in self._rounds:
             before = self._counts[-1] if t == self._rounds.stop else self.counts_until(t - 1)
-            chunk = rounds_per_chunk(self._run.machines)
-            self._rounds = range(t, min(t + chunk, self._run.rounds + 1))
-            self._matrix = self._run.participation_matrix(self._rounds, self._machines)
+            chunk = rounds_per_chunk(self._run_participation.machines)
+            self._rounds = range(t, min(t + chunk, self._run_participation.rounds + 1))
+            self._matrix = self._run_participation.participation_matrix(self._rounds, self._machines)
             self._counts = before + np.cumsum(self._matrix, axis=0)
         row = t - self._rounds.start
         indices = np.flatnonzero(self._matrix[row])

@@ -24,9 +24,9 @@ class Problem:
     noise_shares: int = 1  # noise shares that add up to N(0, sigma^2 I) in a sum: M - c, or 1
     machines: int  # M
     classes: int  # number of classes
-    rows: int  # rows of the model: one per class, or one
+    model_rows: int  # rows of the model: one per class, or one
     features: int  # F, including the bias
-    scaling: "Scaling"  # scaling of each sample
+    feature_scaling: "Scaling"  # scaling of each sample
     max_squared_norm: float  # bound on ||z||^2 for features within their bounds
     G: float  # bound on the norm of a sample's gradient
     L: float  # Lipschitz constant of the gradient
@@ -40,14 +40,14 @@ class Problem:
     mechanism_options: Any = None
     clip_norm: float | None = None  # as set by the user
     eta_scale: float | None = None  # as set by the user
-    options: Any = None  # options of the method
+    method_options: Any = None  # options of the method
     unequal_machines: "UnequalMachines | None" = None  # if machines differ or participate partially
     per_machine_plan: "PerMachinePlan | None" = None  # weights and noise of unequal machines, once calibrated
 
     @property
     def d(self) -> int:
         """Number of model parameters d: rows times features."""
-        return self.rows * self.features
+        return self.model_rows * self.features
 
     @property
     def radius(self) -> float:

@@ -24,8 +24,8 @@ class RunConstants:
     S: float  # bound on a sample's contribution to a message: G + 2 L D for increments (Lemma 4.2)
     eta: float  # learning rate
     step_size: Callable[[int], float]  # factor of the averaged message of round t
-    step: Callable[..., None]  # server step, as `Method.step`
-    state: tuple[str, ...] = ()  # names of the arrays of the step beside w, x and x_previous
+    server_step: Callable[..., None]  # server step, as `Method.step`
+    state_names: tuple[str, ...] = ()  # names of the arrays of the step beside w, x and x_previous
     iterates_reveal_messages: bool  # whether a step within the ball is the scaled message
     first_averaged_round: int | None  # the output averages query points from this round on; None: the last
     excess_loss_bound: float  # theorem's bound on the output's expected excess loss, in nats; NaN if none
@@ -42,32 +42,32 @@ class RunConstants:
         return self.problem.machines if plan is None else plan.total_weight
 
     @property
-    def dither_threshold(self) -> float:
-        """Smallest noise std, in grid units, above which any mechanism dithers its noise."""
+    def max_undithered_std(self) -> float:
+        """Smallest threshold of the mechanisms: noise std, in grid units, above which noise is dithered."""
         plan = self.problem.per_machine_plan
         mechanisms = (self.mechanism,) if plan is None else plan.mechanisms
-        return min(mechanism.dither_threshold for mechanism in mechanisms)
+        return min(mechanism.max_undithered_std for mechanism in mechanisms)
 
-    def sum_over_machines(self, t: int, count: Callable[[int], float]) -> float:
-        """Return the sum over machines of `count(k)`, for k participations in the first t rounds."""
+    def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
+        """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""
         plan = self.problem.per_machine_plan
-        return self.problem.machines * count(t) if plan is None else plan.sum_over_machines(t, count)
+        return self.problem.machines * term(t) if plan is None else plan.sum_over_machines(t, term)
 
     def rho_spent(self, t: int) -> float:
         """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
         return (self.problem.per_machine_plan or self.mechanism).rho_spent(t)
 
-    def epsilon_targets(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
-        """Return each mechanism with its smallest promised epsilon: `epsilon`, or that of its machines."""
+    def promised_epsilons(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
+        """Return each mechanism with its target epsilon: `epsilon`, or the least budget of its machines."""
         plan = self.problem.per_machine_plan
-        return [(self.mechanism, epsilon)] if plan is None else plan.epsilon_targets(epsilon)
+        return [(self.mechanism, epsilon)] if plan is None else plan.promised_epsilons(epsilon)
 
     @cached_property
     def reduced_clip_norm(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""
         return reduce_clip_norm(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.problem.d)
 
-    def per_machine_clipping(self, hosted_machines: range) -> list[tuple[int, float, float]] | None:
+    def per_machine_clip_norms(self, hosted_machines: range) -> list[tuple[int, float, float]] | None:
         """Return local index, clip bound and grid spacing of hosted machines; None if all have the same."""
         plan, d, spacing = self.problem.per_machine_plan, self.problem.d, self.mechanism.grid_spacing
         if plan is None or plan.weights.min() == 1:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
 
 PHASES = ("compute", "noise", "step", "data", "communication", "waiting", "evaluation")
-MEAN_SAMPLED_ROUNDS = 1000  # rounds, on average, whose communication times of all ranks are compared
+MEAN_TIMED_ROUNDS = 1000  # rounds, on average, whose communication times of all ranks are compared
 GOLDEN_RATIO = 0.6180339887498949
 
 
@@ -20,7 +20,7 @@ class Timer:
 
     def __init__(self, rounds: int = 1) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self._sampled_share, self._communication_before = MEAN_SAMPLED_ROUNDS / rounds, 0.0
+        self._sampled_share, self._communication_before = MEAN_TIMED_ROUNDS / rounds, 0.0
         self._sampled_seconds: list[float] = []  # communication of each sampled round
         self.restart()
 

@@ -1,4 +1,4 @@
-"""Trust modes: who adds noise, who sees what, and how much noise the averaged message has.
+"""Trust modes: noise placement, released values, and noise std of the averaged message.
 
 Imported to list the options of trust modes: what is slow to import waits until a run needs it.
 """
@@ -16,7 +16,7 @@ DEFAULT_COLLUDER_RATIO = 10  # by default one machine in so many, rounded up, is
 
 
 class TrustMode(ABC):
-    """Base class of trust modes: who adds noise, and who sees what; the subclass `Server` runs rounds."""
+    """Base class of trust modes: noise placement and released values; subclass `Server` runs rounds."""
 
     component_kind: ClassVar[str] = "servers"
     name: ClassVar[str]  # value of the option --server
@@ -60,7 +60,7 @@ class TrustMode(ABC):
         return not cls.is_central
 
     @classmethod
-    def simulation_fidelity(cls, options: Any) -> str:
+    def simulation_label(cls, options: Any) -> str:
         """Return the simulated protocol's label in privacy statements: "protocol" if it is complete."""
         return "protocol"
 
@@ -117,6 +117,5 @@ class WithColluders(TrustMode):
 def experiment_noise_reduction(experiment: Any) -> float:
     """Return the ratio of sigma to the noise std of the average over an experiment's machines."""
     trust_mode, machines = experiment.trust_mode, experiment.machines or 1
-    return float(
-        trust_mode.noise_reduction(machines, trust_mode.noise_shares(experiment.server_options, machines))
-    )
+    noise_shares = trust_mode.noise_shares(experiment.server_options, machines)
+    return float(trust_mode.noise_reduction(machines, noise_shares))

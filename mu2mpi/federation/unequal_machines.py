@@ -21,15 +21,15 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 
 @dataclass(frozen=True, eq=False)
 class UnequalMachines:
-    """M machines that differ in size or budget, or participate partially, as the user describes them."""
+    """Machines of different sizes or budgets, or with partial participation, before calibration."""
 
     participation: ParticipationSchedule
     samples: IntArray  # number of samples of each machine, shape (machines,)
     is_sample_weighted: bool  # whether the objective is the mean over samples, not over machines
     # Own budgets by machine; epsilon is infinite where rho was stated
     budgets: dict[int, Budget] = field(default_factory=dict)
-    owners: tuple[str, ...] | None = None  # names of the machines; None for their indices
-    _runs: dict[int, RunParticipation] = field(default_factory=dict, init=False, repr=False)
+    machine_owners: tuple[str, ...] | None = None  # names of the machines; None for their indices
+    _run_participations: dict[int, RunParticipation] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def max_rounds(self) -> int:
@@ -40,46 +40,45 @@ class UnequalMachines:
 
     def run_participation(self, rounds: int) -> RunParticipation:
         """Return the participation in a run of some rounds; InputError if no machine takes part."""
-        if rounds not in self._runs:
-            self._runs[rounds] = RunParticipation(self.participation, rounds)
-        if self._runs[rounds].max_count == 0:
+        if (run := self._run_participations.get(rounds)) is None:
+            run = self._run_participations[rounds] = RunParticipation(self.participation, rounds)
+        if run.max_count == 0:
             raise InputError("No machine ever takes part. Use another --participation, or more --rounds.")
-        return self._runs[rounds]
+        return run
 
     def check_samples(self, rounds: int) -> None:
         """Raise InputError if a machine has fewer samples than participations."""
         counts = self.run_participation(rounds).counts
         if (lacking := np.flatnonzero(counts > self.samples)).size:
             i = lacking[0]
+            name = self.machine_owners[i] if self.machine_owners else i
             raise InputError(
-                f"--rounds must be at most {self.max_rounds:,}, got {rounds:,}: machine "
-                f"{self.owners[i] if self.owners else i} has {self.samples[i]:,} samples for {counts[i]:,} "
-                "rounds, one per round. Use fewer rounds."
+                f"--rounds must be at most {self.max_rounds:,}, got {rounds:,}: machine {name} has "
+                f"{self.samples[i]:,} samples for {counts[i]:,} rounds, one per round. Use fewer rounds."
             )
 
-    def weights(self, run: RunParticipation) -> FloatArray:
-        """Return machine weights: share of the objective over expected rounds, scaled to at most 1."""
+    def machine_weights(self, run: RunParticipation) -> FloatArray:
+        """Return machine weights: share of the objective / expected participations, scaled to at most 1."""
         shares = self.samples.astype(np.float64) if self.is_sample_weighted else np.ones(len(self.samples))
         expected = self.participation.expected_counts(run.counts, run.rounds)
         ratios = np.divide(shares, expected, out=np.zeros_like(shares), where=expected > 0)
-        weights: FloatArray = ratios / ratios.max()
-        return weights
+        return np.asarray(ratios / ratios.max())
 
-    def averaging(self, run: RunParticipation, weights: FloatArray) -> tuple[float, float]:
+    def weight_statistics(self, run: RunParticipation, weights: FloatArray) -> tuple[float, float]:
         """Return the expected total weight of a round's participants, and the effective machines."""
         rounds = run.rounds
         probability = self.participation.expected_counts(run.counts, rounds) / rounds
         total_weight = float(np.sum(weights * probability))
         return total_weight, total_weight**2 / float(np.sum(weights**2 * run.counts / rounds))
 
-    def public_averaging(self, rounds: int, protects_sum_only: bool, rho: float) -> tuple[float, float]:
+    def public_statistics(self, rounds: int, protects_sum_only: bool, rho: float) -> tuple[float, float]:
         """Return noise reduction and effective machines from public facts, for cumulative messages."""
         run, budgets = self.run_participation(rounds), self.budgets
-        weights, counts = self.weights(run), run.counts
-        total_weight, effective_machines = self.averaging(run, weights)
+        weights = self.machine_weights(run)
+        total_weight, effective_machines = self.weight_statistics(run, weights)
         noise_stds = weights * [rho / budgets[i].rho if i in budgets else 1.0 for i in range(len(weights))]
-        variance = np.sum(noise_stds**2 * counts * run.squared_gaps) / rounds**2
-        noise_std = noise_stds[counts > 0].max() if protects_sum_only else math.sqrt(variance)
+        variance = np.sum(noise_stds**2 * run.counts * run.squared_gaps) / rounds**2
+        noise_std = noise_stds[run.counts > 0].max() if protects_sum_only else math.sqrt(variance)
         return total_weight / float(noise_std), effective_machines
 
 
@@ -138,39 +137,39 @@ class PerMachinePlan:
             rounds=self.participation.counts,
             weight=self.weights,
             clip_norm=self.clip_norms(),
-            sigma=self.values_per_machine(lambda each: each.sigma),
+            sigma=self.per_machine_values(lambda each: each.sigma),
             rho_budget=rho_budget,
-            rho=self.values_per_machine(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
-            epsilon=self.values_per_machine(lambda each: each.guarantee().epsilon(delta)),
-            owners=self.unequal_machines.owners,
+            rho=self.per_machine_values(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
+            epsilon=self.per_machine_values(lambda each: each.guarantee().epsilon(delta)),
+            machine_owners=self.unequal_machines.machine_owners,
             participation=self.participation.participation_matrix(rounds, machines) if is_small else None,
         )
 
-    def values_per_machine(self, value: Callable[[Mechanism], float]) -> FloatArray:
+    def per_machine_values(self, value: Callable[[Mechanism], float]) -> FloatArray:
         """Return `value` of each machine's mechanism as an array; 0 for machines that never participate."""
         return np.array([*map(value, self.mechanisms), 0.0])[self.mechanism_index]
 
-    def epsilon_targets(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
-        """Yield each mechanism with its smallest promised epsilon: `epsilon`, or that of its machines."""
+    def promised_epsilons(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
+        """Yield each mechanism with its target epsilon: `epsilon`, or the least budget of its machines."""
         claimed, smallest = np.full(len(self.weights), epsilon), np.full(len(self.mechanisms), math.inf)
         for i, budget in self.unequal_machines.budgets.items():
             claimed[i] = budget.epsilon
         takes_part = self.mechanism_index >= 0
         np.minimum.at(smallest, self.mechanism_index[takes_part], claimed[takes_part])
-        yield from zip(self.mechanisms, smallest.tolist(), strict=True)
+        return zip(self.mechanisms, smallest.tolist(), strict=True)
 
     @property
-    def equivalent_noise_std(self) -> float:
+    def independent_noise_std(self) -> float:
         """Std of independent noise in each round's sum with the same effect on the last iterate."""
         noise_std = self.noise_std * self.total_weight
         if (correlation := self.main_mechanism.correlation) is None or correlation.is_cumulative:
             return noise_std
         return noise_std * correlation.total_noise_std() / math.sqrt(self.main_mechanism.rounds)
 
-    def sum_over_machines(self, t: int, count: Callable[[int], float]) -> float:
-        """Return the sum over machines of `count(k)`, for k participations in the first t rounds."""
+    def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
+        """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""
         numbers, machines = np.unique(self.participation.counts_until(t), return_counts=True)
-        return math.fsum(m * count(k) for k, m in zip(numbers.tolist(), machines.tolist(), strict=True))
+        return math.fsum(m * term(k) for k, m in zip(numbers.tolist(), machines.tolist(), strict=True))
 
     def rho_spent(self, t: int) -> float:
         """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
@@ -187,13 +186,13 @@ class PerMachinePlan:
 
     def clip_norms(self) -> FloatArray:
         """Return the norm to which each machine's weighted increments are clipped."""
-        return self.values_per_machine(lambda each: each.clip_norm)
+        return self.per_machine_values(lambda each: each.clip_norm)
 
 
 def calibrate_machines(
     unequal_machines: UnequalMachines,
     budget: Budget,
-    kind: type[Mechanism],
+    mechanism_type: type[Mechanism],
     rounds: int,
     sums_of_machine: Callable[[int], ReleasedSums],
     *,
@@ -205,16 +204,16 @@ def calibrate_machines(
     `sums_of_machine` returns the release of a machine from its participation count. Noise that protects sums
     only is the largest of all machines.
     """
-    if kind.round_sigma is not Mechanism.round_sigma and not kind.correlates_rounds:
+    if mechanism_type.round_sigma is not Mechanism.round_sigma and not mechanism_type.correlates_rounds:
         raise InputError(
-            f"--mechanism {kind.name} does not support --participation, --objective and --budgets, since its "
-            "noise changes from round to round. Leave these out, or --mechanism."
+            f"--mechanism {mechanism_type.name} does not support --participation, --objective and --budgets, "
+            "since its noise changes from round to round. Leave these out, or --mechanism."
         )
     participation = unequal_machines.run_participation(rounds)
-    own_counts, weights = participation.counts, unequal_machines.weights(participation)
-    persist = protects_sum_only and (is_cumulative or kind.correlates_rounds)
+    own_counts, weights = participation.counts, unequal_machines.machine_weights(participation)
+    persist = protects_sum_only and (is_cumulative or mechanism_type.correlates_rounds)
     shared_counts = np.where(own_counts > 0, participation.max_count, 0)
-    counts = own_counts if kind.scales_with_participation and not persist else shared_counts
+    counts = own_counts if mechanism_type.scales_with_participation and not persist else shared_counts
     index_of: dict[tuple[int, float, Budget], int] = {}
     index = np.full(len(counts), -1)
     for i in np.flatnonzero(counts).tolist():
@@ -224,17 +223,15 @@ def calibrate_machines(
     for count, weight, own_budget in index_of:
         released_sums = sums_of_machine(count)
         scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "gradient_norm")}
-        mechanisms.append(calibrate_mechanism(kind, own_budget, replace(released_sums, **scaled)))
+        mechanisms.append(calibrate_mechanism(mechanism_type, own_budget, replace(released_sums, **scaled)))
     grid_spacing = min(each.grid_spacing for each in mechanisms)
     max_noise = max(each.max_noise_std for each in mechanisms)
     check_grid_range(sums_of_machine(participation.max_count), max_noise, grid_spacing)
-    sigmas = [each.sigma for each in mechanisms]
-    sigmas = [max(sigmas)] * len(sigmas) if protects_sum_only else sigmas
-    pairs = zip(mechanisms, sigmas, strict=True)
-    mechanisms = [mechanism.with_noise(sigma, grid_spacing) for mechanism, sigma in pairs]
-    noise_stds = np.array([*(each.equivalent_sigma for each in mechanisms), 0.0])[index]
+    min_sigma = max(each.sigma for each in mechanisms) if protects_sum_only else 0.0
+    mechanisms = [each.with_noise(max(each.sigma, min_sigma), grid_spacing) for each in mechanisms]
+    noise_stds = np.array([*(each.independent_sigma for each in mechanisms), 0.0])[index]
     gaps = participation.squared_gaps if is_cumulative else own_counts
-    total_weight, effective_machines = unequal_machines.averaging(participation, weights)
+    total_weight, effective_machines = unequal_machines.weight_statistics(participation, weights)
     # Infinite noise leaves no learning rate, which is refused.
     with np.errstate(over="ignore"):
         variances = noise_stds**2

@@ -6,18 +6,18 @@ from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import register
 from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
-_LINEAR_FROM_ERROR = 0.25  # absolute error h beyond which the loss is linear; labels are in [-1, 1]
+HUBER_THRESHOLD = 0.25  # absolute error h beyond which the loss is linear; labels are in [-1, 1]
 
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    margins[0] = min(_LINEAR_FROM_ERROR, max(-_LINEAR_FROM_ERROR, margins[0] - label))
+    margins[0] = min(HUBER_THRESHOLD, max(-HUBER_THRESHOLD, margins[0] - label))
 
 
 @inline
 def _loss(margins, label):  # type: ignore[no-untyped-def]
     """Return the Huber loss of a sample, and the squared error of its prediction clipped to [-1, 1]."""
-    error, h = abs(margins[0] - label), _LINEAR_FROM_ERROR
+    error, h = abs(margins[0] - label), HUBER_THRESHOLD
     prediction_error = min(1.0, max(-1.0, margins[0])) - label
     huber_loss = 0.5 * error * error if error <= h else h * (error - 0.5 * h)
     return huber_loss, prediction_error * prediction_error
@@ -34,4 +34,4 @@ class Huber(Loss):
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = ||z|| / 4 and the smoothness L = ||z||^2 for samples z."""
-        return LossConstants(_LINEAR_FROM_ERROR * math.sqrt(max_squared_norm), max_squared_norm, 2.0)
+        return LossConstants(HUBER_THRESHOLD * math.sqrt(max_squared_norm), max_squared_norm, 2.0)

@@ -71,9 +71,9 @@ class Loss(ABC):
         """Return the predicted numeric label in [-1, 1] of each sample, shape (n,)."""
         return np.clip(margins[:, 0], -1.0, 1.0)
 
-    def margin_to_label_units(self, low: float, high: float) -> tuple[float, float]:
-        """Return the factor and offset that convert a margin to the units of labels in [low, high]."""
-        return (high - low) / 2, (high + low) / 2
+    def margin_to_label_units(self, label_low: float, label_high: float) -> tuple[float, float]:
+        """Return the factor and offset that convert a margin to the units of labels."""
+        return (label_high - label_low) / 2, (label_high + label_low) / 2
 
     def check_label_range(self, low: float, high: float) -> None:  # noqa: B027 - most losses accept any
         """Raise InputError if the loss does not support numeric labels in the unscaled range [low, high]."""

@@ -42,9 +42,9 @@ class Poisson(Loss):
         max_mean = math.exp(radius * norm)
         return LossConstants(norm * max_mean, max_squared_norm * max_mean, 12.0)
 
-    def margin_to_label_units(self, low: float, high: float) -> tuple[float, float]:
-        """Return factor 1 and offset log(high / 2), which convert a margin to the log of the mean count."""
-        return 1.0, math.log(high / 2)
+    def margin_to_label_units(self, label_low: float, label_high: float) -> tuple[float, float]:
+        """Return factor 1 and offset log(label_high / 2), from a margin to the log of the mean count."""
+        return 1.0, math.log(label_high / 2)
 
     def check_label_range(self, low: float, high: float) -> None:
         if low != 0:

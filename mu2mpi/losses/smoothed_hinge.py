@@ -8,7 +8,7 @@ from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
 
 @inline
-def _sign(k, rows, label):  # type: ignore[no-untyped-def]
+def _class_sign(k, rows, label):  # type: ignore[no-untyped-def]
     """Return the sign of row k of the model for a label: 1 in the row of its class, else -1."""
     if rows == 1:
         return 1.0 if label == 1 else -1.0  # the only row is that of the second class
@@ -19,7 +19,7 @@ def _sign(k, rows, label):  # type: ignore[no-untyped-def]
 def _residual(margins, label):  # type: ignore[no-untyped-def]
     """Replace each margin m of a sample, in place, by its residual -s min(1, max(0, 1 - s m)) with sign s."""
     for k in range(margins.size):
-        sign = _sign(k, margins.size, label)
+        sign = _class_sign(k, margins.size, label)
         margins[k] = -sign * min(1.0, max(0.0, 1.0 - sign * margins[k]))
 
 
@@ -28,7 +28,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
     """Return the smoothed hinge loss of a sample, and whether its class is predicted (ties: the first)."""
     sample_loss, predicted = 0.0, 0
     for k in range(margins.size):
-        shortfall = max(0.0, 1.0 - _sign(k, margins.size, label) * margins[k])
+        shortfall = max(0.0, 1.0 - _class_sign(k, margins.size, label) * margins[k])
         sample_loss += 0.5 * shortfall * shortfall if shortfall <= 1.0 else shortfall - 0.5
         if margins[k] > margins[predicted]:
             predicted = k
@@ -39,7 +39,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 @register
 class SmoothedHinge(Loss):
-    """Sum over margins m of phi(+-m): phi(u) = 0 if u >= 1, (1 - u)^2 / 2 in [0, 1], and 1/2 - u below."""
+    """Smoothed hinge: sum over margins of phi(+-m): (1 - u)^2 / 2 in [0, 1], 0 above, 1/2 - u below."""
 
     # Shalev-Shwartz and Zhang, "Stochastic dual coordinate ascent methods", 2013.
     name = "smoothed-hinge"

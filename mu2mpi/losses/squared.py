@@ -9,7 +9,6 @@ from mu2mpi.losses.loss import Loss, LossConstants, PracticalDefaults
 
 @inline
 def _residual(margins, label):  # type: ignore[no-untyped-def]
-    """Replace the margin m of a sample, in place, by its residual m - label."""
     margins[0] -= label
 
 

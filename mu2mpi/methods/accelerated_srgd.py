@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
 from mu2mpi.federation.problem import Problem
-from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field
-from mu2mpi.methods.presets.practical import PracticalPreset
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -35,19 +33,14 @@ class AcceleratedSrgd(Method):
 
     name, title = "accelerated-srgd", "accelerated SRGD"
     summary = "corrected momentum of large batches, in few rounds of accelerated steps"
-    options = AcceleratedOptions
-    estimator, query_point = CORRECTED_MOMENTUM, AVERAGED_ITERATE
+    options, estimator, query_point = AcceleratedOptions, CORRECTED_MOMENTUM, AVERAGED_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "eta_scale"))
 
-    def choose_settings(
-        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
-    ) -> dict[str, Any]:
+    def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings: the fewest rounds with step sizes of at most 1 / (2 L)."""
-        M, constants = experiment.machines or 1, preset.practical_constants(experiment, public_facts)
-        n, max_step = public_facts.samples // M, 0.5 / constants.unit_margin_smoothness
-        sensitivity = 2 * constants.effective_clip_norm
-        noise_reduction = experiment_noise_reduction(experiment)
-        path = constants.weight_noise_std * experiment.rho * noise_reduction / sensitivity
+        n, experiment = constants.public_facts.samples // constants.machines, constants.experiment
+        max_step, sensitivity = 0.5 / constants.unit_margin_smoothness, 2 * constants.effective_clip_norm
+        path = constants.model_noise_std * experiment.rho * constants.noise_reduction / sensitivity
         min_rounds = math.ceil(min(n, math.sqrt(path * n / max_step)))
         K = experiment.batch or n // (experiment.rounds or min_rounds) or 1
         T = experiment.rounds or max(1, n // K)
@@ -57,11 +50,11 @@ class AcceleratedSrgd(Method):
         """Return disjoint batches of equal size, by default in max(sqrt(n), (n M)^(1/4)) rounds."""
         n = problem.samples
         min_rounds = math.ceil(max(math.sqrt(n), (n * problem.machines) ** 0.25))
-        batch = problem.options.batch or max(1, n // (rounds or min_rounds))
+        batch = problem.method_options.batch or max(1, n // (rounds or min_rounds))
         rounds = rounds or max(1, n // batch)
         if rounds > (max_rounds := 2**22):  # a list of more batches would take gigabytes
             raise InputError(f"--rounds must be at most {max_rounds} (number of batches), got {rounds}.")
-        return DisjointBatches.from_ends(tuple(range(batch, rounds * batch + 1, batch)))
+        return DisjointBatches.from_batch_ends(tuple(range(batch, rounds * batch + 1, batch)))
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return the audit's samples per machine: two per batch, one of which is unknown to the adversary."""
@@ -85,9 +78,7 @@ class AcceleratedSrgd(Method):
         T, K, C = batching.rounds, batching.max_batch_size, mechanism.clip_norm
         sampling_error = C**2 / (K * problem.machines)
         noise_std = 2 * C / (problem.budget.rho * problem.noise_reduction * K)
-        noise_error = (
-            problem.d * T * noise_std * noise_std
-        )  # overflows to infinity, where a power would raise
+        noise_error = problem.d * T * noise_std * noise_std  # A power would raise instead of overflowing.
         hint_errors = sampling_error * (T + math.log(T) + 1) + noise_error * (2 * T + 2 * math.log(T) + 3)
         return problem.G**2 / 2 + hint_errors
 
@@ -104,9 +95,7 @@ class AcceleratedSrgd(Method):
     def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take an optimistic step: average proj(w_{t+1} - (t + 1) / t eta message) instead of w_{t+1}."""
         # Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
-        if iterates.l2:
-            iterates.apply_regulariser(t)
-        iterates.projected_step(t, message_sum, step_factor)
+        super().step(iterates, t, message_sum, step_factor)
         # Restore x_t, which is averaged with v instead.
         iterates.x, iterates.x_previous = iterates.x_previous, iterates.x
         v, hint_factor = iterates.w.copy(), (t + 1) / t

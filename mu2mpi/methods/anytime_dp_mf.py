@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
-from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT
+from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT_ESTIMATOR
 from mu2mpi.federation.problem import Problem
-from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import PresetConstants, single_pass_rounds
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_rounds
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
@@ -21,12 +19,11 @@ if TYPE_CHECKING:
 
 @register
 class AnytimeDpMf(Method):
-    """DP-FTRL (Kairouz et al., 2021) with matrix factorisation (Denisov et al., 2022) at averages."""
+    """DP-FTRL with matrix factorisation (Denisov et al., 2022), with gradients at averaged iterates."""
 
     name, title = "anytime-dp-mf", "Anytime DP-MF"
     summary = "gradients at averages, with correlated noise that cancels over rounds"
-    options = PresetOptions
-    estimator, query_point = GRADIENT, AVERAGED_ITERATE
+    options, estimator, query_point = PresetOptions, GRADIENT_ESTIMATOR, AVERAGED_ITERATE
     mechanism = "correlated"
     supports_partial_participation = True
 
@@ -34,25 +31,24 @@ class AnytimeDpMf(Method):
         """Return the factor 3 of the preset's diameter: earlier iterates are noisier than the last one."""
         return 3.0
 
-    def practical_eta_scale(
-        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
-    ) -> float:
-        """Return the preset's eta_scale: the noise of w_T reaches `weight_noise_std`, at most mu^2-SGD's."""
+    def practical_eta_scale(self, constants: PresetConstants) -> float:
+        """Return the preset's eta_scale: the noise std of w_T is `model_noise_std`, or mu^2-SGD's."""
         from mu2mpi.privacy.noise.correlation import Correlation
 
-        rounds = single_pass_rounds(experiment, public_facts)
+        rounds, experiment = constants.single_pass_rounds, constants.experiment
         check_rounds(rounds)
         options = experiment.mechanism_options
         options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
-        gain = Correlation(*options.strategy, rounds, normalized=True, is_cumulative=False).total_noise_std()
+        gain = Correlation(
+            *options.strategy, rounds, normalizes_columns=True, is_cumulative=False
+        ).total_noise_std()
         sensitivity = 2 * constants.effective_clip_norm
-        noise_reduction = experiment_noise_reduction(experiment)
-        eta = constants.weight_noise_std * experiment.rho * noise_reduction / (sensitivity * gain)
-        max_eta = 2 * (experiment.machines or 1) / constants.unit_margin_smoothness
+        eta = constants.model_noise_std * experiment.rho * constants.noise_reduction / (sensitivity * gain)
+        max_eta = 2 * constants.machines / constants.unit_margin_smoothness
         return float(8 * constants.L * min(eta, max_eta))
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
-        """Return the largest learning rate 1 / (8 L), which moves as far in T rounds as that of mu^2-SGD."""
+        """Return the largest learning rate 1 / (8 L), whose T steps sum to about those of mu^2-SGD."""
         return 1 / (8 * problem.smoothness)
 
     def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
@@ -79,10 +75,10 @@ class AnytimeDpMf(Method):
 
     def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
-        steps = iterates.state["sum"]
+        steps = iterates.optimizer_state["sum"]
         if iterates.l2:
             iterates.apply_regulariser(t, steps)
-        iterates.lazy_projected_step(steps, t, message_sum, step_factor)
+        iterates.dual_averaging_step(steps, t, message_sum, step_factor)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the learning rate eta, the step size of every round."""

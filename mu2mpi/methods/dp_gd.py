@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from mu2mpi.core.arrays import IntArray
-from mu2mpi.core.registry import lookup, register
-from mu2mpi.data.source import PublicFacts
+from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching, CyclicBatches
-from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
+from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
-from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
-from mu2mpi.methods.presets.practical import PracticalPreset
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -38,25 +36,20 @@ class DpGd(Method):
     summary = "gradients of all samples in each round, or of batches in passes"
     options = DpGdOptions
     supports_partial_participation = True
-    estimator, query_point = GRADIENT, LAST_ITERATE
+    estimator, query_point = GRADIENT_ESTIMATOR, LAST_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
-        """Return the audit's samples per machine: two, or 1.5 batches, so that samples recur soon."""
+        """Return the audit's samples per machine: 2, or 1.5 batches, so that samples are reused early."""
         return (math.ceil(1.5 * options.batch) if options.batch else 2), {}
 
-    def choose_settings(
-        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
-    ) -> dict[str, Any]:
+    def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings: momentum 0.9, which needs a tenth of the rounds."""
-        n = public_facts.samples / (experiment.machines or 1)
+        n, experiment = constants.public_facts.samples / constants.machines, constants.experiment
         K = min(n, experiment.batch or n)
         momentum = 0.9 if experiment.momentum is None else experiment.momentum
-        divisor = math.sqrt(n * K) * experiment_noise_reduction(experiment)
-        rounds_range, acceleration = (20, round(400 * n / K)), 1 / (1 - momentum)
-        settings = preset.multi_pass_settings(
-            experiment, public_facts, divisor, rounds_range, 0.25, acceleration
-        )
+        noise_divisor, rounds_range = math.sqrt(n * K) * constants.noise_reduction, (20, round(400 * n / K))
+        settings = constants.multi_pass_settings(noise_divisor, rounds_range, 0.25, 1 / (1 - momentum))
         return {**settings, "momentum": momentum}
 
     def first_averaged_round(self, rounds: int, options: Any) -> int | None:
@@ -64,15 +57,14 @@ class DpGd(Method):
         return super().first_averaged_round(rounds, options) or 2
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
-        """Return cyclic batches in whole passes, with rounds so that noise exceeds the optimisation error."""
+        """Return cyclic batches, by default of enough passes that noise exceeds the optimisation error."""
         n, C = problem.samples, self.clip_norm(problem)
-        K = problem.options.batch or n
+        K = problem.method_options.batch or n
         check_batch(K, n, "a machine")
         if rounds is None:
-            noise = (
-                2 * math.sqrt(problem.d) / (problem.budget.rho * problem.noise_reduction * math.sqrt(n * K))
-            )
-            error = C * math.hypot(noise, math.sqrt(2 / (n * problem.machines)))
+            noise_divisor = problem.budget.rho * problem.noise_reduction * math.sqrt(n * K)
+            noise_error = 2 * math.sqrt(problem.d) / noise_divisor
+            error = C * math.hypot(noise_error, math.sqrt(2 / (n * problem.machines)))
             # After R steps, L D^2 / (8 R) is at most D error / 2; it is negligible after 10,000 passes.
             steps = math.ceil(min(problem.smoothness * problem.diameter / (4 * error), 10_000))
             rounds = math.ceil((steps + 1) * K / n) * n // K
@@ -90,16 +82,13 @@ class DpGd(Method):
         """Return the learning rate (1 - momentum) / (L + 2 sqrt(V T) / D) with V of `gradient_error`."""
         error = self.gradient_error(problem, batching, mechanism)
         b = 2 * error * math.sqrt(batching.rounds) / problem.diameter
-        return (1 - (problem.options.momentum or 0)) / (problem.smoothness + b)
+        return (1 - (problem.method_options.momentum or 0)) / (problem.smoothness + b)
 
     def excess_loss_bound(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the excess loss bound D^2 / (8 eta R) + V / (2 (1 / eta - L)), R = T - 1, or NaN."""
-        R, options = batching.rounds - 1, problem.options
+        R, options = batching.rounds - 1, problem.method_options
         is_plain = batching.is_full_batch and options.tail is None and not options.momentum and R > 0
-        is_default = (
-            isinstance(mechanism, lookup("mechanisms", self.mechanism)) and problem.unequal_machines is None
-        )
-        if not (is_plain and is_default and mechanism.clip_norm >= problem.G):
+        if not (is_plain and self.is_proven_for(problem, mechanism) and mechanism.clip_norm >= problem.G):
             return math.nan
         # As 1 / eta - L = b of `theory_eta`, the second term is the following, which avoids 0 / 0.
         error = self.gradient_error(problem, batching, mechanism)
@@ -116,8 +105,8 @@ class DpGd(Method):
 
     def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a projected gradient step, with heavy-ball momentum (Polyak, 1964) if the option is given."""
-        if momentum := iterates.constants.problem.options.momentum:
-            w, w_previous = iterates.w, iterates.state["w_previous"]
+        if momentum := iterates.constants.problem.method_options.momentum:
+            w, w_previous = iterates.w, iterates.optimizer_state["w_previous"]
             w_current = w.copy()
             w += momentum * (w_current - w_previous)
             w_previous[...] = w_current

@@ -5,12 +5,11 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, PoissonBatches
-from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
+from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
-from mu2mpi.methods.presets.practical import PracticalPreset
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.accounting.pld import MAX_PLD_ROUNDS
 
 
@@ -29,8 +28,7 @@ class DpSgd(Method):
 
     name, title = "dp-sgd", "DP-SGD"
     summary = "gradients of random batches, with noise for the sum over all machines"
-    options = DpSgdOptions
-    estimator, query_point = GRADIENT, LAST_ITERATE
+    options, estimator, query_point = DpSgdOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
     mechanism = "poisson"
     supports_partial_participation = True
@@ -47,20 +45,17 @@ class DpSgd(Method):
         """Return the audit's samples per machine (one) and a batch size of sampling probability 1/3."""
         return 1, {} if options.batch else {"batch": max(1, round(machines / 3))}
 
-    def choose_settings(
-        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
-    ) -> dict[str, Any]:
+    def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings, with 100 to 20,000 rounds of Poisson batches."""
-        batch = experiment.batch or default_batch_size(public_facts.samples)
-        rounds_range = 100, min(20_000, max_accounted_rounds(public_facts.samples, batch))
-        return preset.multi_pass_settings(
-            experiment, public_facts, public_facts.samples, rounds_range, tail=0.5
-        )
+        samples = constants.public_facts.samples
+        batch = constants.experiment.batch or default_batch_size(samples)
+        rounds_range = 100, min(20_000, max_accounted_rounds(samples, batch))
+        return constants.multi_pass_settings(samples, rounds_range, tail=0.5)
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return Poisson-subsampled batches, by default 20 passes in batches of `default_batch_size`."""
         total_samples = problem.machines * problem.samples
-        batch = problem.options.batch or default_batch_size(total_samples)
+        batch = problem.method_options.batch or default_batch_size(total_samples)
         check_batch(batch, total_samples, "all machines")
         rounds = rounds or math.ceil(20 * total_samples / batch)
         max_rounds = max_accounted_rounds(total_samples, batch)
@@ -73,7 +68,9 @@ class DpSgd(Method):
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
         """Return the option `batch`: the expected batch size over all machines."""
-        return {"batch": problem.options.batch or default_batch_size(problem.machines * problem.samples)}
+        return {
+            "batch": problem.method_options.batch or default_batch_size(problem.machines * problem.samples)
+        }
 
 
 def default_batch_size(samples: int) -> int:
@@ -82,5 +79,5 @@ def default_batch_size(samples: int) -> int:
 
 
 def max_accounted_rounds(samples: int, batch: int) -> int:
-    """Return the largest number of DP-SGD rounds that the accountant composes without gigabytes of memory."""
+    """Return the largest number of DP-SGD rounds that the accountant composes in bounded memory."""
     return min(MAX_PLD_ROUNDS, 10**4 * samples // batch)

@@ -12,12 +12,11 @@ from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options, check_registered_name
 from mu2mpi.core.registry import lookup
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, FreshSamples
 from mu2mpi.federation.estimators import Estimator, QueryPoint
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.methods.presets.practical import PracticalPreset, PresetConstants
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, calibrate_mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
@@ -72,7 +71,7 @@ class Method(ABC):
             cls.presets = ("preset",)
 
     def select_variant(self, options: Any) -> "Method":
-        """Return the method that the options select: itself, or another one by switches."""
+        """Return the variant of the method that the options select, by default the method itself."""
         return self
 
     def check_experiment(self, experiment: Any, options: Any) -> None:  # noqa: B027 - most methods accept any
@@ -82,22 +81,15 @@ class Method(ABC):
         """Return an audit's samples per machine (None: as many as used) and options of the method."""
         return None, {}
 
-    def choose_settings(
-        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
-    ) -> dict[str, Any]:
+    def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings of the method by option name, from public facts alone."""
-        constants = preset.practical_constants(
-            experiment, public_facts, self.practical_diameter_factor(experiment)
-        )
-        return constants.settings(self.practical_eta_scale(experiment, public_facts, constants))
+        return constants.settings(self.practical_eta_scale(constants))
 
     def practical_diameter_factor(self, experiment: Any) -> float:
         """Return the method's factor of the diameter that the practical preset chooses."""
         return 1.0
 
-    def practical_eta_scale(
-        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
-    ) -> float:
+    def practical_eta_scale(self, constants: PresetConstants) -> float:
         """Return the practical preset's eta_scale: the learning rate in units of `max_eta`."""
         raise NotImplementedError
 
@@ -136,7 +128,7 @@ class Method(ABC):
     def released_sums(
         self, problem: Problem, batching: Batching, participations: int | None = None
     ) -> ReleasedSums:
-        """Return the release to privatise for a machine with a number of participations (None: all)."""
+        """Return the released sums of a machine with a number of participations (None: all rounds)."""
         is_cumulative = self.estimator.is_cumulative
         N = batching.rounds if participations is None else participations
         # Cumulative sums and correlated noise of a machine are also released in rounds in which it is absent.
@@ -156,7 +148,7 @@ class Method(ABC):
             noise_shares=problem.noise_shares,
             subsampling=batching.subsampling,
             is_cumulative=is_cumulative,
-            options=problem.mechanism_options,
+            mechanism_options=problem.mechanism_options,
         )
 
     def noise_limited_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
@@ -164,7 +156,7 @@ class Method(ABC):
         T, D, C = batching.rounds, problem.diameter, mechanism.clip_norm
         if problem.per_machine_plan is None:
             eta = problem.budget.rho * D * problem.noise_reduction / (2 * C * T * math.sqrt(problem.d))
-            return eta / mechanism.noise_accumulation
+            return eta / mechanism.noise_growth_factor
         noise_std = problem.per_machine_plan.noise_std  # of the averaged message
         return D / (noise_std * math.sqrt(problem.d * T)) if noise_std else math.inf
 
@@ -190,13 +182,17 @@ class Method(ABC):
         batch_size = batching.processed_samples(batching.rounds) / batching.rounds
         sigma, noise_reduction = problem.noise_std_and_reduction(mechanism)
         noise_error = math.sqrt(problem.d) * sigma / (noise_reduction * batch_size)
-        return math.hypot(
-            self.clip_norm(problem) / math.sqrt(problem.effective_machines * batch_size), noise_error
-        )
+        sampling_error = self.clip_norm(problem) / math.sqrt(problem.effective_machines * batch_size)
+        return math.hypot(sampling_error, noise_error)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the step size of round t, a factor of the averaged message: eta, or eta times a weight."""
-        return eta if self.estimator.is_cumulative else eta * self.query_point.importance(t)
+        return eta if self.estimator.is_cumulative else eta * self.query_point.importance_weight(t)
+
+    def is_proven_for(self, problem: Problem, mechanism: Mechanism) -> bool:
+        """Whether theorems of the method cover a run: equal machines and the default mechanism."""
+        is_default = isinstance(mechanism, lookup("mechanisms", self.mechanism))
+        return is_default and problem.unequal_machines is None
 
     def excess_loss_bound(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the bound on the excess loss of the method's theorem at `theory_eta`, or NaN without one."""
@@ -261,17 +257,17 @@ class Method(ABC):
             S=self.contribution_bound(problem),
             eta=eta,
             step_size=partial(self.step_size, eta, batching.rounds),
-            step=self.step,
-            state=self.state_names(problem.options),
-            iterates_reveal_messages=self.iterates_reveal_messages(problem.options),
-            first_averaged_round=self.first_averaged_round(batching.rounds, problem.options),
+            server_step=self.step,
+            state_names=self.state_names(problem.method_options),
+            iterates_reveal_messages=self.iterates_reveal_messages(problem.method_options),
+            first_averaged_round=self.first_averaged_round(batching.rounds, problem.method_options),
             excess_loss_bound=bound,
         )
         problem.trust_mode.check_constants(constants)
         return constants
 
 
-def check_batch(batch: int, available: int, owner: str) -> None:
-    """Raise InputError if a batch size exceeds the number of samples of its owner."""
-    if batch > available:
-        raise InputError(f"--batch must be at most {available} (samples of {owner}), got {batch}.")
+def check_batch(batch: int, samples: int, sample_owner: str) -> None:
+    """Raise InputError if a batch size exceeds the number of samples of their owner."""
+    if batch > samples:
+        raise InputError(f"--batch must be at most {samples} (samples of {sample_owner}), got {batch}.")

@@ -7,13 +7,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mu2mpi.core.registry import lookup, register
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
 from mu2mpi.federation.problem import Problem
-from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import PresetConstants, max_averaged_eta_scale
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
@@ -72,7 +70,7 @@ def algorithm_2(
 
 
 # Names of methods by estimator and query point that differ from those of mu^2-SGD.
-VARIANTS = {
+METHOD_VARIANTS = {
     ("corrected-momentum", "iterate"): "storm",
     ("gradient", "average"): "anytime-sgd",
     ("gradient", "iterate"): "parallel-sgd",
@@ -104,19 +102,17 @@ class Mu2Sgd(Method):
 
     def select_variant(self, options: Any) -> Method:
         """Return the method that has the estimator and query point of the options."""
-        name = VARIANTS.get((options.estimator, options.query))
+        name = METHOD_VARIANTS.get((options.estimator, options.query))
         method: Method = self if name is None else lookup("methods", name)
         return method
 
-    def practical_eta_scale(
-        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
-    ) -> float:
-        """Return the preset's eta_scale, at which the noise std of w_T reaches `weight_noise_std`."""
-        noise_reduction = public_facts.noise_reduction or experiment_noise_reduction(experiment)
-        noise_limit = 2 * constants.L * constants.weight_noise_std * experiment.rho * noise_reduction
+    def practical_eta_scale(self, constants: PresetConstants) -> float:
+        """Return the preset's eta_scale, at which the noise std of w_T reaches `model_noise_std`."""
+        noise_reduction = constants.public_facts.noise_reduction or constants.noise_reduction
+        noise_limit = 2 * constants.L * constants.model_noise_std * constants.experiment.rho * noise_reduction
         noise_limit /= constants.effective_clip_norm
-        max_scale = max_averaged_eta_scale(experiment, public_facts)
-        return float(min(noise_limit, max_scale * constants.L / constants.unit_margin_smoothness))
+        stable_scale = constants.max_averaged_eta_scale * constants.L / constants.unit_margin_smoothness
+        return float(min(noise_limit, stable_scale))
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(rho D N / (2 C T sqrt(d)), 1 / (4 L T)) of Theorems 5.2 and 6.2."""
@@ -129,10 +125,7 @@ class Mu2Sgd(Method):
         Their unknown G* and s are replaced by bounds G and S = G + 2LD; --l2 adds to G* and L, not to noise.
         """
         D, M, T, S = problem.diameter, problem.machines, batching.rounds, self.contribution_bound(problem)
-        is_covered = problem.unequal_machines is None and isinstance(
-            mechanism, lookup("mechanisms", self.mechanism)
-        )
-        if mechanism.clip_norm < S or not is_covered:
+        if mechanism.clip_norm < S or not self.is_proven_for(problem, mechanism):
             return math.nan
         noise = 2 * S * math.sqrt(problem.d) / (problem.budget.rho * T * problem.noise_reduction)
         bias = S + problem.l2 * (D / 2 + 2 * D)

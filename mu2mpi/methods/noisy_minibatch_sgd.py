@@ -4,13 +4,11 @@ import math
 from typing import Any
 
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching, ReplacementBatches
-from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
+from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
-from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
-from mu2mpi.methods.presets.practical import PracticalPreset
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import check_epsilon, min_batch_size
 
@@ -30,20 +28,16 @@ class NoisyMinibatchSgd(Method):
 
     name, title = "noisy-minibatch-sgd", "noisy minibatch SGD"
     summary = "gradients of minibatches drawn with replacement"
-    options = MinibatchOptions
-    estimator, query_point = GRADIENT, LAST_ITERATE
+    options, estimator, query_point = MinibatchOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
     mechanism = "replacement"
     supports_partial_participation = outputs_mean = True
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
     preset_settings |= {"mechanism": "replacement-exact"}
 
-    def choose_settings(
-        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
-    ) -> dict[str, Any]:
+    def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings, with batches of at most a tenth of a machine's samples."""
-        n = public_facts.samples // (experiment.machines or 1)
-        noise_divisor = n * experiment_noise_reduction(experiment)
-        settings = preset.multi_pass_settings(experiment, public_facts, noise_divisor, (100, 4000), tail=0.5)
+        n, experiment = constants.public_facts.samples // constants.machines, constants.experiment
+        settings = constants.multi_pass_settings(n * constants.noise_reduction, (100, 4000), tail=0.5)
         batch_share = experiment.rho / (2 * math.sqrt(experiment.rounds or settings["rounds"]))
         return {**settings, "batch": math.ceil(n * min(batch_share, 0.1))}
 
@@ -53,14 +47,12 @@ class NoisyMinibatchSgd(Method):
         is_noisy = math.isfinite(budget.rho)
         if is_noisy and problem.mechanism == self.mechanism:
             check_epsilon(budget.epsilon, budget.delta)
-        rounds = rounds or theorem_rounds(problem, self.clip_norm(problem))
+        rounds = rounds or default_rounds(problem, self.clip_norm(problem))
         if is_noisy:
-            unequal_machines = problem.unequal_machines
-            participations = (
-                rounds if unequal_machines is None else unequal_machines.run_participation(rounds).max_count
-            )
+            unequal = problem.unequal_machines
+            participations = unequal.run_participation(rounds).max_count if unequal else rounds
             min_batch = min_batch_size(problem.samples, participations, budget.epsilon, budget.delta)
-        batch = problem.options.batch or min_batch
+        batch = problem.method_options.batch or min_batch
         check_batch(batch, max(problem.samples, min_batch), "a machine")
         return ReplacementBatches(problem.samples, rounds, batch)
 
@@ -74,13 +66,12 @@ class NoisyMinibatchSgd(Method):
 
     def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the RMS error sqrt(V) of an average gradient, including the effect of reused samples."""
-        reuse_error = (
-            2 * mechanism.clip_norm * math.sqrt(batching.rounds / (problem.samples * problem.machines))
-        )
+        passes = batching.rounds / (problem.samples * problem.machines)
+        reuse_error = 2 * mechanism.clip_norm * math.sqrt(passes)
         return math.hypot(super().gradient_error(problem, batching, mechanism), reuse_error)
 
 
-def theorem_rounds(problem: Problem, G: float) -> int:
+def default_rounds(problem: Problem, G: float) -> int:
     """Return the number of rounds of Theorem D.2 of Lowy and Razaviyayn, 2023."""
     n, M, d, epsilon = problem.samples, problem.machines, problem.d, problem.budget.epsilon
     smooth_term = problem.smoothness * problem.diameter * math.sqrt(M) / G

@@ -10,16 +10,16 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.partition import check_enough_samples
-from mu2mpi.data.source import FEATURE_RTOL, PublicFacts
+from mu2mpi.data.source import FEATURE_RTOL
 from mu2mpi.federation.batching import Batching, DisjointBatches
-from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
+from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import PracticalPreset
+from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms import last_iterate_mechanism
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.grid import MAX_NORMAL
+from mu2mpi.privacy.noise.grid import MAX_NORMAL_DRAW
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mu2mpi.losses.loss import LossConstants
 
 # Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
-CLIP_MARGIN = 1 + 2.0**-10
+CLIP_NORM_RATIO = 1 + 2.0**-10
 _UNIT_ROUNDOFF = 1.01 * 2.0**-53  # bound on an operation's relative error; 1.01 covers products of errors
 
 
@@ -37,8 +37,7 @@ class SnowballSgd(Method):
 
     name, title = "snowball-sgd", "Snowball SGD (last iterate alone)"
     summary = "gradients of growing batches; protects the last iterate alone"
-    options = PresetOptions
-    estimator, query_point = GRADIENT, LAST_ITERATE
+    options, estimator, query_point = PresetOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
     mechanism = "last-iterate"
     preset_settings = dict.fromkeys(["diameter"])
 
@@ -65,14 +64,12 @@ class SnowballSgd(Method):
                 f"got {experiment.evaluations}."
             )
 
-    def choose_settings(
-        self, preset: PracticalPreset, experiment: Any, public_facts: PublicFacts
-    ) -> dict[str, Any]:
-        """Return the practical preset's settings: a diameter for margins up to 1 if G grows with the ball."""
+    def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
+        """Return the practical preset's diameter, for margins up to 1 if G grows with the diameter."""
+        preset, experiment, public_facts, *_ = constants
         max_margin = lookup("losses", experiment.loss).practical_defaults.max_margin
-        large_ball = preset.practical_constants(experiment, public_facts)
         small_ball = preset.practical_constants(experiment, public_facts, 1 / max_margin)
-        return {"diameter": small_ball.diameter if large_ball.G > small_ball.G else large_ball.diameter}
+        return {"diameter": small_ball.diameter if constants.G > small_ball.G else constants.diameter}
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return growing batches in as many rounds as samples allow, and an empty last one."""
@@ -90,28 +87,28 @@ class SnowballSgd(Method):
             check_enough_samples(problem.max_samples, problem.machines, rounds, rounds - 1)
         last_iterate_mechanism.check_steps(rounds)
         batches = [*last_iterate_mechanism.growing_batches(rounds - 1, final_batch).tolist(), 0]
-        return DisjointBatches.from_ends(tuple(accumulate(batches)))
+        return DisjointBatches.from_batch_ends(tuple(accumulate(batches)))
 
     def clip_norm(self, problem: Problem) -> float:
         """Return the clipping norm, which rounded gradients never exceed."""
         # Only an audit sets a clipping norm: its gradients do not depend on the model, so steps contract.
         if problem.clip_norm is not None:
             return problem.clip_norm
-        return max(problem.G * CLIP_MARGIN, _constants_beyond_bounds(problem).G * (1 + 2.0**-12))
+        return max(problem.G * CLIP_NORM_RATIO, _constants_with_tolerance(problem).G * (1 + 2.0**-12))
 
     def released_sums(
         self, problem: Problem, batching: Batching, participations: int | None = None
     ) -> ReleasedSums:
-        """Return the release to privatise, with a gradient norm for slightly too large features."""
+        """Return the released sums, with a gradient bound that allows for rounding errors of features."""
         # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
-        tolerance = last_iterate_mechanism.GRADIENT_TOLERANCE
-        gradient_norm = max(problem.G, _constants_beyond_bounds(problem).G / (1 + tolerance))
+        tolerance = last_iterate_mechanism.GRADIENT_NORM_TOLERANCE
+        gradient_norm = max(problem.G, _constants_with_tolerance(problem).G / (1 + tolerance))
         released_sums = super().released_sums(problem, batching, participations)
         return replace(released_sums, gradient_norm=gradient_norm, hides_iterates=True)
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the largest learning rate with contractive steps, about 2 / L."""
-        smoothness = _constants_beyond_bounds(problem).L + problem.l2
+        smoothness = _constants_with_tolerance(problem).L + problem.l2
         return min(2 * (1 - 2.0**-18) / problem.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
@@ -123,7 +120,7 @@ class SnowballSgd(Method):
         return min(eta, self.max_eta(problem, batching))
 
     def run_constants(self, problem: Problem, batching: Batching) -> RunConstants:
-        """Return the constants of a run, after `check_last_step` of rounding errors and last grid."""
+        """Return the constants of a run; InputError if rounding errors of the last step are too large."""
         constants = super().run_constants(problem, batching)
         if constants.mechanism.is_noisy:
             check_last_step(constants)
@@ -134,11 +131,11 @@ class SnowballSgd(Method):
         return eta * float(last_iterate_mechanism.halving_step_sizes(rounds - 1)[t - 1])
 
     def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
-        """Take a projected step, the last one from w rounded to the grid: only a noised sum is released."""
+        """Take a projected step; the last one starts at w rounded to the grid, so that noise covers it."""
         if iterates.l2:
             iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
+            coarsening = last_iterate_mechanism.LAST_STEP_GRID_FACTOR
             step_factor *= coarsening
             message_sum = message_sum // coarsening - np.rint(iterates.w / step_factor).astype(np.int64)
             iterates.w.fill(0.0)
@@ -148,11 +145,10 @@ class SnowballSgd(Method):
 # Exact steps do not increase the distance of two iterates; rounding errors may (docs/background/methods.md).
 
 
-def _constants_beyond_bounds(problem: Problem) -> "LossConstants":
+def _constants_with_tolerance(problem: Problem) -> "LossConstants":
     """Return the Lipschitz constants G and L for features that exceed their bound by `FEATURE_RTOL`."""
-    return problem.loss.constants(
-        problem.max_squared_norm * (1 + FEATURE_RTOL) ** 2, problem.radius, problem.classes
-    )
+    max_squared_norm = problem.max_squared_norm * (1 + FEATURE_RTOL) ** 2
+    return problem.loss.constants(max_squared_norm, problem.radius, problem.classes)
 
 
 def gradient_rounding_error(features: int, radius: float, G: float, L: float, roundoffs: float) -> float:
@@ -162,9 +158,9 @@ def gradient_rounding_error(features: int, radius: float, G: float, L: float, ro
 
 def iterate_rounding_error(d: int, radius: float, step_norms: FloatArray) -> FloatArray:
     """Return bounds on the norms of rounding errors of projected steps, given the norms of the steps."""
-    from mu2mpi.losses.model.ball import NORM_BLOCK
+    from mu2mpi.losses.model.ball import NORM_BLOCK_SIZE
 
-    additions = min(NORM_BLOCK, d) + math.ceil(d / NORM_BLOCK)
+    additions = min(NORM_BLOCK_SIZE, d) + math.ceil(d / NORM_BLOCK_SIZE)
     return _UNIT_ROUNDOFF * (radius * (additions / 2 + 6) + 3 * step_norms)
 
 
@@ -173,43 +169,41 @@ def step_expansions(constants: RunConstants) -> FloatArray:
 
     Errors of both iterates count, those after a step's noise in the next step, which may divide by a spacing.
     """
-    d, radius = constants.problem.d, constants.problem.radius
+    problem, radius = constants.problem, constants.problem.radius
     etas = constants.eta * last_iterate_mechanism.halving_step_sizes(constants.rounds - 1)
-    noise_std = constants.mechanism.sigma / constants.problem.machines
-    G, L, roundoffs = _constants_beyond_bounds(constants.problem)
+    noise_std = constants.mechanism.sigma / problem.machines
+    G, L, roundoffs = _constants_with_tolerance(problem)
     if roundoffs is None:
         raise InputError(
-            f"--loss {constants.problem.loss.name} has no bound on rounding errors (gradient_roundoffs), "
+            f"--loss {problem.loss.name} has no bound on rounding errors (gradient_roundoffs), "
             "which --method snowball-sgd needs. Use another --loss or --method."
         )
-    gradient_errors = gradient_rounding_error(constants.problem.features, radius, G, L, roundoffs)
-    step_norms = etas * (constants.problem.G + MAX_NORMAL * noise_std * math.sqrt(d))
+    gradient_errors = gradient_rounding_error(problem.features, radius, G, L, roundoffs)
+    step_norms = etas * (problem.G + MAX_NORMAL_DRAW * noise_std * math.sqrt(problem.d))
     # The regulariser adds a product with the iterate and a difference to each step.
-    regulariser_error = 3 * _UNIT_ROUNDOFF * radius if constants.problem.l2 else 0.0
-    iterate_errors = iterate_rounding_error(d, radius, step_norms) + regulariser_error
-    earlier_errors = np.append(0.0, iterate_errors[:-1])
+    regulariser_error = 3 * _UNIT_ROUNDOFF * radius if problem.l2 else 0.0
+    iterate_errors = iterate_rounding_error(problem.d, radius, step_norms) + regulariser_error
+    earlier_errors: FloatArray = np.append(0.0, iterate_errors[:-1])
     earlier_errors[-1] += _UNIT_ROUNDOFF * radius
-    expansions: FloatArray = 2 * (etas * gradient_errors + earlier_errors)
-    return expansions
+    return 2 * (etas * gradient_errors + earlier_errors)
 
 
 def check_last_step(constants: RunConstants) -> None:
     """Raise InputError if the last grid needs over 62 bits, or rounding errors exceed their share of rho."""
-    T, diameter, rho = constants.rounds, constants.problem.diameter, constants.problem.budget.rho
-    last_scale = constants.step_size(T - 1) / (
-        constants.problem.machines * constants.batching.batch_size(T - 1)
-    )
-    coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
-    if constants.problem.radius > 2.0**62 * coarsening * constants.mechanism.grid_spacing * last_scale:
+    T, problem, mechanism = constants.rounds, constants.problem, constants.mechanism
+    diameter, rho = problem.diameter, problem.budget.rho
+    last_scale = constants.step_size(T - 1) / (problem.machines * constants.batching.batch_size(T - 1))
+    coarsening = last_iterate_mechanism.LAST_STEP_GRID_FACTOR
+    if problem.radius > 2.0**62 * coarsening * mechanism.grid_spacing * last_scale:
         raise InputError(
             f"--rounds {T} with --diameter {diameter:g} needs more than 62 bits for the last iterate. "
             "Use fewer --rounds or a smaller --diameter."
         )
-    noise_std = constants.mechanism.sigma / constants.problem.machines
+    noise_std = mechanism.sigma / problem.machines
     noise_stds = constants.eta * last_iterate_mechanism.halving_step_sizes(T - 1) * noise_std
     sensitivities, expansions = np.zeros(len(noise_stds)), step_expansions(constants)
     rounding_rho = last_iterate_mechanism.last_iterate_rho(sensitivities, noise_stds, expansions).max()
-    rounding_share = last_iterate_mechanism.ARITHMETIC_SHARE
+    rounding_share = last_iterate_mechanism.ROUNDOFF_RHO_SHARE
     if not rounding_rho <= rho * rounding_share / (1 + rounding_share):
         raise InputError(
             f"Rounding errors exceed their share of the privacy budget with --rounds {T}, --rho {rho:g}, "

@@ -4,12 +4,11 @@ import math
 from typing import Any
 
 from mu2mpi.core.registry import lookup, register
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import STEP, PresetConstants, single_pass_rounds
+from mu2mpi.methods.presets.practical import RELATIVE_STEP_SIZE, PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
@@ -18,8 +17,7 @@ class Storm(Method):
     """STORM: Cutkosky and Orabona, "Momentum-based variance reduction in non-convex SGD", 2019."""
 
     name, title, summary = "storm", "STORM", "corrected momentum at iterates"
-    options = PresetOptions
-    estimator, query_point = CORRECTED_MOMENTUM, LAST_ITERATE
+    options, estimator, query_point = PresetOptions, CORRECTED_MOMENTUM, LAST_ITERATE
     supports_partial_participation = True
 
     def check_experiment(self, experiment: Any, options: Any) -> None:
@@ -35,13 +33,12 @@ class Storm(Method):
         defaults = lookup("losses", experiment.loss).practical_defaults
         return float(min(1 / 8, 8.0 * defaults.noise_std / defaults.max_margin))
 
-    def practical_eta_scale(
-        self, experiment: Any, public_facts: PublicFacts, constants: PresetConstants
-    ) -> float:
-        """Return the preset's eta_scale: weights gain 1/20 of `weight_noise_std` from round T / 2 on."""
-        T = single_pass_rounds(experiment, public_facts)
-        noise_limit = 0.05 * math.sqrt(T / 1.5) * constants.noise_limited_step_sum(experiment)
-        return 9 * constants.L * min(noise_limit, STEP * math.sqrt(T) / constants.unit_margin_smoothness)
+    def practical_eta_scale(self, constants: PresetConstants) -> float:
+        """Return the preset's eta_scale: x gains 1/20 of `model_noise_std` from round T / 2 on."""
+        T, step_sum = constants.single_pass_rounds, constants.noise_limited_step_sum()
+        noise_limit = 0.05 * math.sqrt(T / 1.5) * step_sum
+        max_step = RELATIVE_STEP_SIZE * math.sqrt(T) / constants.unit_margin_smoothness
+        return 9 * constants.L * min(noise_limit, max_step)
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the theory's learning rate without noise, 1 / (9 L)."""

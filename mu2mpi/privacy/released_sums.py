@@ -22,4 +22,4 @@ class ReleasedSums:
     subsampling: str = ""  # amplification by "poisson" or "replacement" sampling; "" for none
     hides_iterates: bool = False  # only the last iterate is released, and steps are contractions
     is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on
-    options: Any = None  # the mechanism's options, as given by the user
+    mechanism_options: Any = None  # the mechanism's options, as given by the user

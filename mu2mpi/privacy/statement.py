@@ -11,19 +11,19 @@ from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
-from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE, Concern, Mechanism, approx_equal
-from mu2mpi.privacy.noise.sampler_error import is_negligible
+from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Concern, Mechanism, approx_equal
+from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
 
 ADJACENCY = "replace-one"  # neighbouring relation
 PRIVACY_UNIT = "one sample of one machine"  # what is replaced
-_NOISE_VALUES = ["protocol", "aggregate", "unmasked"]
 # Accepted values of text fields, except `server`
-_TEXT_VALUES = {"noise": _NOISE_VALUES, "adjacency": [ADJACENCY], "privacy_unit": [PRIVACY_UNIT]}
-_SIMULATION_WARNING = (
-    "this is the guarantee of the protocol that is simulated, and not of the messages that are sent."
-)
-# Concerns about runs whose messages differ from the protocol's, by value of `noise`
-_SIMPLIFICATIONS = {
+_ALLOWED_TEXTS = {
+    "noise": ["protocol", "aggregate", "unmasked"],
+    "adjacency": [ADJACENCY],
+    "privacy_unit": [PRIVACY_UNIT],
+}
+# Concerns about runs whose messages differ from those of the protocol, by value of `noise`
+_SIMULATION_SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),
     "unmasked": ("masks = none", "No masks hide single messages"),
 }
@@ -100,21 +100,23 @@ class PrivacyStatement:
         """GDP parameter rho that the noise was calibrated to; None if the accountant uses no rho."""
         return self.mechanism.stated_rho
 
-    def attributes(self) -> dict[str, Any]:
+    def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of `/privacy`: fields of the statement and of its mechanism, by name."""
         rho = {} if self.rho is None else {"rho": self.rho}
         claims = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
-        return claims | rho | self.mechanism.attributes()
+        return claims | rho | self.mechanism.file_attributes()
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
         """Build a privacy statement from the HDF5 attributes of `/privacy`; InputError if any is invalid."""
-        kind: type[Mechanism] = lookup("mechanisms", _read_attribute("mechanism", str, attributes))
-        if (protects := _read_attribute("protects", str, attributes)) != kind.protects:
-            raise InputError(f"the mechanism {kind.name!r} does not protect {protects!r}")
-        statement = cls(mechanism=kind(**_read_fields(kind, attributes)), **_read_fields(cls, attributes))
-        if "rho" in attributes and kind.budget_parameter != "rho":
-            raise InputError(f"rho = {attributes['rho']!r} is claimed, but {kind.name!r} has no rho")
+        name, protected = (_read_attribute(key, str, attributes) for key in ("mechanism", "protects"))
+        mechanism_type: type[Mechanism] = lookup("mechanisms", name)
+        if protected != mechanism_type.protected_outputs:
+            raise InputError(f"the mechanism {name!r} does not protect {protected!r}")
+        mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
+        statement = cls(mechanism=mechanism, **_read_dataclass_fields(cls, attributes))
+        if "rho" in attributes and mechanism_type.budget_parameter != "rho":
+            raise InputError(f"rho = {attributes['rho']!r} is claimed, but {name!r} has no rho")
         return statement
 
     def range_errors(self) -> list[str]:
@@ -127,7 +129,7 @@ class PrivacyStatement:
         mechanism = self.mechanism
         messages = [
             f"{name} is {getattr(self, name)!r}, but must be {' or '.join(map(repr, choices))}"
-            for name, choices in {"server": known_names("servers"), **_TEXT_VALUES}.items()
+            for name, choices in {"server": known_names("servers"), **_ALLOWED_TEXTS}.items()
             if getattr(self, name) not in choices
         ]
         if errors := self.range_errors():
@@ -146,8 +148,8 @@ class PrivacyStatement:
         """Raise InputError if the noise sampler exceeds its reserve, or epsilon exceeds `epsilon_limit`."""
         exact, name = self.guarantee.epsilon_exact_noise(self.delta), self.mechanism.name
         if not exact >= 0:
-            raise InputError(f"mechanism = {name} states epsilon = {exact:g}. {INVALID_GUARANTEE}")
-        if not is_negligible(self.epsilon_exact, exact, self.delta):
+            raise InputError(f"mechanism = {name} states epsilon = {exact:g}. {INVALID_GUARANTEE_MESSAGE}")
+        if not is_sampler_negligible(self.epsilon_exact, exact, self.delta):
             raise InputError(
                 f"The noise sampler is not exact enough for {self.rounds:,} rounds of {self.parameters:,} "
                 "parameters. Use fewer --rounds or a larger --rho."
@@ -171,9 +173,11 @@ class PrivacyStatement:
             "guarantee. Leave the seed out for data that are private.",
         )
         concerns = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
-        if self.noise in _SIMPLIFICATIONS:
-            brief, fact = _SIMPLIFICATIONS[self.noise]
-            concerns.append(Concern(brief, f"{fact} ({brief}): {_SIMULATION_WARNING}"))
+        if self.noise in _SIMULATION_SIMPLIFICATIONS:
+            brief, fact = _SIMULATION_SIMPLIFICATIONS[self.noise]
+            protocol = "this is the guarantee of the protocol that is simulated"
+            text = f"{fact} ({brief}): {protocol}, and not of the messages that are sent."
+            concerns.append(Concern(brief, text))
         samples = accounts.total_samples if accounts else mechanism.machines * mechanism.samples
         return concerns + size_concerns(self.epsilon_exact, self.delta, samples)
 
@@ -181,26 +185,25 @@ class PrivacyStatement:
 def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
     epsilon, exact = guarantee.epsilon(delta), guarantee.epsilon_exact_noise(delta)
     return {
-        "epsilon": guarantee.epsilon_lemma(delta),
+        "epsilon": guarantee.epsilon_paper(delta),
         "epsilon_exact": epsilon,
         "epsilon_sampler": epsilon - exact if math.isfinite(exact) else 0.0,
     }
 
 
-def _read_fields(kind: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    types = get_type_hints(kind)
-    field_names = (f.name for f in fields(kind) if f.name != "mechanism")
+def _read_dataclass_fields(dataclass_type: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    types = get_type_hints(dataclass_type)
+    field_names = (f.name for f in fields(dataclass_type) if f.name != "mechanism")
     return {name: _read_attribute(name, types[name], attributes) for name in field_names}
 
 
-def _read_attribute(name: str, kind: type, attributes: Mapping[str, Any]) -> Any:
-    """Read an HDF5 attribute of a Python type; InputError if it is missing or of another type."""
+def _read_attribute(name: str, value_type: type, attributes: Mapping[str, Any]) -> Any:
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
-    value, (file_type, type_name) = attributes[name], _FILE_TYPES[kind]
-    if not isinstance(value, file_type) or (kind is bool and value not in (0, 1)):
+    value, (file_type, type_name) = attributes[name], _FILE_TYPES[value_type]
+    if not isinstance(value, file_type) or (value_type is bool and value not in (0, 1)):
         raise InputError(f"{name} = {value!r} in its privacy statement is no {type_name}")
-    return kind(value)
+    return value_type(value)
 
 
 def _decimal(value: float | None) -> str:

@@ -41,14 +41,14 @@ class Evaluation:
     round: int  # t, from 1
     loss: float  # mean over the test samples
     score: float  # accuracy in [0, 1] for classification, R^2 for regression
-    labels: str  # ``classes`` (classification) or ``numbers`` (regression)
+    label_kind: str  # ``classes`` (classification) or ``numbers`` (regression)
     test_samples: int  # number of test samples used
     rho_spent: float  # by the messages so far; NaN for mechanisms that are not accounted for by rho
     elapsed_seconds: float
 
     def __str__(self) -> str:
         spent = "" if math.isnan(self.rho_spent) else f", rho spent {self.rho_spent:.3g}"
-        return f"loss {self.loss:.4f}, {format_score(self.score, self.labels)}{spent}"
+        return f"loss {self.loss:.4f}, {format_score(self.score, self.label_kind)}{spent}"
 
 
 class Callback:
@@ -98,7 +98,7 @@ class CallbackList:
         self._callbacks, self._name = callbacks, name
         # A round may take microseconds: call only the callbacks that override on_round.
         self._round_callbacks = [c for c in callbacks if type(c).on_round is not Callback.on_round]
-        self._started: list[Callback] = []
+        self._started_callbacks: list[Callback] = []
         self._failure: tuple[str, BaseException] | None = None  # message and exception of the first failure
 
     def _call_method(self, callback: Callback, method: str, *arguments: Any) -> None:
@@ -117,29 +117,29 @@ class CallbackList:
         for callback in self._callbacks:
             self._call_method(callback, method, event)
 
-    def start(self, start: RunStart) -> None:
+    def on_start(self, start: RunStart) -> None:
         """Call `on_start` of all callbacks, with the name of the run filled in."""
         for callback in self._callbacks:
             self._call_method(callback, "on_start", replace(start, name=self._name))
             if self._failure is None:
-                self._started.append(callback)
+                self._started_callbacks.append(callback)
 
-    def round(self, t: int) -> None:
+    def on_round(self, t: int) -> None:
         """Call `on_round` of the callbacks that override it, after round t."""
         for callback in self._round_callbacks:
             self._call_method(callback, "on_round", t)
 
-    def finish(self, result: Result, communicator: Communicator) -> Result:
+    def on_finish(self, result: Result, communicator: Communicator) -> Result:
         """Call `on_finish` of all callbacks with the public part of a result, and return the whole result."""
         if communicator.rank == 0:
             self.notify("on_finish", replace(result, diagnostics=None, class_counts=None))
         self.raise_failure(communicator)
         return result
 
-    def close(self) -> None:
+    def on_close(self) -> None:
         """Call `on_close` of all callbacks whose `on_start` succeeded, also after a failure."""
         first_failure = self._failure
-        for callback in self._started:
+        for callback in self._started_callbacks:
             self._failure = None
             self._call_method(callback, "on_close")
             first_failure = first_failure or self._failure

@@ -18,20 +18,20 @@ import numpy as np
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import link_or_copy, remove_stale_temporaries, write_atomically
-from mu2mpi.core.hdf5 import file_image, read_attributes, write_array, write_attributes
+from mu2mpi.core.hdf5 import hdf5_image, read_attributes, write_array, write_attributes
 from mu2mpi.core.registry import describe_imports
 from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.records import CHECKPOINT_REMEDY, Checkpoint, History, previous_path
+from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_path
 
-CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-7"
-ARRAYS = ("q", "class_counts")  # datasets at the root of the file, named as fields of `Checkpoint`
+CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-8"
+ROOT_DATASETS = ("q", "class_counts")  # datasets at the root of the file, named as fields of `Checkpoint`
 # Attributes named as fields of `Checkpoint`, with their types
-SCALARS: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
+SCALAR_ATTRIBUTES: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
     """Write a checkpoint file atomically with mode 0600; `previous_path` keeps the replaced checkpoint."""
-    content = file_image(lambda file: _write_checkpoint_data(file, checkpoint))
+    content = hdf5_image(lambda file: _write_checkpoint_data(file, checkpoint))
     for is_retry in (False, True):
         try:
             if replace and path.exists():
@@ -55,13 +55,13 @@ def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
         "schema": CHECKPOINT_SCHEMA,
         "mu2mpi_version": __version__,
         "experiment": checkpoint.experiment.to_toml(),
-        **{name: number_type(getattr(checkpoint, name)) for name, number_type in SCALARS.items()},
-        "builds": "\n".join(checkpoint.numeric_platforms),
-        "data": checkpoint.data_digest.hex(),
+        **{name: number_type(getattr(checkpoint, name)) for name, number_type in SCALAR_ATTRIBUTES.items()},
+        "numeric_platforms": "\n".join(checkpoint.numeric_platforms),
+        "data_digest": checkpoint.data_digest.hex(),
     }
     write_attributes(file, attributes | key | imports)
-    write_attributes(file.create_group("privacy"), checkpoint.privacy.attributes())
-    arrays = {name: getattr(checkpoint, name) for name in ARRAYS}
+    write_attributes(file.create_group("privacy"), checkpoint.privacy.file_attributes())
+    arrays = {name: getattr(checkpoint, name) for name in ROOT_DATASETS}
     arrays |= {f"iterates/{name}": array for name, array in checkpoint.iterates.items()}
     arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.column_names()}
     for name, array in arrays.items():
@@ -101,7 +101,7 @@ def read_latest_valid_checkpoint(path: Path) -> Checkpoint:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint file; InputError if it is damaged, or of another schema or version of mu2mpi."""
-    with open_mu2mpi_file(path, remedy=CHECKPOINT_REMEDY) as file:
+    with open_mu2mpi_file(path, advice=CHECKPOINT_ADVICE) as file:
         attributes = read_attributes(file)
         for name, expected in (("schema", CHECKPOINT_SCHEMA), ("mu2mpi_version", __version__)):
             stored = attributes.get(name, "absent")
@@ -111,26 +111,25 @@ def read_checkpoint(path: Path) -> Checkpoint:
                     "Finish the run with the version that wrote it, or remove the checkpoint."
                 )
         key = attributes.get("key")
-        fields_by_name: dict[str, Any] = {name: attributes[name].item() for name in SCALARS}
-        fields_by_name |= {name: file[name][()] for name in ARRAYS}
+        fields_by_name: dict[str, Any] = {name: attributes[name].item() for name in SCALAR_ATTRIBUTES}
+        fields_by_name |= {name: file[name][()] for name in ROOT_DATASETS}
         checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
             root_key=None if key is None else bytes.fromhex(key),
             iterates={name: array[()] for name, array in file["iterates"].items()},
             privacy=stored_privacy(file, path),
             history=stored_history(file),
-            numeric_platforms=tuple(attributes["builds"].splitlines()),
-            data_digest=bytes.fromhex(attributes["data"]),
+            numeric_platforms=tuple(attributes["numeric_platforms"].splitlines()),
+            data_digest=bytes.fromhex(attributes["data_digest"]),
             **fields_by_name,
         )
-        _check_consistency(checkpoint)
+        _check_fields(checkpoint)
         return checkpoint
 
 
-def _check_consistency(checkpoint: Checkpoint) -> None:
-    """Raise ValueError if fields of a checkpoint are out of range or inconsistent with each other."""
+def _check_fields(checkpoint: Checkpoint) -> None:
     experiment, rounds_done = checkpoint.experiment, checkpoint.rounds_done
-    for name, scalar_type in SCALARS.items():
+    for name, scalar_type in SCALAR_ATTRIBUTES.items():
         number: float = getattr(checkpoint, name)
         if type(number) is not scalar_type or not 0 <= number < math.inf:
             raise ValueError(f"{name} = {number!r} is not a finite {scalar_type.__name__} of at least 0")

@@ -16,13 +16,13 @@ from mu2mpi.data.formats import format as data_format
 from mu2mpi.data.formats.format import OWNER_COLUMN, column_reader, open_data_file
 from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_RTOL
-from mu2mpi.data.table_schema import EncodedTable, Schema
+from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter
 
 IN_MEMORY = Path("X")  # Name of samples in memory in error messages
-SIMULATED_COORDINATES = 2048  # Coordinates of the simulated run of `output_noise_std`
+SIMULATION_DIMENSION = 2048  # Coordinates of the simulated run of `output_noise_std`
 NOISE_NOTE = (
     "Standard errors account for the privacy noise alone, simulated without data. Gradients reduce it "
     "somewhat; the sampling of the data adds to it."
@@ -35,41 +35,48 @@ SAMPLE_SCALING_NOTE = (
 
 def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
     """Encode the columns of new samples X by a table schema, as model features of shape (n, features)."""
-    value_kinds = {name: kind for name, kind in schema.value_kinds.items() if name in schema.features}
+    value_types = {name: kind for name, kind in schema.value_types.items() if name in schema.features}
     if isinstance(X, str | Path):
         path = Path(X).expanduser()
-        file = open_data_file(path, max((int(name) for name in value_kinds if name.isdecimal()), default=0))
-        _check_columns(path, value_kinds, file.column_names)
-        columns = file.column_reader(value_kinds)
+        file = open_data_file(path, max((int(name) for name in value_types if name.isdecimal()), default=0))
+        _check_columns(path, value_types, file.column_names)
+        columns = file.column_reader(value_types)
     elif isinstance(X, Mapping) or hasattr(X, "columns"):
-        _check_columns(IN_MEMORY, value_kinds, list(X.keys()))
-        columns = column_reader(IN_MEMORY, {name: np.atleast_1d(np.asarray(X[name])) for name in value_kinds})
+        _check_columns(IN_MEMORY, value_types, list(X.keys()))
+        columns = column_reader(IN_MEMORY, {name: np.atleast_1d(np.asarray(X[name])) for name in value_types})
     else:
         raise InputError("this model needs named columns: a data frame, a mapping by name, or a file")
-    return EncodedTable(columns, schema, False, {}).features(np.arange(columns.samples))
+    return EncodedTable(columns, schema, InvalidValues()).features(np.arange(columns.samples))
 
 
 def feature_matrix(
-    X: Any, experiment: Experiment, names: tuple[str, ...] | None, width: int, scale: float, unit_norm: bool
+    X: Any,
+    experiment: Experiment,
+    feature_names: tuple[str, ...] | None,
+    n_features: int,
+    feature_scale: float,
+    unit_norm: bool,
 ) -> NDArray[Any]:
-    """Return the features of new samples X, shape (n, width), for a model trained without a table schema.
+    """Return the features of new samples X, shape (n, n_features), for a model without a table schema.
 
-    Files are read as in training. Features are at most ``1 / scale``, unless scaled to `unit_norm`.
+    Files are read as in training. Features are at most ``1 / feature_scale``, unless scaled to `unit_norm`.
     """
     is_file = isinstance(X, str | Path)
-    features = np.atleast_2d(_read_file(Path(X), experiment, names, width) if is_file else np.asarray(X))
-    source = str(X) if is_file else str(IN_MEMORY)
+    features = _read_features(Path(X), experiment, feature_names, n_features) if is_file else np.asarray(X)
+    features, source = np.atleast_2d(features), X if is_file else IN_MEMORY
     if len(features) == 0:
         raise InputError(f"{source} is empty: it has no rows")
     features = features.reshape(len(features), -1)
-    if features.shape[1] != width:
-        raise InputError(f"{source} has {features.shape[1]} features per sample; the model needs {width}")
+    if features.shape[1] != n_features:
+        fault = f"{source} has {features.shape[1]} features per sample"
+        raise InputError(f"{fault}; the model needs {n_features}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{source} has features that are not numbers, of type {features.dtype}")
-    max_magnitude = np.inf if unit_norm else (1 + FEATURE_RTOL) / scale
+    max_magnitude = np.inf if unit_norm else (1 + FEATURE_RTOL) / feature_scale
     max_feature = np.abs(features).max(initial=0)
     if not (np.isfinite(max_feature) and max_feature <= max_magnitude):
-        raise InputError(f"{source} has a feature that is not finite or exceeds the bound {1 / scale:g}")
+        bound = f"{1 / feature_scale:g}"
+        raise InputError(f"{source} has a feature that is not finite or exceeds the bound {bound}")
     return features
 
 
@@ -78,17 +85,19 @@ def _check_columns(path: Path, required: Iterable[str], columns: list[str]) -> N
         raise InputError(f"{path} has no column {format_names(missing)}, which the model was trained on")
 
 
-def _read_file(path: Path, experiment: Experiment, names: tuple[str, ...] | None, width: int) -> NDArray[Any]:
-    """Read features from a data file as a run does, with or without a label column: shape (n, width)."""
-    file = open_data_file(path.expanduser(), width)
+def _read_features(
+    path: Path, experiment: Experiment, feature_names: tuple[str, ...] | None, n_features: int
+) -> NDArray[Any]:
+    """Read features from a data file as a run does, with or without a label column: shape (n, n_features)."""
+    file = open_data_file(path.expanduser(), n_features)
     if not (file.has_header or file.is_table):
-        columns = [data_format.find_array_name(path, file.names, experiment.features, "features")]
-    elif names:
-        columns = list(names)
-        _check_columns(path, columns, file.names)
-    elif len(columns := [name for name in file.names if name != OWNER_COLUMN]) != width:
+        columns = [data_format.find_array_name(path, file.array_names, experiment.features, "features")]
+    elif feature_names:
+        columns = list(feature_names)
+        _check_columns(path, columns, file.array_names)
+    elif len(columns := [name for name in file.array_names if name != OWNER_COLUMN]) != n_features:
         # The surplus column may be the label, as in training.
-        default_labels = data_format.DEFAULT_NAMES["labels"]
+        default_labels = data_format.DEFAULT_ARRAY_NAMES["labels"]
         label = experiment.labels or next((name for name in default_labels if name in columns), None)
         columns = [name for name in columns if name != label]
     arrays = file.arrays(dict.fromkeys(columns, "numbers")).values()
@@ -102,7 +111,7 @@ class Coefficients:
 
     Attributes
     ----------
-    rows, terms : tuple of str
+    row_names, terms : tuple of str
         Names of the model's rows (classes, or the label), and of the features and the intercept.
     values, standard_errors : ndarray of float64, shape (rows, terms) and (terms,)
         Coefficients, and the standard deviation that the noise alone gives them, equal for all rows.
@@ -110,7 +119,7 @@ class Coefficients:
         Meaning of the values and limits of the standard errors, as sentences.
     """
 
-    rows: tuple[str, ...]
+    row_names: tuple[str, ...]
     terms: tuple[str, ...]
     values: FloatArray
     standard_errors: FloatArray
@@ -127,49 +136,51 @@ class FeatureUnits(NamedTuple):
 
 def compute_coefficients(
     x: FloatArray,
-    rows: tuple[str, ...],
+    row_names: tuple[str, ...],
     constants: RunConstants,
     units: FeatureUnits,
     label_range: tuple[float, float] | None,
-    scaled: bool,
+    in_scaled_units: bool,
 ) -> Coefficients:
     """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
-    scaling, loss_function = constants.problem.scaling, constants.problem.loss
+    scaling, loss_function = constants.problem.feature_scaling, constants.problem.loss
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
     to_columns = np.diag([*1 / units.scales, scaling.bias])
     to_columns[:-1, -1] = -units.offsets / units.scales
     label_scale, label_offset = 1.0, 0.0
-    if label_range is not None and not scaled:
+    if label_range is not None and not in_scaled_units:
         label_scale, label_offset = loss_function.margin_to_label_units(*label_range)
     values = label_scale * (x @ to_columns)
     values[:, -1] += label_offset
     standard_errors = label_scale * output_noise_std(constants) * np.sqrt(np.sum(to_columns**2, axis=0))
     column = "its column, in the column's own units,"
-    if scaled or scaling.is_per_sample:
+    if in_scaled_units or scaling.is_per_sample:
         column = "a feature scaled to [-1, 1]"
     label_class = "" if label_range is not None else " of the class"
     meaning = f"Each value is what a unit of {column} adds to {loss_function.margin_meaning}{label_class}."
     notes = (meaning, *[SAMPLE_SCALING_NOTE] * scaling.is_per_sample, NOISE_NOTE)
-    return Coefficients(rows, (*units.terms, "(intercept)"), values, standard_errors, notes)
+    return Coefficients(row_names, (*units.terms, "(intercept)"), values, standard_errors, notes)
 
 
 def output_noise_std(constants: RunConstants) -> float:
     """Return the noise std per coefficient of a run's output, by a simulated run with zero gradients.
 
-    The radius of the ball is scaled to `SIMULATED_COORDINATES`, an approximation for very small models.
+    The radius of the ball is scaled to `SIMULATION_DIMENSION`, an approximation for very small models.
     """
     mechanism, rounds = constants.mechanism, constants.rounds
-    radius = constants.problem.radius * math.sqrt(SIMULATED_COORDINATES / constants.problem.d)
-    iterates = Iterates(constants.with_problem(rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius))
+    radius = constants.problem.radius * math.sqrt(SIMULATION_DIMENSION / constants.problem.d)
+    iterates = Iterates(
+        constants.with_problem(model_rows=1, features=SIMULATION_DIMENSION, diameter=2 * radius)
+    )
     generator, noise_variance = np.random.default_rng(0), constants.problem.noise_variance
     correlation = mechanism.correlation
-    noise = CorrelatedNoiseFilter(correlation, SIMULATED_COORDINATES) if correlation is not None else None
+    noise = CorrelatedNoiseFilter(correlation, SIMULATION_DIMENSION) if correlation is not None else None
     per_machine_plan = constants.problem.per_machine_plan
-    message_std = None if per_machine_plan is None else per_machine_plan.equivalent_noise_std
+    message_std = None if per_machine_plan is None else per_machine_plan.independent_noise_std
     for t in range(1, rounds):
         iterates.record_query_point(t)
         # Over many rounds, random signs are as good as normal numbers, and cheaper.
-        signs: FloatArray = np.asarray(2.0 * generator.integers(0, 2, SIMULATED_COORDINATES) - 1)
+        signs: FloatArray = np.asarray(2.0 * generator.integers(0, 2, SIMULATION_DIMENSION) - 1)
         if message_std is not None:
             message = message_std * signs
         else:

@@ -27,7 +27,7 @@ from mu2mpi.federation.timer import PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
-from mu2mpi.results.records import SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
+from mu2mpi.results.records import RESULT_SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
@@ -58,7 +58,7 @@ class RunSummary:
     version: str = ""  # version of mu2mpi that ran the experiment
 
     @property
-    def labels(self) -> str:
+    def label_kind(self) -> str:
         """Kind of labels: ``classes`` (classification) or ``numbers`` (regression)."""
         return "classes" if math.isnan(self.test_r2) else "numbers"
 
@@ -101,7 +101,7 @@ class RunSummary:
 
 def canonical_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of an experiment by name, equal for equivalent choices of method and partition."""
-    settings = dict.fromkeys(option_fields()) | experiment.values()
+    settings = dict.fromkeys(option_fields()) | experiment.settings_with_defaults()
     settings |= {"method": experiment.chosen_method.name, "estimator": None, "query": None}
     if settings["partition"] is None and not experiment.source.is_user_data:
         settings["partition"] = "iid"
@@ -140,10 +140,10 @@ def read_result(path: Path | str) -> Result:
             label_range=None if label_range is None else (float(label_range[0]), float(label_range[1])),
             feature_names=None if names is None else names[:-1],
             schema_toml=model.get("schema_toml"),
-            scale=float(model["scale"]),
-            public_facts=_read_facts(file),
+            feature_scale=float(model["scale"]),
+            public_facts=_read_public_facts(file),
             # Reads one attribute: a damaged list of dimension scales, which has no checksum, can hang HDF5.
-            unit=read_attributes(file["history/test_loss"], "units").get("units", "1"),
+            loss_unit=read_attributes(file["history/test_loss"], "units").get("units", "1"),
             timing=_read_timing(file),
             environment={k: v if isinstance(v, str) else v.item() for k, v in environment.items()},
             path=path,
@@ -180,7 +180,7 @@ def read_summary(path: Path) -> RunSummary:
         timing = _read_timing(file).items()
         measurements |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
         measurements |= _read_metrics(file)
-        public_facts = _read_facts(file) if experiment.preset_settings() else None
+        public_facts = _read_public_facts(file) if experiment.preset_settings() else None
         has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
         version = read_text(file.id, "mu2mpi_version") if has_version else ""
         created, loss = read_text(file.id, "created"), last["test_loss"]
@@ -189,7 +189,7 @@ def read_summary(path: Path) -> RunSummary:
 
 
 @contextmanager
-def open_mu2mpi_file(path: Path, remedy: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
+def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
     """Open an HDF5 file for reading; errors, also of the code in the with block, become InputError."""
     check_readable(path)
     try:
@@ -204,7 +204,7 @@ def open_mu2mpi_file(path: Path, remedy: str = "copy it again or repeat the run"
         if not h5py.is_hdf5(path):
             raise InputError(f"{path} is not an HDF5 file, so not a file of mu2mpi") from None
         # The type of exception that HDF5 raises depends on where the file is damaged.
-        raise InputError(f"{path} is damaged or incomplete ({error}); {remedy}") from error
+        raise InputError(f"{path} is damaged or incomplete ({error}); {advice}") from error
 
 
 @contextmanager
@@ -213,11 +213,12 @@ def _open_result(path: Path) -> Iterator[h5py.File]:
     with open_mu2mpi_file(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
-        if (schema := read_text(file.id, "schema")) not in (SCHEMA, records.EARLIER_SCHEMA):
-            raise InputError(f"{path} has the schema {schema!r}; this version of mu2mpi reads {SCHEMA!r}")
+        if (schema := read_text(file.id, "schema")) not in (RESULT_SCHEMA, records.EARLIER_RESULT_SCHEMA):
+            known = f"this version of mu2mpi reads {RESULT_SCHEMA!r}"
+            raise InputError(f"{path} has the schema {schema!r}; {known}")
         if (status := read_text(file.id, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
-        if schema == SCHEMA:
+        if schema == RESULT_SCHEMA:
             yield file
             return
         with h5py.File(io.BytesIO(path.read_bytes()), "r+") as copy:
@@ -226,8 +227,7 @@ def _open_result(path: Path) -> Iterator[h5py.File]:
 
 
 def _apply_renames(file: h5py.File) -> None:
-    """Rename attributes and datasets of an HDF5 file from the earlier to the current schema, in place."""
-    for group_name, names in records.RENAMED.items():
+    for group_name, names in records.SCHEMA_RENAMES.items():
         group = file.get(group_name, {})
         for earlier, name in names.items():
             if earlier in group:
@@ -267,9 +267,11 @@ def _read_strings(file: h5py.File, name: str) -> tuple[str, ...] | None:
     return tuple(file[name].asstr()[()]) if name in file else None
 
 
-def _read_columns(file: h5py.File, group: str, record: type, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+def _read_columns(
+    file: h5py.File, group: str, record_class: type, names: Iterable[str]
+) -> dict[str, NDArray[Any]]:
     """Read HDF5 columns by name; ValueError unless lengths agree and types are those of a record class."""
-    types = get_type_hints(record)
+    types = get_type_hints(record_class)
     columns = {name: read_array(file.id, f"{group}/{name}") for name in names}
     length = len(next(iter(columns.values())))
     for name, values in columns.items():
@@ -290,10 +292,10 @@ def _read_accounts(file: h5py.File) -> PerMachineAccounts | None:
     if matrix is not None and (matrix.ndim != 2 or matrix.dtype != np.uint8):
         raise ValueError(f"/{group}/participation has the type {matrix.dtype} and the shape {matrix.shape}")
     participation = None if matrix is None else matrix.astype(bool)
-    return PerMachineAccounts(**columns, owners=owners, participation=participation)
+    return PerMachineAccounts(**columns, machine_owners=owners, participation=participation)
 
 
-def _read_facts(file: h5py.File) -> PublicFacts | None:
+def _read_public_facts(file: h5py.File) -> PublicFacts | None:
     model = open_group(file, "model")
     stored = [name for name in PublicFacts._fields if h5py.h5a.exists(model, name.encode())]
     if "max_squared_norm" not in stored:
@@ -337,9 +339,9 @@ def stored_history(file: h5py.File) -> History:
     return History(**columns, **{n: np.full(len(columns["round"]), v) for n, v in absent.items()})
 
 
-def _read_dataclass(record: type[Any], file: h5py.File, group: str) -> Any:
+def _read_dataclass(record_class: type[Any], file: h5py.File, group: str) -> Any:
     """Return a dataclass of numbers from the attributes of an HDF5 group; None for an absent group."""
     if group not in file:
         return None
     attributes = open_group(file, group)
-    return record(**{f.name: read_number(attributes, f.name) for f in fields(record)})
+    return record_class(**{f.name: read_number(attributes, f.name) for f in fields(record_class)})

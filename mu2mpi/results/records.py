@@ -12,10 +12,10 @@ from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.privacy.accounting.per_machine_accounts import column_metadata as metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 
-SCHEMA = "mu2mpi-2"
-EARLIER_SCHEMA = "mu2mpi-1"
+RESULT_SCHEMA = "mu2mpi-2"
+EARLIER_RESULT_SCHEMA = "mu2mpi-1"
 # Names of attributes and datasets in the earlier and the current schema, by HDF5 group
-RENAMED = {
+SCHEMA_RENAMES = {
     "model": {
         "square": "max_squared_norm", "shared": "noise_reduction", "effective": "effective_machines",
         "columns": "schema_toml",
@@ -30,9 +30,9 @@ RENAMED = {
     "timing": {"moving": "communication"},
 }  # fmt: skip
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
-PREVIOUS_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
+PREVIOUS_CHECKPOINT_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
 # End of error messages about unusable checkpoints
-CHECKPOINT_REMEDY = (
+CHECKPOINT_ADVICE = (
     "restore a copy of it, or remove it to start over, which without a seed sends the same secrets again "
     "under other noise and spends more privacy"
 )
@@ -43,9 +43,9 @@ CONFUSION_LONG_NAME = "test samples by true and predicted class"
 CONFUSION_DIMENSIONS = {"class": "true class of a test sample", "predicted": "class predicted by the output"}
 
 
-def format_score(score: float, labels: str) -> str:
+def format_score(score: float, label_kind: str) -> str:
     """Format the score of a model: accuracy for labels ``classes``, R^2 for ``numbers``."""
-    return f"accuracy {score:.1%}" if labels == "classes" else f"R2 {score:.4f}"
+    return f"accuracy {score:.1%}" if label_kind == "classes" else f"R2 {score:.4f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +102,9 @@ class History:
         return [f.name for f in fields(cls)]
 
     @classmethod
-    def column_attributes(cls, labels: str, loss_unit: str) -> dict[str, dict[str, str]]:
+    def column_attributes(cls, label_kind: str, loss_unit: str) -> dict[str, dict[str, str]]:
         """Return HDF5 attributes (``long_name``, ``units``) of each history column that a file stores."""
-        omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[labels]}
+        omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[label_kind]}
         attributes = {f.name: dict(f.metadata) for f in fields(cls) if f.name not in omitted}
         return {**attributes, "test_loss": {**attributes["test_loss"], "units": loss_unit}}
 
@@ -175,4 +175,4 @@ def checkpoint_path(output: Path) -> Path:
 
 def previous_path(checkpoint: Path) -> Path:
     """Return the path of the copy kept of the preceding checkpoint, for use if the newest is damaged."""
-    return checkpoint.with_name(checkpoint.name + PREVIOUS_SUFFIX)
+    return checkpoint.with_name(checkpoint.name + PREVIOUS_CHECKPOINT_SUFFIX)

@@ -57,7 +57,7 @@ class Result:
         Metrics of the output on the test set, such as ``auc`` or ``rmse``; empty if withheld.
     feature_names, schema_toml : tuple of str or None, str or None
         Names of the features, if any, and the table schema (TOML) that they were encoded with.
-    scale, unit : float, str
+    feature_scale, loss_unit : float, str
         Factor that maps stored features to [-1, 1]; unit of the losses, ``nat`` or ``1``.
     facts, path : PublicFacts or None, Path or None
         Public facts of the data that presets may use; path of the result file.
@@ -84,23 +84,23 @@ class Result:
     label_range: tuple[float, float] | None = None
     feature_names: tuple[str, ...] | None = None
     schema_toml: str | None = None
-    scale: float = 1.0
+    feature_scale: float = 1.0
     public_facts: PublicFacts | None = None
-    unit: str = "nat"
+    loss_unit: str = "nat"
     accounts: PerMachineAccounts | None = None
     confusion: IntArray | None = None
     test_rows: IntArray | None = None
     path: Path | None = None
 
     @property
-    def labels(self) -> str:
+    def label_kind(self) -> str:
         """Kind of labels: ``classes`` (classification) or ``numbers`` (regression)."""
         return "classes" if self.label_range is None else "numbers"
 
     @property
     def final_score(self) -> str:
         """Test accuracy or R^2 of the output as text."""
-        return format_score(float(getattr(self.history, SCORE_COLUMNS[self.labels])[-1]), self.labels)
+        return format_score(float(getattr(self.history, SCORE_COLUMNS[self.label_kind])[-1]), self.label_kind)
 
     @cached_property
     def schema(self) -> "Schema | None":
@@ -117,22 +117,22 @@ class Result:
         return self.experiment.has_unprotected_test_set and not is_in_schema
 
     @property
-    def classes(self) -> int:
+    def class_count(self) -> int:
         """Number of classes K; arbitrary for regression."""
         return max(2, len(self.x)) if self.class_names is None else len(self.class_names)
 
     @property
-    def names_of_classes(self) -> tuple[str, ...]:
+    def class_labels(self) -> tuple[str, ...]:
         """Names of the classes, by default their numbers from 0."""
-        return self.class_names or tuple(map(str, range(self.classes)))
+        return self.class_names or tuple(map(str, range(self.class_count)))
 
     @property
-    def row_names(self) -> tuple[str, ...]:
-        """Names of the model's rows: all classes, the second of two, or the label of a regression."""
+    def model_row_names(self) -> tuple[str, ...]:
+        """Names of the model's rows: the classes (of two, the second), or the label of a regression."""
         if self.label_range is not None:
             schema = self.schema
             return (self.experiment.labels or "label" if schema is None else schema.label[0],)
-        return self.names_of_classes if len(self.x) > 1 else self.names_of_classes[-1:]
+        return self.class_labels if len(self.x) > 1 else self.class_labels[-1:]
 
     @property
     def problem(self) -> "Problem":
@@ -142,22 +142,19 @@ class Result:
         samples, unequal_machines = self.privacy.mechanism.samples, None
         if (accounts := self.accounts) is not None:
             samples = max(1, int(accounts.samples.min()))
-            unequal_machines = build_unequal_machines(
-                self.experiment, accounts.samples, accounts.owners, accounts
-            )
-        max_squared_norm = None if self.public_facts is None else self.public_facts.max_squared_norm
-        shape = self.experiment.machines or 1, self.classes, self.x.shape[1], samples
-        return build_problem(
-            self.experiment, *shape, max_squared_norm=max_squared_norm, unequal_machines=unequal_machines
-        )
+            owned = accounts.samples, accounts.machine_owners, accounts
+            unequal_machines = build_unequal_machines(self.experiment, *owned)
+        norm = None if self.public_facts is None else self.public_facts.max_squared_norm
+        shape = self.experiment.machines or 1, self.class_count, self.x.shape[1], samples
+        options: dict[str, Any] = {"max_squared_norm": norm, "unequal_machines": unequal_machines}
+        return build_problem(self.experiment, *shape, **options)
 
     @property
     def constants(self) -> "RunConstants":
         """Constants of all rounds, rebuilt from the result; InputError if inconsistent."""
         problem, method = self.problem, self.experiment.chosen_method
-        constants: RunConstants = method.run_constants(
-            problem, method.batching(problem, self.experiment.rounds)
-        )
+        batching = method.batching(problem, self.experiment.rounds)
+        constants: RunConstants = method.run_constants(problem, batching)
         return constants
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -176,24 +173,25 @@ class Result:
         """
         return self.class_scores(self.margins(X))
 
-    def margins(self, X: Any, public: bool = True) -> FloatArray:
+    def margins(self, X: Any, is_public: bool = True) -> FloatArray:
         """Return the margins (linear scores) of new samples, shape (n, rows); X as for `predict`.
 
-        Unless `public`, error messages are redacted: they contain no row number and no value of a file.
+        Unless `is_public`, error messages are redacted: they contain no row number and no value of a file.
         """
         from mu2mpi.data.redaction import redacted_errors
         from mu2mpi.data.source import row_chunks
         from mu2mpi.losses.model.linear import all_margins
         from mu2mpi.results.coefficients import encode_features, feature_matrix
 
-        scaling, names, width = self.problem.scaling, self.feature_names, self.x.shape[1]
-        with redacted_errors(public or not isinstance(X, str | Path)):
+        scaling, scale, width = self.problem.feature_scaling, self.feature_scale, self.x.shape[1]
+        with redacted_errors(is_public or not isinstance(X, str | Path)):
             if self.schema is not None:
                 features = encode_features(self.schema, X)
             else:
-                features = feature_matrix(X, self.experiment, names, width - 1, self.scale, scaling.unit_norm)
+                names = self.feature_names
+                features = feature_matrix(X, self.experiment, names, width - 1, scale, scaling.unit_norm)
         blocks = row_chunks(len(features), max(1, MAX_CHUNK_FEATURES // width))
-        margins = [all_margins(self.x, scaling.scaled_samples(features[rows], self.scale)) for rows in blocks]
+        margins = [all_margins(self.x, scaling.scaled_samples(features[rows], scale)) for rows in blocks]
         return np.concatenate([np.empty((0, len(self.x))), *margins])
 
     def predictions(self, margins: FloatArray) -> NDArray[Any]:
@@ -211,22 +209,23 @@ class Result:
             raise InputError("this model predicts numbers and has no scores of classes; use predict instead")
         return self.problem.loss.scores(margins)
 
-    def coefficients(self, scaled: bool = False) -> "Coefficients":
-        """Return the model's coefficients per unit of a data column, or of features in [-1, 1] if `scaled`.
+    def coefficients(self, in_scaled_units: bool = False) -> "Coefficients":
+        """Return the coefficients per unit of a data column, or of features in [-1, 1] if `in_scaled_units`.
 
         See `Coefficients`. Raises InputError if the run's constants are inconsistent.
         """
         from mu2mpi.results.coefficients import FeatureUnits, column_units, compute_coefficients
 
         constants, features = self.constants, self.x.shape[1] - 1
-        in_column_units = not (scaled or constants.problem.scaling.is_per_sample)
+        in_column_units = not (in_scaled_units or constants.problem.feature_scaling.is_per_sample)
         if in_column_units and self.schema is not None:
             units = column_units(self.schema)
         else:
             names = self.feature_names or tuple(map(str, range(features)))
-            scales = np.ones(features) / (self.scale if in_column_units else 1.0)
+            scales = np.ones(features) / (self.feature_scale if in_column_units else 1.0)
             units = FeatureUnits(names, np.zeros(features), scales)
-        return compute_coefficients(self.x, self.row_names, constants, units, self.label_range, scaled)
+        names, label_range = self.model_row_names, self.label_range
+        return compute_coefficients(self.x, names, constants, units, label_range, in_scaled_units)
 
     def to_xarray(self) -> "xarray.Dataset":
         """Return history, model, confusion matrix and timing as an xarray dataset with units.
@@ -235,19 +234,19 @@ class Result:
         """
         features = self.feature_names or tuple(map(str, range(self.x.shape[1] - 1)))
         coordinates: dict[str, Any] = {
-            "row": (self.row_names, "class or label of a row of the model"),
+            "row": (self.model_row_names, "class or label of a row of the model"),
             "feature": ((*features, "(bias)"), "feature; the last is the bias"),
         }
         arrays: dict[str, Any] = {
             name: ("round", getattr(self.history, name), column_attributes)
-            for name, column_attributes in History.column_attributes(self.labels, self.unit).items()
+            for name, column_attributes in History.column_attributes(self.label_kind, self.loss_unit).items()
         }
         arrays["x"] = ("row", "feature"), self.x, column_metadata("output x_T of the algorithm")
         arrays["w"] = ("row", "feature"), self.w, column_metadata("last iterate w_T")
         if self.confusion is not None:
             dimensions, long_name = records.CONFUSION_DIMENSIONS, column_metadata(records.CONFUSION_LONG_NAME)
             arrays["confusion"] = tuple(dimensions), self.confusion, long_name
-            coordinates |= {name: (self.names_of_classes, text) for name, text in dimensions.items()}
+            coordinates |= {name: (self.class_labels, text) for name, text in dimensions.items()}
         for phase, seconds in self.timing.items():
             arrays[f"{phase}_seconds"] = "rank", seconds, column_metadata(f"time spent on {phase}", "s")
             coordinates["rank"] = range(len(seconds)), "MPI rank"

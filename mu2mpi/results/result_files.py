@@ -9,7 +9,7 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import RunSummary, read_summary
 
-MAX_NAMES = 3  # Longest list of names that `join_names` writes out
+MAX_JOINED_NAMES = 3  # Longest list of names that `join_names` writes out
 PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
 
 
@@ -20,7 +20,7 @@ def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Ru
     """
     files, warnings = find_result_files(paths)
     summaries = []
-    for path in with_progress(files, "reading"):
+    for path in show_progress(files, "reading"):
         try:
             summaries.append(read_summary(path))
         except InputError as error:
@@ -30,8 +30,8 @@ def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Ru
     return summaries, warnings
 
 
-def with_progress(files: Sequence[Any], action: str) -> Iterable[Any]:
-    """Iterate over files, for many with a progress bar on a terminal or one line in a log."""
+def show_progress(files: Sequence[Any], action: str) -> Iterable[Any]:
+    """Iterate over files; show a progress bar (terminal) or a line (log) if there are many."""
     if len(files) < PROGRESS_MIN_FILES:
         return files
     if not sys.stderr.isatty():
@@ -80,9 +80,9 @@ def require_results(results: Sequence[object], paths: Iterable[Path | str]) -> N
         raise InputError(f"no results in {', '.join(map(str, paths))}")
 
 
-def join_names(files: Sequence[object], joint: str = " and ") -> str:
-    """Join file names for a sentence: up to `MAX_NAMES` in full, else the first name and a count."""
+def join_names(files: Sequence[object], conjunction: str = " and ") -> str:
+    """Join file names for a sentence: up to `MAX_JOINED_NAMES` in full, else the first name and a count."""
     *earlier_names, last_name = map(str, files)
-    if len(earlier_names) >= MAX_NAMES:
+    if len(earlier_names) >= MAX_JOINED_NAMES:
         return f"{earlier_names[0]} and {len(earlier_names)} more"
-    return f"{', '.join(earlier_names)}{joint}{last_name}" if earlier_names else last_name
+    return f"{', '.join(earlier_names)}{conjunction}{last_name}" if earlier_names else last_name

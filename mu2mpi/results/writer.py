@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import temporary_path, write_atomically
-from mu2mpi.core.hdf5 import file_image, write_array, write_attributes
+from mu2mpi.core.hdf5 import hdf5_image, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
-from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, SCHEMA, History
+from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
-Scales = Sequence[h5py.Dataset]  # dimension scales, one per dimension of an array
-OUTPUT_EXISTS = "the output {} exists; give --overwrite to replace it, or another --output"
+DimensionScales = Sequence[h5py.Dataset]  # dimension scales, one per dimension of an array
+OUTPUT_EXISTS_ERROR = "the output {} exists; give --overwrite to replace it, or another --output"
 
 
 def check_output(path: Path, overwrite: bool) -> None:
@@ -32,7 +32,7 @@ def check_output(path: Path, overwrite: bool) -> None:
     if os.path.exists(target) and not os.path.isfile(target):
         raise InputError(f"the output {path} is not an ordinary file; name another file")
     if os.path.isfile(target) and not overwrite:
-        raise InputError(OUTPUT_EXISTS.format(path))
+        raise InputError(OUTPUT_EXISTS_ERROR.format(path))
     folder = next(parent for parent in target.parents if os.path.lexists(parent))
     try:
         # Permission bits do not show a read-only or full file system, so that a file is created.
@@ -49,19 +49,19 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """
     check_output(path, overwrite)
     try:
-        write_atomically(path, (result_bytes(result),), replace=overwrite)
+        write_atomically(path, (result_to_bytes(result),), replace=overwrite)
     except FileExistsError:
-        raise InputError(OUTPUT_EXISTS.format(path)) from None
+        raise InputError(OUTPUT_EXISTS_ERROR.format(path)) from None
 
 
-def result_bytes(result: Result) -> bytes:
+def result_to_bytes(result: Result) -> bytes:
     """Return the content of a result's HDF5 file as bytes."""
-    return file_image(lambda file: _write_result_groups(file, result))
+    return hdf5_image(lambda file: _write_result_groups(file, result))
 
 
 def _write_result_groups(file: h5py.File, result: Result) -> None:
     header = {
-        "schema": SCHEMA,
+        "schema": RESULT_SCHEMA,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": "complete",
         "experiment": result.experiment.to_toml(),
@@ -71,15 +71,15 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
     write_attributes(file, {**header, **software, **header})
     _write_model(_create_group(file, "model"), result)
     history = _create_group(file, "history")
-    (rounds, rounds_attributes), *columns = History.column_attributes(result.labels, result.unit).items()
-    scales = [_write_dataset(history, rounds, result.history.round, **rounds_attributes)]
-    for name, attributes in columns:
+    columns = History.column_attributes(result.label_kind, result.loss_unit)
+    scales = [_write_dataset(history, "round", result.history.round, **columns.pop("round"))]
+    for name, attributes in columns.items():
         _write_dataset(history, name, getattr(result.history, name), **attributes, scales=scales)
-    privacy = _create_group(file, "privacy", result.privacy.attributes())
+    privacy = _create_group(file, "privacy", result.privacy.file_attributes())
     if result.accounts is not None:
         _write_accounts(_create_group(privacy, "machines"), result.accounts)
     if result.theory is not None:
-        _create_group(file, "theory", {**asdict(result.theory), "units": result.unit})
+        _create_group(file, "theory", {**asdict(result.theory), "units": result.loss_unit})
     if result.metrics or result.test_rows is not None:
         metrics = _create_group(file, "metrics", result.metrics)
         if (rows := result.test_rows) is not None:
@@ -115,11 +115,9 @@ def _write_model(group: h5py.Group, result: Result) -> None:
         _write_dataset(group, "row", np.arange(rows), "row of the model, one per class if there are several"),
         _write_dataset(group, "feature", np.arange(features), "feature; the last is the bias"),
     ]
-    attributes = {
-        "scale": result.scale,
-        **({} if result.public_facts is None else result.public_facts._asdict()),
-    }
-    attributes |= {"label_range": result.label_range, "schema_toml": result.schema_toml}
+    facts = {} if result.public_facts is None else result.public_facts._asdict()
+    attributes = {"scale": result.feature_scale, **facts, "label_range": result.label_range}
+    attributes["schema_toml"] = result.schema_toml
     write_attributes(group, {name: value for name, value in attributes.items() if value is not None})
     _write_dataset(group, "x", np.asarray(result.x, np.float64), "output x_T of the algorithm", scales=scales)
     if result.class_names is not None:
@@ -133,8 +131,8 @@ def _write_model(group: h5py.Group, result: Result) -> None:
 
 def _write_accounts(group: h5py.Group, accounts: PerMachineAccounts) -> None:
     machines = _write_dataset(group, "machine", np.arange(len(accounts.samples)), "machine")
-    if accounts.owners is not None:
-        _write_strings(group, "owner", accounts.owners, "owner of the machine", machines)
+    if accounts.machine_owners is not None:
+        _write_strings(group, "owner", accounts.machine_owners, "owner of the machine", machines)
     for name, attributes in PerMachineAccounts.columns().items():
         _write_dataset(group, name, getattr(accounts, name), **attributes, scales=[machines])
     if accounts.participation is not None:
@@ -143,16 +141,23 @@ def _write_accounts(group: h5py.Group, accounts: PerMachineAccounts) -> None:
         _write_dataset(group, "participation", matrix, text, scales=[rounds, machines])
 
 
-def _write_strings(group: h5py.Group, name: str, texts: Sequence[str], text: str, axis: h5py.Dataset) -> None:
-    encoded = [value.encode() for value in texts]
+def _write_strings(
+    group: h5py.Group, name: str, strings: Sequence[str], long_name: str, scale: h5py.Dataset
+) -> None:
+    encoded = [string.encode() for string in strings]
     # netCDF reads strings of one byte as a character dimension, so that all have at least two.
     values = np.array(encoded, h5py.string_dtype("utf-8", max([2, *map(len, encoded)])))
-    dataset = _write_dataset(group, name, values, text, scales=[axis])
+    dataset = _write_dataset(group, name, values, long_name, scales=[scale])
     write_attributes(dataset, {"_Encoding": "utf-8"})
 
 
 def _write_dataset(
-    group: h5py.Group, name: str, values: ArrayLike, long_name: str, units: str = "1", scales: Scales = ()
+    group: h5py.Group,
+    name: str,
+    values: ArrayLike,
+    long_name: str,
+    units: str = "1",
+    scales: DimensionScales = (),
 ) -> h5py.Dataset:
     """Write an HDF5 array with dimension scales; without `scales`, the array becomes a dimension scale."""
     dataset = write_array(group, name, np.asarray(values), compression="gzip", shuffle=True)

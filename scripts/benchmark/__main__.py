@@ -26,8 +26,8 @@ import workload
 
 from mu2mpi import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.data.source import Source
-from mu2mpi.execution.warmup import start_compiler
+from mu2mpi.data.source import DataSource
+from mu2mpi.execution.warmup import initialise_numba
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "background" / "performance.md"
@@ -49,7 +49,7 @@ def main() -> None:
         parser.error("--small measures nothing that is worth writing down")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    start_compiler()
+    initialise_numba()
     alone, phases = one_process(options.repeats)
     ranks = two_ranks(options.repeats)
     fits = scaling(options.repeats)
@@ -138,7 +138,7 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
         runs = {n: Experiment(**{**base, **settings(n)}) for n in values}
         of = {n: workload.open_source_on_ranks(runs[n], None, Communicator()) for n in values}
 
-        def seconds(n: int, runs: dict[int, Experiment] = runs, of: dict[int, Source] = of) -> float:
+        def seconds(n: int, runs: dict[int, Experiment] = runs, of: dict[int, DataSource] = of) -> float:
             phases = workload.run(runs[n], Communicator(), of[n]).phases
             return sum(spent for phase, spent in phases.items() if phase != "evaluation")
 

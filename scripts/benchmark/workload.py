@@ -12,14 +12,14 @@ import numba
 import numpy as np
 
 from mu2mpi import Experiment
-from mu2mpi.core.parallel import Communicator, block
+from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.data.partition import iid_rows
-from mu2mpi.data.source import Source
-from mu2mpi.execution.plan import open_source_on_ranks, resolve
+from mu2mpi.data.source import DataSource
+from mu2mpi.execution.plan import open_source_on_ranks, resolve_plan
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, key_words, root_key, standard_normal
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, key_to_uint32, root_key, standard_normal
 
-KEY = key_words(root_key(1))
+KEY = key_to_uint32(root_key(1))
 D = 7850
 SMALLER = 20 if "--small" in sys.argv else 1
 """What the work is divided by: of the program and of the one on ranks."""
@@ -36,7 +36,7 @@ def data() -> str:
 
 
 @cache
-def source(name: str) -> Source:
+def source(name: str) -> DataSource:
     """Open the data on this rank alone."""
     return open_source_on_ranks(Experiment(data=name, **SIZES[name]), None, Communicator())
 
@@ -48,9 +48,9 @@ class Timed(NamedTuple):
     phases: dict[str, float]
 
 
-def run(experiment: Experiment, communicator: Communicator, of: Source | None = None) -> Timed:
+def run(experiment: Experiment, communicator: Communicator, of: DataSource | None = None) -> Timed:
     """Time the rounds and evaluations of a run, without what comes before its first round."""
-    plan = resolve(experiment, of or source(experiment.data), communicator.size)
+    plan = resolve_plan(experiment, of or source(experiment.data), communicator.size)
     simulation = Simulation(plan, communicator)
     communicator.barrier()
     started = perf_counter()
@@ -70,9 +70,9 @@ def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) 
     """Return the seconds that a machine-round takes in numpy, or in mpi4py and numpy."""
     name = data()
     of, rank, size = source(name), comm.rank if comm else 0, comm.size if comm else 1
-    constants = resolve(experiment(server, machines), of, size).constants
+    constants = resolve_plan(experiment(server, machines), of, size).constants
     rounds = machine_rounds // machines
-    hosted_machines = block(machines, size, rank)
+    hosted_machines = block_range(machines, size, rank)
     rows = iid_rows(of.training_samples, machines, rounds, bytes(32), hosted_machines)
     samples = of.read_training(rows.ravel())
     features = samples.features.reshape(*rows.shape, -1)

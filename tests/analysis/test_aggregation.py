@@ -7,7 +7,7 @@ import pytest
 from helpers.summaries import cells_of, comparison_run, drawn, seeds_of, summary
 
 from mu2mpi.analysis.aggregation import Estimate, TableLayout
-from mu2mpi.analysis.setting_labels import drop_repeats, varying_settings
+from mu2mpi.analysis.setting_labels import drop_repeated_runs, varying_settings
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.core.errors import InputError
 
@@ -49,7 +49,7 @@ def test_delta_parts_runs_where_it_changes_the_noise_and_is_told():
     assert [cell.seeds for cell in section.aggregates.values()] == [2]
     minibatch = {"method": "noisy-minibatch-sgd", "batch": 9}
     runs = [summary(**minibatch), summary(**minibatch, delta=1e-6)]
-    assert drop_repeats(runs) == (runs, [])
+    assert drop_repeated_runs(runs) == (runs, [])
     dp = {"method": "dp-sgd", "epsilon": 2.0, "seed": 1}
     runs = [drawn(1.0, mechanism="poisson", **dp), drawn(2.0, mechanism="gaussian", delta=1e-2, **dp)]
     assert all("delta" in {*s.layout.rows, *s.settings} for s in build_table(runs).sections)

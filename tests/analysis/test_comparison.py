@@ -25,7 +25,7 @@ def test_lines_hold_means_deviations_and_exponents():
         _, factor, exponent = METHODS[line.name]
         assert line.exponent == pytest.approx(exponent)
         np.testing.assert_array_equal(line.sizes, [1000, 4000, 16_000])
-        np.testing.assert_allclose(line.gradients, factor * line.sizes**exponent)
+        np.testing.assert_allclose(line.gradient_counts, factor * line.sizes**exponent)
         np.testing.assert_allclose(line.losses[:, 0], 1 / np.sqrt(line.sizes) + 0.02)
         np.testing.assert_allclose(line.scores[:, 0], 1 - line.losses[:, 0])
         np.testing.assert_allclose(line.losses[:, 1], 0.01)
@@ -65,7 +65,9 @@ def test_the_figure_shows_every_method_and_its_exponent():
         for line in lines:
             assert any(np.array_equal(factor * getattr(line, values)[:, 0], y) for y in drawn)
     for line in lines:
-        assert any(np.array_equal(line.gradients, drawn.get_ydata()) for drawn in complexity.get_lines())
+        assert any(
+            np.array_equal(line.gradient_counts, drawn.get_ydata()) for drawn in complexity.get_lines()
+        )
     FigureCanvasAgg(figure).draw()
 
 
@@ -78,8 +80,8 @@ def test_real_runs_are_compared(tmp_path):
             mu2mpi.run(experiment, output=tmp_path / f"{name}-{samples}.h5")
     mu2, snowball = method_curves(mu2mpi.load(tmp_path).summaries)
     np.testing.assert_array_equal(mu2.sizes, [200, 400, 800])
-    np.testing.assert_array_equal(mu2.gradients, 2 * mu2.sizes)
-    np.testing.assert_array_equal(snowball.gradients, snowball.sizes)
+    np.testing.assert_array_equal(mu2.gradient_counts, 2 * mu2.sizes)
+    np.testing.assert_array_equal(snowball.gradient_counts, snowball.sizes)
     assert np.all(snowball.sizes <= mu2.sizes)
     assert np.all(snowball.sizes > 0.9 * mu2.sizes)
     assert snowball.exponent == pytest.approx(1, abs=0.05)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mu2mpi.analysis.description import describe, describe_privacy, privacy_summary
+from mu2mpi.analysis.description import describe_privacy, describe_result, privacy_summary
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -56,7 +56,7 @@ def paragraph(text, title):
 
 
 def test_final_numbers_and_settings():
-    lines = paragraph(describe(make_result(), Path("runs/a.h5")), "Experiment")
+    lines = paragraph(describe_result(make_result(), Path("runs/a.h5")), "Experiment")
     pairs = dict(line.split("  ", 1) for line in lines)
     found = [pairs[name].strip() for name in ("machines", "rho", "final test loss", "final test accuracy")]
     assert found == ["2", "4", "2.2700 nats", "65.0%"]
@@ -95,31 +95,31 @@ def test_no_noise_no_guarantee():
     ],
 )
 def test_theory_stands_beside_what_was_measured(theory, said):
-    shown = describe(replace(make_result(), theory=theory), Path("a.h5"))
+    shown = describe_result(replace(make_result(), theory=theory), Path("a.h5"))
     assert said in plain(" ".join(paragraph(shown, "Theory")))
 
 
 def test_a_checkpoint_that_a_kill_left_beside_a_result_is_named(tmp_path):
     output = tmp_path / "a.h5"
-    assert ".checkpoint" not in describe(make_result(), output)
+    assert ".checkpoint" not in describe_result(make_result(), output)
     checkpoint_path(output).touch()
-    assert "a.h5.checkpoint is still there" in " ".join(describe(make_result(), output).split())
-    assert ".checkpoint" not in describe(make_result(seed=1), output)
+    assert "a.h5.checkpoint is still there" in " ".join(describe_result(make_result(), output).split())
+    assert ".checkpoint" not in describe_result(make_result(seed=1), output)
 
 
 def test_phases_without_times_are_left_out():
     result = make_result()
-    text = describe(replace(result, timing={**result.timing, "wait": np.array([])}), Path("a.h5"))
+    text = describe_result(replace(result, timing={**result.timing, "wait": np.array([])}), Path("a.h5"))
     assert [line.split()[0] for line in paragraph(text, "Time in seconds")[2:]] == ["compute", "noise", "all"]
-    none = describe(replace(result, timing={"wait": np.array([])}), Path("a.h5"))
+    none = describe_result(replace(result, timing={"wait": np.array([])}), Path("a.h5"))
     assert "Time in seconds" not in none
 
 
 def test_diagnostics_are_shown_on_request_alone():
-    quiet, asked = (describe(make_result(), Path("a.h5"), on_request) for on_request in (False, True))
+    quiet, asked = (describe_result(make_result(), Path("a.h5"), on_request) for on_request in (False, True))
     for number in ("16.75", "12.500%"):
         assert number in asked
         assert number not in quiet
     bare = replace(make_result(), diagnostics=None, theory=None, timing={})
     for section in ("Diagnostics", "Theory", "Time in seconds"):
-        assert section not in describe(bare, Path("a.h5"))
+        assert section not in describe_result(bare, Path("a.h5"))

@@ -83,7 +83,7 @@ def test_history_is_mean_and_band_over_seeds(runs):
     bands = [collection.get_paths()[0].vertices[:, 1] for collection in panels[1, 1].collections]
     top = 100 * (accuracies.mean(axis=0) + accuracies.std(axis=0, ddof=1))
     assert any(np.isin(top.round(9), band.round(9)).all() for band in bands)
-    samples = draw_figure("history", runs, against="samples")
+    samples = draw_figure("history", runs, x_axis="samples")
     assert {line.get_xdata()[-1] for line in lines(samples.axes[0])} == {120, 600}
 
 
@@ -97,14 +97,14 @@ def test_histories_are_joined_at_the_rounds_that_all_seeds_have():
     # They end together, although at different rounds.
     np.testing.assert_array_equal(line.get_xdata(), [1, 4, 40, 110])
     np.testing.assert_allclose(line.get_ydata(), [1.5, 1.5 / 4, 1.5 / 40, (1 / 100 + 2 / 120) / 2])
-    (line,) = draw_figure("history", members, against="samples").axes[0].get_lines()
+    (line,) = draw_figure("history", members, x_axis="samples").axes[0].get_lines()
     np.testing.assert_array_equal(line.get_xdata(), [7.5, 30, 300, 850])
 
 
 def test_tradeoff_against_any_number_and_with_the_papers_values():
     grid = product(("untrusted", "trusted"), (1.0, 2.0, 4.0), (1, 3, 10, 30), (1, 2, 3))
     study = [made(s, server=v, epsilon=e, machines=M, rounds=1000 // M) for v, e, M, s in grid]
-    figure = draw_figure("tradeoff", study, against="machines")
+    figure = draw_figure("tradeoff", study, x_axis="machines")
     loss, accuracy = figure.axes
     assert legend(figure)[:5] == ["ε = 1", "ε = 2", "ε = 4", "untrusted server", "trusted server"]
     assert len(points(loss)) == len(points(accuracy)) == 6
@@ -112,7 +112,7 @@ def test_tradeoff_against_any_number_and_with_the_papers_values():
     same = [r.test_loss for r in study if r.experiment.server == "trusted" and r.experiment.epsilon == 2]
     means = np.array(same).reshape(4, 3).mean(axis=1)
     assert any(list(x) == [1, 3, 10, 30] and np.allclose(y, means) for x, y in points(loss))
-    assert len(points(draw_figure("tradeoff", study, against="rounds").axes[0])) == 6
+    assert len(points(draw_figure("tradeoff", study, x_axis="rounds").axes[0])) == 6
     by_privacy = draw_figure("tradeoff", study).axes[0]
     assert by_privacy.get_xlabel().startswith("ε at δ = 1e-05")
     assert {tuple(x) for x, _ in points(by_privacy)} == {(1.0, 2.0, 4.0)}
@@ -121,7 +121,7 @@ def test_tradeoff_against_any_number_and_with_the_papers_values():
         for rho in (4.0, 8.0)
         for seed in (1, 2)
     ]
-    figure = draw_figure("tradeoff", paper, against="epsilon")
+    figure = draw_figure("tradeoff", paper, x_axis="epsilon")
     assert "the paper's values" in legend(figure)
     crosses = {(float(of.get_xdata()[0]), float(of.get_ydata()[0])) for of in figure.axes[0].get_lines()}
     assert {(0.998 * 4, 2.285), (0.998 * 8, 2.274)} <= crosses
@@ -131,7 +131,7 @@ def test_privacy_by_rho_and_by_epsilon_is_one_setting():
     given = ({"rho": 4.0}, {"rho": 16.0}, {"epsilon": 2.0}, {"epsilon": 8.0})
     mixed = [with_history(made(machines=M, **one), [1, 90]) for one in given for M in (4, 8)]
     four = ["ρ = 4", "ρ = 16", "ε = 2", "ε = 8"]
-    assert legend(draw_figure("tradeoff", mixed, against="machines")) == four
+    assert legend(draw_figure("tradeoff", mixed, x_axis="machines")) == four
     assert legend(draw_figure("history", mixed)) == [*four, "M = 4", "M = 8"]
 
 
@@ -147,7 +147,7 @@ def test_bars_are_drawn_of_several_seeds_alone_and_runs_without_noise_as_levels(
     assert [tuple(x) for x, _ in points(figure.axes[0])] == [(2.0, 4.0)]
     assert figure.axes[0].get_lines()[-1].get_ydata() == [1.5, 1.5]
     with pytest.raises(InputError):
-        draw_figure("tradeoff", levels[2:], against="rho")
+        draw_figure("tradeoff", levels[2:], x_axis="rho")
 
 
 def test_more_lines_than_dashes_become_panels_and_more_colours_than_seven_none():
@@ -158,7 +158,7 @@ def test_more_lines_than_dashes_become_panels_and_more_colours_than_seven_none()
         for c in colluders
         for M in (4, 8, 16)
     ]
-    panels = np.array(draw_figure("tradeoff", many, against="rho").axes).reshape(2, -1)
+    panels = np.array(draw_figure("tradeoff", many, x_axis="rho").axes).reshape(2, -1)
     assert "trusted server" in [panel.get_title("left") for panel in panels[0]]
     assert sum(len(panel.containers) for panel in panels[0]) == len(many)
     with pytest.raises(InputError, match="--where rho="):
@@ -171,10 +171,9 @@ def test_losses_without_a_unit_in_common_are_not_mixed():
     )
     for other in (softmax, logistic):
         with pytest.raises(InputError, match="--where loss="):
-            draw_figure("tradeoff", [hinge, other], against="loss")
+            draw_figure("tradeoff", [hinge, other], x_axis="loss")
     assert (
-        draw_figure("tradeoff", [softmax, logistic], against="loss").axes[0].get_ylabel()
-        == "test loss (nats)"
+        draw_figure("tradeoff", [softmax, logistic], x_axis="loss").axes[0].get_ylabel() == "test loss (nats)"
     )
 
 
@@ -378,11 +377,11 @@ def test_runs_are_chosen_by_their_settings(runs):
 
 
 @pytest.mark.parametrize(
-    ("kind", "against"), [("pie", None), ("tradeoff", "machnes"), ("weights", "machines")]
+    ("kind", "x_axis"), [("pie", None), ("tradeoff", "machnes"), ("weights", "machines")]
 )
-def test_no_such_figure_or_axis(runs, kind, against):
-    with pytest.raises(InputError, match=against or kind):
-        draw_figure(kind, runs, against)
+def test_no_such_figure_or_axis(runs, kind, x_axis):
+    with pytest.raises(InputError, match=x_axis or kind):
+        draw_figure(kind, runs, x_axis)
 
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
@@ -410,8 +409,8 @@ def test_plot_tells_of_several_versions_and_chooses_the_figure(folder, tmp_path,
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with h5py.File(tmp_path / second.name, "r+") as file:
         file.attrs["mu2mpi_version"] = "0.0.1"
-    for against, kind in (("machines", "tradeoff"), ("samples", "history")):
-        assert main(["plot", str(tmp_path), "--against", against]) == 0
+    for x_axis, kind in (("machines", "tradeoff"), ("samples", "history")):
+        assert main(["plot", str(tmp_path), "--x-axis", x_axis]) == 0
         said = capsys.readouterr()
         assert said.out == f"{kind}.png\n"
         assert "0.0.1" in said.err

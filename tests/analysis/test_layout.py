@@ -59,7 +59,7 @@ def faults(figure):
 @pytest.mark.parametrize(("name", "kind", "width"), [*SOME, *slow(*(one for one in EACH if one not in SOME))])
 def test_all_texts_have_room(name, kind, width):
     folder = FOLDERS[name]
-    figure = draw_figure(kind, folder.runs(), folder.against, figure_options(width, **folder.page))
+    figure = draw_figure(kind, folder.runs(), folder.x_axis, figure_options(width, **folder.page))
     assert not faults(figure)
 
 
@@ -87,7 +87,7 @@ def test_own_labels_take_the_place_of_symbols(tmp_path):
     file = tmp_path / "labels.toml"
     file.write_text('server = "seen by"\n[epsilon]\n"2.0" = "weak"\n')
     page = figure_options(labels=["epsilon=1:strong", str(file)])
-    (legend,) = draw_figure("tradeoff", study(), options=page, against="machines").legends
+    (legend,) = draw_figure("tradeoff", study(), options=page, x_axis="machines").legends
     assert {"strong", "weak"} <= {text.get_text() for text in legend.get_texts()}
     for wrong in ("strong", "eps=1:strong", str(tmp_path / "none.toml")):
         with pytest.raises(InputError):

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mu2mpi.analysis.description import describe, privacy_summary
-from mu2mpi.analysis.privacy_reports import check_claims, contradictions
+from mu2mpi.analysis.description import describe_result, privacy_summary
+from mu2mpi.analysis.privacy_reports import check_privacy_claims, claim_contradictions
 from mu2mpi.analysis.publication import publish
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -64,16 +64,16 @@ def made(tmp_path_factory):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_run_writes_of_machines_holds_without_the_files_that_it_read(made, name):
-    assert check_claims([made / f"{name}.h5"])[1] == []
+    assert check_privacy_claims([made / f"{name}.h5"])[1] == []
 
 
 def test_each_keeps_to_what_it_may_spend(made):
     accounts = read_result(made / "sizes.h5").accounts
-    stated = dict(zip(accounts.names, accounts.epsilon, strict=True))
+    stated = dict(zip(accounts.machine_names, accounts.epsilon, strict=True))
     assert stated["north"] == pytest.approx(4, rel=1e-2)
     assert stated["west"] == pytest.approx(6, rel=1e-2)
     assert max(stated.values()) <= 6
-    assert dict(zip(accounts.names, accounts.rho, strict=True))["east"] == 0.5
+    assert dict(zip(accounts.machine_names, accounts.rho, strict=True))["east"] == 0.5
 
 
 def changed(source, target, action):
@@ -176,7 +176,7 @@ def attribute(**values):
 )
 def test_a_table_that_was_changed_is_found_out(made, tmp_path, name, action, words):
     path = changed(made / f"{name}.h5", tmp_path / "changed.h5", action)
-    assert words in "\n".join(contradictions(read_result(path)))
+    assert words in "\n".join(claim_contradictions(read_result(path)))
 
 
 @pytest.mark.parametrize(
@@ -210,24 +210,24 @@ def test_what_is_published_holds_and_names_no_folder(made, tmp_path, name, setti
 
     publish([changed(made / f"{name}.h5", tmp_path / "a.h5", action)], tmp_path / "public.h5")
     result, before = read_result(tmp_path / "public.h5"), read_result(made / f"{name}.h5")
-    assert check_claims([tmp_path / "public.h5"])[1] == []
+    assert check_privacy_claims([tmp_path / "public.h5"])[1] == []
     assert before.accounts.differences(result.accounts) == []
-    assert result.accounts.owners == tuple(sorted(OWNERS))
+    assert result.accounts.machine_owners == tuple(sorted(OWNERS))
     assert b"/home/me" not in (tmp_path / "public.h5").read_bytes()
 
 
 def test_show_has_a_row_for_each_machine_and_those_of_most_told_first(made):
-    text = describe(read_result(made / "sizes.h5"), Path("a.h5"))
+    text = describe_result(read_result(made / "sizes.h5"), Path("a.h5"))
     table = [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in OWNERS]
     assert table[0][0] == "west"
     assert sorted(float(row[-1]) for row in table)[::-1] == [float(row[-1]) for row in table]
     assert {row[0]: int(row[1]) for row in table} == OWNERS
-    assert "samples of machine west" in " ".join(check_claims([made / "sizes.h5"])[0].split())
+    assert "samples of machine west" in " ".join(check_privacy_claims([made / "sizes.h5"])[0].split())
 
 
 def test_delta_is_judged_by_the_samples_of_all_machines(made):
     path = made / "trusted.h5"
     result = read_result(path)
-    for text in (check_claims([path])[0], describe(result, path)):
+    for text in (check_privacy_claims([path])[0], describe_result(result, path)):
         assert "not below 1/n for n = 71 samples" in " ".join(text.split())
     assert "delta is not below 1/n = 0.014" in privacy_summary(result.privacy, result.accounts)

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import mu2mpi
 from mu2mpi import InputError
-from mu2mpi.analysis.description import describe
+from mu2mpi.analysis.description import describe_result
 from mu2mpi.analysis.figures import draw_figure
 from mu2mpi.analysis.publication import publish
 from mu2mpi.results.reader import read_result
@@ -84,11 +84,11 @@ def test_coefficients_of_one_row_are_drawn(runs, loss):
 
 
 def test_all_measures_are_shown(folder):
-    said = describe(read_result(folder / "poisson.h5"), folder / "poisson.h5")
+    said = describe_result(read_result(folder / "poisson.h5"), folder / "poisson.h5")
     assert all(word in said for word in ("RMSE", "MAE", "R2", "from 0 to 6000", " nats"))
     assert "accuracy" not in said
-    assert " nats" not in describe(read_result(folder / "squared-4.0.h5"), folder / "squared-4.0.h5")
-    classes = describe(read_result(folder / "logistic.h5"), folder / "logistic.h5")
+    assert " nats" not in describe_result(read_result(folder / "squared-4.0.h5"), folder / "squared-4.0.h5")
+    classes = describe_result(read_result(folder / "logistic.h5"), folder / "logistic.h5")
     assert all(word in classes for word in ("balanced accuracy", "area under the ROC", "1 row x 7 features"))
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_measured_in_public_on_people_whom_nothing_protects(tmp_path,
     assert result.theory is None
     for name in ("test_loss", "test_accuracy", "test_r2"):
         assert np.isnan(getattr(result.history, name)).all()
-    said = describe(result, tmp_path / "public.h5")
+    said = describe_result(result, tmp_path / "public.h5")
     assert ("final test R2" in said) == (labels == "numbers")
     publish([tmp_path / "a.h5"], tmp_path / "kept.h5", even_if_unprotected=True, with_test_results=True)
     assert read_result(tmp_path / "kept.h5").metrics == read_result(tmp_path / "a.h5").metrics

@@ -8,8 +8,8 @@ import h5py
 import pytest
 from helpers import reference as ref
 
-from mu2mpi.analysis.description import KEY_DISCARDED, describe
-from mu2mpi.analysis.privacy_reports import check_claims, contradictions, convert_budget
+from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, describe_result
+from mu2mpi.analysis.privacy_reports import check_privacy_claims, claim_contradictions, convert_budget
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -43,12 +43,12 @@ def made(tmp_path_factory):
 
 
 def contradicted(path):
-    return "\n".join(contradictions(read_result(path)))
+    return "\n".join(claim_contradictions(read_result(path)))
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_run_writes_holds(made, name):
-    text, problems = check_claims([made / f"{name}.h5"])
+    text, problems = check_privacy_claims([made / f"{name}.h5"])
     assert problems == []
     (row,) = (line.split() for line in text.splitlines() if "agrees" in line)
     # Only a rho has an epsilon by the lemma.
@@ -222,26 +222,26 @@ def test_a_mismatch_is_an_error_with_code_1(made, tmp_path, capsys):
 
 def test_several_runs_on_the_same_data_add_up_and_remarks_are_made_once(made):
     names = ("plain", "clipped", "secret")
-    text = " ".join(check_claims([made / f"{name}.h5" for name in names])[0].split())
+    text = " ".join(check_privacy_claims([made / f"{name}.h5" for name in names])[0].split())
     # 4^2 + 1^2 + 0.5^2
     assert "rho = 4.154" in text
-    assert text.count(KEY_DISCARDED) == text.count("The noise follows from the seed") == 1
-    assert "Composition" not in check_claims([made / "plain.h5"])[0]
+    assert text.count(KEY_DISCARDED_NOTE) == text.count("The noise follows from the seed") == 1
+    assert "Composition" not in check_privacy_claims([made / "plain.h5"])[0]
     # Where not all have a rho, epsilons and deltas do: 1 + 2 and 1e-5 + 1e-6.
-    text = " ".join(check_claims([made / "minibatch.h5", made / "calibrated.h5"])[0].split())
+    text = " ".join(check_privacy_claims([made / "minibatch.h5", made / "calibrated.h5"])[0].split())
     assert "at most epsilon = 2.994 at delta = 1.1e-05" in text
 
 
 @pytest.mark.parametrize("name", ["plain", "secret", "silent"])
 def test_of_a_run_without_a_seed_it_is_said_that_its_key_is_gone(made, name):
-    shown = " ".join(describe(read_result(made / f"{name}.h5"), made / f"{name}.h5").split())
-    assert shown.count(KEY_DISCARDED) == (name == "secret")
+    shown = " ".join(describe_result(read_result(made / f"{name}.h5"), made / f"{name}.h5").split())
+    assert shown.count(KEY_DISCARDED_NOTE) == (name == "secret")
 
 
 def test_nothing_is_passed_over(made, tmp_path):
     (tmp_path / "half.h5").write_bytes((made / "plain.h5").read_bytes()[:3000])
     with pytest.raises(InputError, match=r"half\.h5"):
-        check_claims([made, tmp_path])
+        check_privacy_claims([made, tmp_path])
 
 
 def flat(text):

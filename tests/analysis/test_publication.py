@@ -11,8 +11,8 @@ import pytest
 import xarray
 
 import mu2mpi
-from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, describe
-from mu2mpi.analysis.privacy_reports import check_claims
+from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, describe_result
+from mu2mpi.analysis.privacy_reports import check_privacy_claims
 from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.report import build_report
 from mu2mpi.config.experiment import Experiment
@@ -107,7 +107,7 @@ def test_not_a_byte_of_what_is_not_covered(source, tmp_path):
 
 
 def test_what_is_covered_is_all_there(source, tmp_path):
-    for said in (describe(read_result(source), source), check_claims([source])[0]):
+    for said in (describe_result(read_result(source), source), check_privacy_claims([source])[0]):
         assert PRIVATE_TEST_WARNING in " ".join(said.split())
     publish([source], tmp_path / "public.h5")
     ours, theirs = read_result(source), read_result(tmp_path / "public.h5")
@@ -151,11 +151,11 @@ def test_everything_reads_published_files(folder, tmp_path):
     assert [run.diagnostics for run in runs] == [None] * 3
     assert len(runs[0].timing) == 0
     for one in runs:
-        text = describe(one, one.path)
+        text = describe_result(one, one.path)
         assert not [
             word for word in ("nan", "Diagnostics", "Time in seconds", PRIVATE_TEST_WARNING) if word in text
         ]
-    text, problems = check_claims([tmp_path])
+    text, problems = check_privacy_claims([tmp_path])
     assert problems == []
     assert "/diagnostics" not in text
     assert build_report(runs.summaries)

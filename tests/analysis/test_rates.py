@@ -10,12 +10,12 @@ from helpers.simulations import make_schedule
 from helpers.summaries import rate_run, rate_runs, trust_runs
 
 from mu2mpi.analysis.figures import draw_figure
-from mu2mpi.analysis.figures.rates_figure import AXES, fit_rates
+from mu2mpi.analysis.figures.rates_figure import RATE_VARIABLES, fit_rates
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.plan import open_source, resolve
+from mu2mpi.execution.plan import open_source, resolve_plan
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.results.reader import RunSummary
 
@@ -35,10 +35,10 @@ def test_the_exponent_of_a_power_law(exponent):
     (rate,) = fit_rates(power_law(exponent))
     assert rate.exponent == pytest.approx(exponent, abs=1e-12)
     # The same seeds are as lucky at each point, so that the slope is certain although the losses are not.
-    assert rate.low == pytest.approx(exponent, abs=1e-12)
-    assert rate.high == pytest.approx(exponent, abs=1e-12)
-    np.testing.assert_allclose(rate.worst, 3.0 * rate.values**exponent)
-    np.testing.assert_allclose(rate.bounds, 30 * 3.0 * 0.9 * rate.values**exponent)
+    assert rate.exponent_low == pytest.approx(exponent, abs=1e-12)
+    assert rate.exponent_high == pytest.approx(exponent, abs=1e-12)
+    np.testing.assert_allclose(rate.worst_means, 3.0 * rate.values**exponent)
+    np.testing.assert_allclose(rate.theorem_bounds, 30 * 3.0 * 0.9 * rate.values**exponent)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         ]
         (rate,) = fit_rates(runs)
         # The mean of a lognormal number is a factor larger at each T: the slope is -1.
-        hits += rate.low <= -1 <= rate.high
+        hits += rate.exponent_low <= -1 <= rate.exponent_high
     assert 170 <= hits < 200
 
 
@@ -63,21 +63,21 @@ def test_the_worst_problem_counts_at_each_point():
     flat = [rate_run(1.0, s, rounds=T, label_noise=0.9) for T in (100, 200, 400) for s in (1, 2)]
     falling = [rate_run(200 / T, s, rounds=T, label_noise=0.5) for T in (100, 200, 400) for s in (1, 2)]
     (rate,) = fit_rates(flat + falling)
-    np.testing.assert_allclose(rate.worst, [2, 1, 1])
+    np.testing.assert_allclose(rate.worst_means, [2, 1, 1])
     assert rate.means.shape == (2, 3)
     # A problem that is missing somewhere is no problem there.
     (rate,) = fit_rates(flat + falling[2:])
-    np.testing.assert_allclose(rate.worst, [1, 1, 1])
+    np.testing.assert_allclose(rate.worst_means, [1, 1, 1])
 
 
 def test_exponents_of_made_up_runs_are_the_theorems():
     rates = fit_rates(rate_runs())
-    assert {(rate.axis.symbol, rate.is_private) for rate in rates} == {
+    assert {(rate.variable.symbol, rate.is_private) for rate in rates} == {
         ("n", False), ("M", False), ("n", True), ("M", True), ("d", True), ("ρ", True)
     }  # fmt: skip
     for rate in rates:
-        assert rate.exponent == pytest.approx(rate.theorem, abs=0.12)
-        assert rate.low < rate.exponent < rate.high
+        assert rate.exponent == pytest.approx(rate.theorem_exponent, abs=0.12)
+        assert rate.exponent_low < rate.exponent < rate.exponent_high
 
 
 def test_what_makes_no_rate_is_left_out():
@@ -110,10 +110,10 @@ def test_exponents_of_the_theorems_are_those_of_their_bound(server):
         return math.log(bound(**{name: changed}) / bound()) / math.log(changed / value)
 
     (rate,) = fit_rates(power_law(-1.0))
-    for axis in AXES:
+    for axis in RATE_VARIABLES:
         for rho in (1e-7, math.inf) if axis.setting != "rho" else (1e-7,):
-            of_axis = replace(rate, axis=axis, settings={"server": server, "rho": rho})
-            assert slope(axis.symbol, rho) == pytest.approx(of_axis.theorem, abs=0.01)
+            of_variable = replace(rate, variable=axis, settings={"server": server, "rho": rho})
+            assert slope(axis.symbol, rho) == pytest.approx(of_variable.theorem_exponent, abs=0.01)
 
 
 def is_telling(experiment):
@@ -130,8 +130,8 @@ def measured():
     """Run what tells the exponents of jobs/rates.toml, a third of it."""
     sources, summaries = {}, []
     for experiment in filter(is_telling, Sweep(read_toml(RATES)).experiments):
-        source = sources.setdefault(experiment.data_set_key, open_source(experiment))
-        result = Simulation(resolve(experiment, source, 1), Communicator()).run()
+        source = sources.setdefault(experiment.data_set_identity, open_source(experiment))
+        result = Simulation(resolve_plan(experiment, source, 1), Communicator()).run()
         theory = result.theory
         figures = {"excess_loss": theory.excess_loss, "excess_loss_bound": theory.excess_loss_bound}
         figures["parameters"] = result.x.size
@@ -144,16 +144,16 @@ def measured():
 def test_measured_exponents_are_the_theorems(measured):
     """Within 0.15 of the theorem's for each of n, M, d and rho that is varied, whatever the heterogeneity."""
     found = {
-        (rate.axis.symbol, rate.is_private, rate.settings["server"], rate.settings["heterogeneity"]): rate
+        (rate.variable.symbol, rate.is_private, rate.settings["server"], rate.settings["heterogeneity"]): rate
         for rate in fit_rates(measured)
     }
     assert len(found) == len(fit_rates(measured))
     for (symbol, is_private, server, heterogeneity), rate in found.items():
-        assert rate.exponent == pytest.approx(rate.theorem, abs=0.15), (rate.axis, rate.settings)
+        assert rate.exponent == pytest.approx(rate.theorem_exponent, abs=0.15), (rate.variable, rate.settings)
         twin = found[symbol, is_private, server, 1.0 - heterogeneity]
         assert abs(rate.exponent - twin.exponent) < 0.15
         # No mean is above its bound.
-        assert np.all(rate.worst < rate.bounds)
+        assert np.all(rate.worst_means < rate.theorem_bounds)
         assert np.nanmin(rate.means) > 0
     assert {key[:3] for key in found} >= {
         ("n", False, "untrusted"), ("M", False, "untrusted"),
@@ -168,10 +168,10 @@ def test_the_figure_shows_lines_bounds_and_exponents():
     panels = [panel for panel in figure.axes if panel.axison]
     assert sum(len(panel.texts) for panel in panels) == len(fit_rates(runs))
     for rate in fit_rates(runs):
-        wanted = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}]".replace("-", "−")
+        wanted = f"{rate.exponent:.2f} [{rate.exponent_low:.2f}, {rate.exponent_high:.2f}]".replace("-", "−")
         assert any(wanted in text.get_text() for panel in panels for text in panel.texts)
         drawn = [line for panel in panels for line in panel.get_lines()]
-        for values in (rate.worst, rate.bounds):
+        for values in (rate.worst_means, rate.theorem_bounds):
             assert any(np.array_equal(line.get_ydata(), values) for line in drawn)
     for panel in panels:
         for box in [text.get_window_extent() for text in panel.texts]:
@@ -184,7 +184,7 @@ def test_the_figure_shows_lines_bounds_and_exponents():
 
 def test_rates_of_shares_of_machines_that_may_collude_and_runs_without_lines():
     runs = trust_runs()
-    lines = {rate.settings["colluders"] for rate in fit_rates(runs) if rate.axis.symbol == "M"}
+    lines = {rate.settings["colluders"] for rate in fit_rates(runs) if rate.variable.symbol == "M"}
     assert {"0", "M/10", "3M/4"} <= lines
     assert sum(len(rate.runs) for rate in fit_rates(runs)) == len(runs)
     alone = rate_run(1.0, 1, server="trusted", machines=20, rounds=77)
@@ -196,10 +196,10 @@ def test_rates_of_shares_of_machines_that_may_collude_and_runs_without_lines():
 def test_rates_of_runs_by_epsilon():
     runs = [rate_run(1 / epsilon, 1, epsilon=epsilon) for epsilon in (1.0, 2.0, 4.0)]
     (rate,) = fit_rates(runs)
-    assert (rate.axis.symbol, rate.is_private) == ("ρ", True)
+    assert (rate.variable.symbol, rate.is_private) == ("ρ", True)
     (across,) = fit_rates([rate_run(1 / M, 1, epsilon=2.0, machines=M) for M in (4, 8, 16)])
     assert across.is_private
-    assert across.theorem == -0.5
+    assert across.theorem_exponent == -0.5
 
 
 def test_runs_without_rates_say_what_is_needed():

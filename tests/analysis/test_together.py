@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mu2mpi.analysis.privacy_reports import check_claims, describe_composition
+from mu2mpi.analysis.privacy_reports import check_privacy_claims, describe_composition
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
@@ -111,6 +111,6 @@ def test_the_files_of_a_ledger(release, tmp_path):
     for data in ("p.npz", "./p.npz"):
         release(data=data)
     write_result(replace(read_result(Path("a.h5")), diagnostics=None, timing={}), Path("public.h5"))
-    text = " ".join(check_claims([Path("a.h5"), Path("b.h5"), Path("public.h5")])[0].split())
+    text = " ".join(check_privacy_claims([Path("a.h5"), Path("b.h5"), Path("public.h5")])[0].split())
     assert "Composition: whoever sees what these 2 runs on p.npz and ./p.npz (in 3 files" in text
     assert "a.h5, b.h5: The guarantee does not cover /diagnostics" in text

@@ -29,8 +29,8 @@ from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
 from mu2mpi.privacy.noise import masks, noise_source as drawing
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.masks import Masks
-from mu2mpi.privacy.noise.noise_stream import CHUNK, add_signed_noise
-from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
+from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, add_signed_noise
+from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD
 
 CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
@@ -124,7 +124,7 @@ NOISE = [
     (without(256, None), {}, "has 0 of its standard deviation in coordinate 256"),
     (without(4000, 4001), {}, "has 0 of its standard deviation in coordinate 4000"),
     (
-        changed_noise(lambda i, t, scale: (i, t, min(scale, DITHER_THRESHOLD))),
+        changed_noise(lambda i, t, scale: (i, t, min(scale, MAX_UNDITHERED_STD))),
         {},
         "of its standard deviation in round",
     ),
@@ -191,13 +191,17 @@ def a_repeated_edge(add):
 
 
 def first_chunk_alone(own, t, of):
-    own[CHUNK:] = 0
+    own[KEYSTREAM_SIZE:] = 0
     return own
 
 
 def all_but_one_coordinate(own, t, of):
     own[4000] = 0
     return own
+
+
+def repeated_chunk(own, t, of):
+    return np.tile(own[:KEYSTREAM_SIZE], len(own) // KEYSTREAM_SIZE)
 
 
 def overlapping_chunks(own, t, of):
@@ -213,7 +217,7 @@ def _circle(order):
 def circle_of(order):
     """Let neighbours be those on a circle in a given order, of a run with as many machines as is attacked."""
     make = lambda edges: lambda M, c, root: _circle(order(root)) if M == 300 else edges(M, c, root)  # noqa: E731
-    return patched(masks, "edges", make)
+    return patched(masks, "mask_edges", make)
 
 
 def blocks(root):
@@ -238,7 +242,7 @@ MASKS = [
     (patched(masks, "add_masks", half_of_the_bits), {}, "not uniform"),
     (edited_masks(first_chunk_alone), {}, "used before"),
     (edited_masks(all_but_one_coordinate), {}, "in chunk 15 of real messages"),
-    (edited_masks(lambda own, t, of: np.tile(own[:CHUNK], len(own) // CHUNK)), {}, "used before"),
+    (edited_masks(repeated_chunk), {}, "used before"),
     (edited_masks(overlapping_chunks), {}, "used before"),
     (patched(masks, "add_masks", a_repeated_edge), {}, "used before"),
     (edited_masks(lambda own, t, of: own * (t < 2**24 or of.peers[0] != 0)), {}, "in round 16,777,216"),
@@ -315,7 +319,7 @@ DRAWS = [
         patched(simulation, "make_sample_reader", lambda make: lambda *of: make(*of[:-1], bytes(32))),
         "another key",
     ),
-    (patched(subsampling, "key_words", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
+    (patched(subsampling, "key_to_uint32", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
     (changed_draws(lambda i: i, lambda t: 1), "are not independent"),
     (changed_draws(lambda i: i, lambda t: 2 if t == 4 else t), "are not independent"),
     (changed_draws(lambda i: 0, lambda t: t), "are not independent"),
@@ -352,7 +356,7 @@ def half_of_the_noise_in_its_own_account(kind):
 
     def break_it(monkeypatch):
         half_of_the_noise_asked_for(kind)(monkeypatch)
-        of = lambda by: staticmethod(lambda C, n, K, T, s, delta: by(C, n, K, T, 2 * s, delta))  # noqa: E731
+        of = lambda by: staticmethod(lambda C, n, K, Outcome, s, delta: by(C, n, K, Outcome, 2 * s, delta))  # noqa: E731
         patched(kind, "compute_epsilon", of)(monkeypatch)
 
     return break_it
@@ -413,8 +417,8 @@ def test_what_hides_more_than_is_said_is_an_alarm(monkeypatch, module, break_it,
 
 def test_masks_that_hide_enough_without_an_edge_are_not_complained_of(monkeypatch):
     """Of a circle of four, three edges hold all together."""
-    edges = masks.edges
-    monkeypatch.setattr(masks, "edges", lambda M, *of: edges(M, *of)[1:] if M == 4 else edges(M, *of))
+    edges = masks.mask_edges
+    monkeypatch.setattr(masks, "mask_edges", lambda M, *of: edges(M, *of)[1:] if M == 4 else edges(M, *of))
     assert attacked("mask", server="aggregated", machines=4, colluders=0).refutations == ()
 
 

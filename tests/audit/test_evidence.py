@@ -9,15 +9,15 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from mu2mpi.audit.attacks.mask_attack import MAX_GROUPS, Group, groups_of
-from mu2mpi.audit.attacks.noise_attack import low_bit_faults, standardised
+from mu2mpi.audit.attacks.mask_attack import MAX_MACHINE_GROUPS, MachineGroup, machine_groups
+from mu2mpi.audit.attacks.noise_attack import low_bit_faults, standard_scores
 from mu2mpi.audit.evidence import (
-    MIN_VALUES,
+    MIN_TEST_BYTES,
     MeanSeparation,
+    add_byte_counts,
     byte_evidence,
     choose_threshold,
     clopper_pearson_upper,
-    count_bytes,
     epsilon_lower_bound,
     fisher_discriminants,
 )
@@ -141,7 +141,7 @@ def test_what_does_not_differ_gives_nothing_away():
 
 def test_uniform_bytes_are_complained_of_no_more_often_than_is_stated():
     rng = np.random.default_rng(8)
-    for n, tests in ((MIN_VALUES, 8), (700, 16)):
+    for n, tests in ((MIN_TEST_BYTES, 8), (700, 16)):
         found = [byte_evidence(rng.integers(-(2**63), 2**63, n)).max() for _ in range(1000)]
         for risk in (0.5, 0.1, 0.01, 0.002):
             assert binom.sf(np.sum(np.array(found) > math.log(tests / risk)) - 1, 1000, risk) > 1e-6
@@ -161,7 +161,7 @@ def test_low_bits_of_ideal_normals_are_complained_of_no_more_often_than_is_state
             (counts[3:4], np.diff(noise)),
             (counts[4:], noise[128:] - noise[:-128]),
         ):
-            count_bytes(rows, words.astype(np.int64))
+            add_byte_counts(rows, words.astype(np.int64))
         problems += bool(low_bit_faults(counts, scale, 0.1))
     assert binom.sf(problems - 1, 100, 0.1) > 1e-6
 
@@ -169,7 +169,7 @@ def test_low_bits_of_ideal_normals_are_complained_of_no_more_often_than_is_state
 def test_sums_of_squares_of_ideal_normals_pass_a_limit_no_more_often_than_is_stated():
     rng = np.random.default_rng(7)
     for n in (300, 10_000):
-        far = np.abs(standardised(rng.chisquare(n, 100_000), n))
+        far = np.abs(standard_scores(rng.chisquare(n, 100_000), n))
         for risk in (1e-2, 1e-3):
             assert (
                 binom.sf(int(np.sum(far > NormalDist().inv_cdf(1 - risk / 2))) - 1, 100_000, risk * 1.2)
@@ -178,14 +178,14 @@ def test_sums_of_squares_of_ideal_normals_pass_a_limit_no_more_often_than_is_sta
 
 
 def test_groups_are_all_there_are_or_of_all_sizes():
-    assert set(groups_of(4, 1, bytes(32))) == {
-        Group((i,), (j,)) for i in range(4) for j in range(4) if i != j
+    assert set(machine_groups(4, 1, bytes(32))) == {
+        MachineGroup((i,), (j,)) for i in range(4) for j in range(4) if i != j
     }
-    many = list(groups_of(40, 5, bytes(32)))
-    assert len(many) == MAX_GROUPS
+    many = list(machine_groups(40, 5, bytes(32)))
+    assert len(many) == MAX_MACHINE_GROUPS
     for group in many:
-        assert len(group.known) == 5
-        assert len({*group.machines, *group.known}) == len(group.machines) + 5
+        assert len(group.colluders) == 5
+        assert len({*group.machines, *group.colluders}) == len(group.machines) + 5
     assert {1, 2}.issubset(sizes := {len(group.machines) for group in many})
     assert max(sizes) > 10
-    assert list(groups_of(3, 2, bytes(32))) == []
+    assert list(machine_groups(3, 2, bytes(32))) == []

@@ -22,10 +22,10 @@ from helpers.slow import slow
 
 from mu2mpi import cli
 from mu2mpi.audit import trials as trials_module
-from mu2mpi.audit.canaries import CLIPPED
+from mu2mpi.audit.canaries import CLIPPED_CASE
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import method_option_names, own_options
+from mu2mpi.config.experiment_options import component_options, method_option_names
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
@@ -36,7 +36,7 @@ from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
     final_batch_size,
     growing_batches,
     halving_step_sizes,
-    run_rho,
+    rho_per_step,
 )
 from mu2mpi.privacy.noise import noise_source as drawing
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
@@ -86,13 +86,13 @@ MORE_CLAIMS = [
 @pytest.mark.parametrize(("server", "settings"), [*CLAIMS, *slow(*MORE_CLAIMS)])
 def test_the_claim_is_kept_and_reached(server, settings):
     report = found(server, 200, **{"rounds": 4, **settings})
-    assert report.problems == []
-    assert report.is_tight
+    assert report.failures == []
+    assert report.is_claim_tight
     for judgement in report.verdicts:
-        share = judgement.all_samples.share
+        share = judgement.overall_separation.claim_share
         assert share.low < 1
         assert settings.get("rho", 1) < 1 or 0.85 < share.estimate < 1.15
-        assert judgement.learned.share.low < 1
+        assert judgement.learned_separation.claim_share.low < 1
         assert judgement.epsilon_lower_bound < report.experiment.target_epsilon
 
 
@@ -100,9 +100,9 @@ def test_the_claim_is_kept_and_reached(server, settings):
 def test_messages_one_by_one_of_which_some_are_known_do_not_reach_the_claim():
     """All throw their coins here, and nobody tells."""
     report = found("shuffled", 40, rho=8.0, colluders=1, shuffle="messages", **TINY)
-    assert report.problems == []
-    assert not report.is_tight
-    share = report.verdicts[0].all_samples.share
+    assert report.failures == []
+    assert not report.is_claim_tight
+    share = report.verdicts[0].overall_separation.claim_share
     assert share.low < (2 / 3) ** 0.5 < share.high
 
 
@@ -120,14 +120,14 @@ def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, s
     """And with hardly any noise they do not, though the canary is not drawn in each run."""
     claim = {"method": method, "rho": 0.1, "batch": batch}
     report = found(server, 300, rounds=4, **claim)
-    assert report.problems == []
-    assert f"{method}, {words}" in " ".join(report.describe().split())
+    assert report.failures == []
+    assert f"{method}, {words}" in " ".join(report.to_text().split())
     sigma(lambda constants: constants.mechanism.sigma / 1000)(monkeypatch)
     report = found(server, 300, rounds=4, **claim)
     # By counting, by the noise multiplier, by the mechanism's own account and by that of the audit.
     assert report.verdicts[0].refutations
     assert len(report.refutations) >= 3
-    assert "mu of" not in report.describe()
+    assert "mu of" not in report.to_text()
 
 
 @pytest.mark.slow
@@ -136,8 +136,8 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
     """With noise for a sample that is in one message alone they do not."""
     claim = {"method": "dp-gd", "rho": 4.0, "batch": batch}
     report = found(server, 200, rounds=6, **claim)
-    assert report.problems == []
-    assert 0.9 < report.verdicts[0].all_samples.share.estimate < 1.1
+    assert report.failures == []
+    assert 0.9 < report.verdicts[0].overall_separation.claim_share.estimate < 1.1
     # A sample is in all of 6 messages, or in 2 K = 4 of 6 with n = 3.
     sigma(lambda constants: constants.mechanism.sigma / math.sqrt(6 if batch is None else 4))(monkeypatch)
     assert found(server, 200, rounds=6, **claim).refutations
@@ -170,8 +170,8 @@ def test_ranks_without_runs_change_nothing():
         ({"server": "trusted"}, ["trusted"], None),
         ({"method": "dp-sgd", "epsilon": 2.0}, ["trusted"], None),
         ({"method": "snowball-sgd"}, ["trusted"], None),
-        ({"method": "storm"}, ["untrusted", "trusted"], CLIPPED.clip_norm),
-        ({"query": "iterate", "server": "untrusted"}, ["untrusted"], CLIPPED.clip_norm),
+        ({"method": "storm"}, ["untrusted", "trusted"], CLIPPED_CASE.clip_norm),
+        ({"query": "iterate", "server": "untrusted"}, ["untrusted"], CLIPPED_CASE.clip_norm),
     ],
 )
 def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings, servers, clip_norm):
@@ -179,7 +179,7 @@ def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings,
     audited = []
     monkeypatch.setattr(trials_module, "audit", lambda experiment, *_: audited.append(experiment))
     given = {"machines": 3, "rounds": 4, "batch": None, **settings}
-    list(trials_module.audit_servers(given, 100, Communicator()))
+    list(trials_module.audit_trust_modes(given, 100, Communicator()))
     assert [experiment.server for experiment in audited] == servers
     assert {experiment.clip_norm for experiment in audited} == {clip_norm}
     assert {experiment.epsilon for experiment in audited} == {settings.get("epsilon")}
@@ -195,8 +195,11 @@ def noise_after_the_reduction(_):
     def flawed(self, t, machines, timer):
         iterates, constants = self.iterates, machines.constants
         machines.accumulate(t, iterates.x, iterates.x_previous)
-        (flat, total), (flat_noised, noised) = padded_zeros(machines.q.shape), padded_zeros(machines.q.shape)
-        self._communicator.allreduce(machines.q, total)
+        (flat, total), (flat_noised, noised) = (
+            padded_zeros(machines.message_sum.shape),
+            padded_zeros(machines.message_sum.shape),
+        )
+        self._communicator.allreduce(machines.message_sum, total)
         scale = constants.mechanism.sigma / constants.mechanism.grid_spacing / constants.problem.machines
         add_noise(flat_noised, flat, machines.key, SERVER_STREAM, 0, 1, t, scale)
         if t < self._constants.rounds:
@@ -208,13 +211,13 @@ def noise_after_the_reduction(_):
 def sum_for_every_machine(take):
     def flawed(self, t, machines, timer):
         take(self, t, machines, timer)
-        self._communicator.allreduce(machines.q, np.empty_like(machines.q))
+        self._communicator.allreduce(machines.message_sum, np.empty_like(machines.message_sum))
 
     return flawed
 
 
 def noise_of_the_first_machine_alone(noised):
-    return lambda self, t: self.q if self.first else noised(self, t)
+    return lambda self, t: self.message_sum if self.first_machine else noised(self, t)
 
 
 def noise_for_half_of_the_coordinates(_):
@@ -259,7 +262,9 @@ def noiseless_on(machine):
     return scaled_noise(0.0, lambda first, t: first == machine)
 
 
-no_noise_by_the_server = patched(TrustedServer, "_add_noise", lambda _: lambda self, t, flat: self._total)
+no_noise_by_the_server = patched(
+    TrustedServer, "_add_noise", lambda _: lambda self, t, flat: self._message_sum
+)
 not_normalized = patched(drawing.CorrelatedNoiseSource, "_generate", columns_that_are_not_normalized)
 SHUFFLED = {"rho": 8.0, "rounds": 4, "colluders": 0}
 MASKED = {"rho": 8.0, "rounds": 3, "colluders": 2}
@@ -310,7 +315,7 @@ def test_the_audit_has_teeth(monkeypatch, server, break_it, settings):
     report = found(server, 200, **settings)
     assert any("mu is at least" in words for words in report.refutations)
     # Where no noise is left, counting finds what 200 runs can show.
-    if server in SERVERS and report.verdicts[0].learned.share.low > 100:
+    if server in SERVERS and report.verdicts[0].learned_separation.claim_share.low > 100:
         assert report.verdicts[0].epsilon_lower_bound == pytest.approx(2.42, abs=0.2)
 
 
@@ -321,7 +326,7 @@ def test_an_audit_refutes_what_its_attacks_refute(monkeypatch):
     assert len(report.findings) == 1
     assert report.verdicts[0].refutations == []
     assert any("of machine 10" in refutation for refutation in report.refutations)
-    assert "Refuted: noise of real messages" in " ".join(report.describe().split())
+    assert "Refuted: noise of real messages" in " ".join(report.to_text().split())
 
 
 @pytest.mark.slow
@@ -405,7 +410,7 @@ def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help", "all"])
     offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-    own = {f"--{name.replace('_', '-')}" for name in (*method_option_names(), *own_options("server"))}
+    own = {f"--{name.replace('_', '-')}" for name in (*method_option_names(), *component_options("server"))}
     assert {"--batch", "--estimator", "--query", "--colluders", "--masks", "--shuffle"} <= own
     assert {"--loss", "--method", "--mechanism", *own} <= offered
     assert "--preset" not in offered
@@ -428,16 +433,20 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
     are rounded up hide it better than they need. So mu is a little less than rho, and known.
     """
     report = growing(1500, server=server, machines=machines)
-    assert report.problems == []
+    assert report.failures == []
     growth = final_batch_size(machines, 4, 0.5)
     eta, batches = halving_step_sizes(7), growing_batches(7, growth)
-    scale = run_rho(batches, machines, 1.0, 1.0, 0.0, 4).max() / 0.5
+    scale = rho_per_step(batches, machines, 1.0, 1.0, 0.0, 4).max() / 0.5
     mu = 2 * eta / (machines * np.array(batches)) / (scale * np.sqrt(np.sum(eta**2)))
     assert 0.3 < mu.max() < 0.5
     (judgement,) = report.verdicts
-    for reading in (judgement.largest, judgement.smallest, judgement.learned):
+    for reading in (
+        judgement.largest_separation,
+        judgement.smallest_separation,
+        judgement.learned_separation,
+    ):
         of_round = mu[int(reading.group.rpartition(" ")[2]) - 1]
-        assert reading.share.low * 0.5 < of_round < reading.share.high * 0.5
+        assert reading.claim_share.low * 0.5 < of_round < reading.claim_share.high * 0.5
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from helpers.slow import slow
 
 from mu2mpi import cli
 from mu2mpi.audit import trials, verdicts
-from mu2mpi.audit.adversary_view import observations_against
-from mu2mpi.audit.canaries import CLIPPED, UNCLIPPED
+from mu2mpi.audit.adversary_view import adversary_observations
+from mu2mpi.audit.canaries import CLIPPED_CASE, UNCLIPPED_CASE
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.unequal_machines import PerMachinePlan
@@ -73,8 +73,8 @@ def named(way, files):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method, files):
     """What it moves, over noise that is white of deviation 1, is the mu of all that is seen."""
-    for case in (CLIPPED, UNCLIPPED):
-        if case is UNCLIPPED and method.get("method") in ("dp-gd", "storm"):
+    for case in (CLIPPED_CASE, UNCLIPPED_CASE):
+        if case is UNCLIPPED_CASE and method.get("method") in ("dp-gd", "storm"):
             continue
         experiment, canaries = canaries_of(case, server=server, **named(way, files), **method)
         constants = canaries.constants
@@ -83,21 +83,21 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
         assert present[canaries.rounds - 1, canaries.machines].all()
         if method.get("method") != "dp-gd":
             assert len(canaries) == present[:last].sum()
-        claims = canaries.claims(Budget(1.0, experiment.target_epsilon, experiment.delta))
+        claims = canaries.claimed_budgets(Budget(1.0, experiment.target_epsilon, experiment.delta))
         for machine, claim in zip(canaries.machines, claims, strict=True):
             assert claim.rho <= constants.problem.per_machine_plan.accounts(1e-5).rho_budget[machine]
         differences = trials.canary_effects(canaries, bytes(32))
         mu = np.empty(len(canaries))
         for machine in set(canaries.machines.tolist()):
             of = canaries.machines == machine
-            mu[of] = np.linalg.norm(observations_against(constants, differences, machine)[of], axis=1)
-        allowed = np.array([claim.rho for claim in claims]) * verdicts._expected_shares(canaries)
+            mu[of] = np.linalg.norm(adversary_observations(constants, differences, machine)[of], axis=1)
+        allowed = np.array([claim.rho for claim in claims]) * verdicts._expected_claim_shares(canaries)
         # Clipping leaves half a per cent for rounding.
         np.testing.assert_allclose(mu, allowed, rtol=6e-3)
         # What others send depends on the sum so far, if so little.
         assert np.all(mu <= allowed * 1.001)
         # Of each machine the first sample is told of most: of an untrusted server all that is claimed.
-        if server == "untrusted" and case is CLIPPED and constants.mechanism.correlation is None:
+        if server == "untrusted" and case is CLIPPED_CASE and constants.mechanism.correlation is None:
             for machine, claim in dict(zip(canaries.machines.tolist(), claims, strict=True)).items():
                 assert mu[canaries.machines == machine].max() > 0.99 * claim.rho
 
@@ -117,9 +117,9 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
 )
 def test_claims_are_kept_and_reached(server, settings, files):
     report = found(server, 150, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
-    assert report.problems == []
+    assert report.failures == []
     for judgement in report.verdicts:
-        share = judgement.all_samples.share
+        share = judgement.overall_separation.claim_share
         assert share.low < 1 < share.high
 
 
@@ -127,8 +127,8 @@ def test_claims_are_kept_and_reached(server, settings, files):
 @pytest.mark.parametrize("method", ["dp-sgd", "noisy-minibatch-sgd"])
 def test_methods_that_draw_their_samples_keep_their_claim(method):
     report = found("trusted", 300, machines=4, rounds=4, method=method, rho=0.1, **UNIFORM)
-    assert report.problems == []
-    assert "participation = uniform:2" in report.describe()
+    assert report.failures == []
+    assert "participation = uniform:2" in report.to_text()
 
 
 # Ways to break the code.
@@ -172,7 +172,7 @@ def changed_draws(change):
 
         return changed
 
-    return patched(PerMachineNoiseSource, "_add", make)
+    return patched(PerMachineNoiseSource, "_add_draws", make)
 
 
 def noise_while_away(roll, t, there, numbers):

@@ -34,7 +34,7 @@ class Hello:
     def add_arguments(self, parser):
         parser.add_argument("--name")
 
-    def execute(self, arguments):
+    def run_command(self, arguments):
         print(f"hello {arguments.name}")
         return 3
 """
@@ -55,7 +55,7 @@ def own(tmp_path, monkeypatch):
     """Return a file of a user's, and forget afterwards what it registers."""
     (tmp_path / "own_things.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_imported", {})
+    monkeypatch.setattr(registry, "_imported_files", {})
     yield tmp_path / "own_things.py"
     sys.modules.pop("own_things", None)
     for kind, name in (("losses", "mine"), ("commands", "hello")):
@@ -94,7 +94,7 @@ def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own
     assert cli.main([*RUN, "--import", str(own)]) == 0
     assert str(own) in read_result("a.h5").environment["imported_files"]
     del registry._registered["losses"]["mine"], sys.modules["own_things"]
-    monkeypatch.setattr(registry, "_imported", {})
+    monkeypatch.setattr(registry, "_imported_files", {})
     capsys.readouterr()
     assert cli.main(["show", "a.h5"]) == 2
     assert f"a.h5 was made with {own}; give --import FILE" in capsys.readouterr().err
@@ -117,13 +117,13 @@ def test_a_run_resumes_with_the_same_content_of_imported_files_only(own, capsys)
     assert cli.main(["show", "a.h5.checkpoint"]) == 0
     own.write_text(OWN.replace("Greet", "Welcome"))
     del sys.modules["own_things"]
-    registry._imported.clear()
+    registry._imported_files.clear()
     capsys.readouterr()
     assert cli.main([*RUN, "--import", str(own)]) == 2
     assert "an extension have changed since the run of a.h5 began" in capsys.readouterr().err
     own.write_text(OWN)
     del sys.modules["own_things"]
-    registry._imported.clear()
+    registry._imported_files.clear()
     assert cli.main([*RUN, "--import", str(own)]) == 0
 
 
@@ -135,7 +135,7 @@ def test_bits_depend_on_used_imported_files_alone(own, tmp_path, monkeypatch):
     def model(*imports):
         for file in imports:
             sys.modules.pop(file.stem, None)
-        monkeypatch.setattr(registry, "_imported", {})
+        monkeypatch.setattr(registry, "_imported_files", {})
         outputs.append(tmp_path / f"{len(outputs)}.h5")
         words = [word for file in imports for word in ("--import", str(file))]
         assert cli.main([*RUN[:-1], str(outputs[-1]), *words]) == 0

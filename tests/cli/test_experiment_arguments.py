@@ -10,18 +10,18 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.cli import main
-from mu2mpi.cli.experiment_arguments import add_field, add_running_options, explicit_settings, merged_settings
+from mu2mpi.cli.experiment_arguments import add_field, add_run_options, explicit_settings, merged_settings
 from mu2mpi.cli.program import Parser
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import is_flag, option_fields
-from mu2mpi.core.errors import InputError, SharedInputError
+from mu2mpi.core.errors import CollectiveInputError, InputError
 from mu2mpi.core.registry import known_names
 
 FIELDS = option_fields()
 REGISTERED = {"loss": "losses", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
 REGISTERED["preset"] = "presets"
 PARSER = Parser("program", allow_abbrev=False)
-add_running_options(PARSER)
+add_run_options(PARSER, "replacement of an existing output")
 ACTIONS = {action.dest: action for action in PARSER._actions if action.dest in FIELDS}
 CHOICES = {
     name: get_args(kind)
@@ -107,10 +107,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_an_unknown_option_is_answered_with_those_there_are():
-    with pytest.raises(SharedInputError) as caught:
+    with pytest.raises(CollectiveInputError) as caught:
         PARSER.reject_unknown(["--quux", "1"])
     assert {f"--{name.replace('_', '-')}" for name in FIELDS} <= {*re.split(r"[\s,]+", str(caught.value))}
-    with pytest.raises(SharedInputError) as caught:
+    with pytest.raises(CollectiveInputError) as caught:
         PARSER.reject_unknown(["--machnes", "1"])
     assert "--machines" in str(caught.value)
     assert "--rho" not in str(caught.value)

@@ -6,10 +6,10 @@ import pytest
 
 from mu2mpi import cli
 from mu2mpi.cli.commands import command_names
-from mu2mpi.cli.experiment_arguments import flag
-from mu2mpi.cli.help_topics import GROUPS, PAGES, grouped_options, option_values
+from mu2mpi.cli.experiment_arguments import option_string
+from mu2mpi.cli.help_topics import DOCS_PAGES, OPTION_GROUPS, grouped_options, option_values
 from mu2mpi.cli.program import build_parser, parse
-from mu2mpi.config.experiment_options import SELECTORS, option_fields, own_options
+from mu2mpi.config.experiment_options import COMPONENT_CHOICES, component_options, option_fields
 from mu2mpi.core.registry import known_names, lookup
 
 COMMANDS = [name for name in command_names() if hasattr(lookup("commands", name), "COMMON_OPTIONS")]
@@ -54,7 +54,7 @@ def test_the_first_screen_fits_a_terminal_and_its_examples_can_be_used(
 def test_the_first_screen_of_run_has_what_beginners_need(capsys):
     text = helped(capsys, "run", "--help")
     needed = {"data", "method", "preset", "server", "machines", "rounds", "epsilon", "delta", "loss"}
-    assert {name for name in needed | {"seed", "output"} if f"{flag(name)} " not in text} == set()
+    assert {name for name in needed | {"seed", "output"} if f"{option_string(name)} " not in text} == set()
 
 
 @pytest.mark.parametrize("command", ["run", "sweep"])
@@ -62,15 +62,15 @@ def test_all_options_are_listed_once_in_their_group_or_under_what_has_them(comma
     text = helped(capsys, command, "--help", "all")
     sections = dict(re.findall(r"^(\S.*):\n((?:\n|  .*\n)+)", f"{text}\n", re.MULTILINE))
     assert next(iter(sections)) == "data"
-    assert set(GROUPS) <= set(sections)
+    assert set(OPTION_GROUPS) <= set(sections)
     listed = {
         title: re.findall(r"^  (?:-\w \w+, )?--([\w-]+)", lines, re.MULTILINE)
         for title, lines in sections.items()
     }
-    everywhere = [name for title in GROUPS for name in listed[title]]
+    everywhere = [name for title in OPTION_GROUPS for name in listed[title]]
     assert len(everywhere) == len(set(everywhere))
-    grouped = {name for members in GROUPS.values() for name in members.split()}
-    own = {name for selector in SELECTORS for name in own_options(selector)} - grouped
+    grouped = {name for members in OPTION_GROUPS.values() for name in members.split()}
+    own = {name for choice in COMPONENT_CHOICES for name in component_options(choice)} - grouped
     assert {name.replace("_", "-") for name in option_fields().keys() - own} <= set(everywhere)
     assert not {name.replace("_", "-") for name in own} & set(everywhere)
     assert listed["options of --method dp-gd"] == ["batch", "tail", "momentum"]
@@ -83,7 +83,7 @@ def test_all_options_are_listed_once_in_their_group_or_under_what_has_them(comma
 def test_every_option_is_in_one_group():
     grouped = [name for members in grouped_options().values() for name in members]
     assert sorted(grouped) == sorted(option_fields())
-    listed = " ".join(GROUPS.values()).split()
+    listed = " ".join(OPTION_GROUPS.values()).split()
     assert len(listed) == len(set(listed))
 
 
@@ -96,10 +96,10 @@ def test_every_value_is_a_topic_with_its_own_options_and_page(command, kind, cap
     # The topic "all" is not the participation schedule of this name.
     for name in {*known_names(kind)} - {"all"}:
         text = helped(capsys, command, "--help", name)
-        assert PAGES[kind] in " ".join(text.split())
-        if kind in SELECTORS.values():
+        assert DOCS_PAGES[kind] in " ".join(text.split())
+        if kind in COMPONENT_CHOICES.values():
             own = lookup(kind, name).options.model_fields.keys() - {"preset"}
-            assert [option for option in own if f"  {flag(option)} " not in f"{text} "] == []
+            assert [option for option in own if f"  {option_string(option)} " not in f"{text} "] == []
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,12 @@ def test_extensions_are_topics(extension, capsys):
 
 def _all_options():
     """Yield every option of every command and of every method, source, ..., as owner, flag and help."""
-    for selector in SELECTORS:
-        for name, fields in own_options(selector).items():
+    for choice in COMPONENT_CHOICES:
+        for name, fields in component_options(choice).items():
             for owner, field in fields.items():
                 default = "" if field.default is None else f" [default: {field.default}]"
-                yield owner, flag(name), f"{field.description}{default}"
-    own = {name for selector in SELECTORS for name in own_options(selector)}
+                yield owner, option_string(name), f"{field.description}{default}"
+    own = {name for choice in COMPONENT_CHOICES for name in component_options(choice)}
     parsers = build_parser(command_names(), command_names())
     (commands,) = (action for action in parsers._actions if action.dest not in ("help", "version", "import"))
     for command, parser in commands.choices.items():

@@ -103,7 +103,7 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
         ("plot history", "mu2mpi plot"),
         ("plot histroy .", "history"),
         ("plot history . -o a.gif", "png"),
-        ("plot noise . --against rho", "noise"),
+        ("plot noise . --x-axis rho", "noise"),
         ("table . --rows roh", "rho"),
         ("table . --where rho", "results"),
         ("report .", "results"),

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mu2mpi.cluster.exit_report import PATH_VARIABLE, read_exit_code, report_file, write_exit_code
+from mu2mpi.cluster.exit_report import REPORT_PATH_VARIABLE, exit_report_file, read_exit_code, write_exit_code
 
 
 def test_exit_code_is_read_as_written_and_the_file_is_removed(tmp_path, monkeypatch):
-    with report_file(tmp_path, "7", 0) as path:
-        monkeypatch.setenv(PATH_VARIABLE, str(path))
+    with exit_report_file(tmp_path, "7", 0) as path:
+        monkeypatch.setenv(REPORT_PATH_VARIABLE, str(path))
         assert path.parent == tmp_path
         assert read_exit_code(path) is None
         assert write_exit_code(75)
@@ -19,8 +19,8 @@ def test_exit_code_is_read_as_written_and_the_file_is_removed(tmp_path, monkeypa
 
 @pytest.mark.parametrize(("start", "remains"), [(0, True), (2, True), (3, False)])
 def test_exit_reports_of_earlier_starts_of_the_job_are_removed(start, remains, tmp_path):
-    earlier, of_another_job = (tmp_path / f".mu2mpi-launch-{job}-abc-2.word" for job in (7, 77))
+    earlier, of_another_job = (tmp_path / f".mu2mpi-launch-{job}-abc-2.exit" for job in (7, 77))
     earlier.touch()
     of_another_job.touch()
-    with report_file(tmp_path, "7", start) as path:
+    with exit_report_file(tmp_path, "7", start) as path:
         assert (path.exists(), earlier.exists(), of_another_job.exists()) == (True, remains, True)

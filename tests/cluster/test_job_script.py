@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.job_script import JobOptions, limit_seconds, render_job
+from mu2mpi.cluster.job_script import JobOptions, render_job_script, time_limit_seconds
 
 PROJECT = Path(__file__).parents[2]
 SWEEP = ["sweep", "a b.toml", "--output", "my runs"]
@@ -38,7 +38,7 @@ def directives(script):
 def test_the_shipped_script_is_what_the_command_prints():
     """The golden file is jobs/run.sbatch."""
     arguments = ["run", "--config", "jobs/experiment.toml", "--output", "runs/experiment.h5"]
-    rendered = render_job("experiment", arguments, JobOptions())
+    rendered = render_job_script("experiment", arguments, JobOptions())
     assert rendered == (PROJECT / "jobs" / "run.sbatch").read_text()
 
 
@@ -48,7 +48,7 @@ def test_the_pbs_script_equals_the_golden_file():
         partition="workq", array_limit=5, setup=["module load gcc"], checkpoint_every=60,
     )  # fmt: skip
     golden = Path(__file__).with_name("golden.pbs")
-    assert render_job("my sweep", SWEEP, options, 20) == golden.read_text()
+    assert render_job_script("my sweep", SWEEP, options, 20) == golden.read_text()
 
 
 def test_every_option_is_in_the_script():
@@ -58,7 +58,7 @@ def test_every_option_is_in_the_script():
         signal_seconds="60", requeues="0", checkpoint_every="1.5", data_dir="/my data", after_table=True,
         setup=["module load gcc", "ulimit -l unlimited"], sbatch=["exclusive", "mail-user=ab", "comment=x y"],
     )  # fmt: skip
-    script = render_job("my sweep", SWEEP, options, 90)
+    script = render_job_script("my sweep", SWEEP, options, 90)
     assert {line.removeprefix("#SBATCH --") for line in directives(script)} == {
         "job-name=my-sweep", "nodes=2", "ntasks=16", "ntasks-per-node=8", "cpus-per-task=3", "mem-per-cpu=2G",
         "time=02:00:00", "array=0-89%20", "output=%x-%A_%a.log", "open-mode=append", "signal=B:USR1@60",
@@ -78,7 +78,7 @@ def test_every_option_is_in_the_script():
     "directive", ["ntasks=7", "time=1-0", "output=logs/%j", "job-name=x", "partition=long"]
 )
 def test_a_given_directive_replaces_that_of_the_script(directive):
-    script = render_job("a", SWEEP, job_options(sbatch=[directive], ntasks=2, partition="short"), 3)
+    script = render_job_script("a", SWEEP, job_options(sbatch=[directive], ntasks=2, partition="short"), 3)
     name = directive.partition("=")[0]
     assert [line for line in directives(script) if f" --{name}=" in line] == [f"#SBATCH --{directive}"]
 
@@ -95,7 +95,7 @@ def test_a_given_directive_replaces_that_of_the_script(directive):
     ],
 )
 def test_time_limits_in_all_formats_of_sbatch(limit, seconds):
-    assert limit_seconds(limit) == seconds
+    assert time_limit_seconds(limit) == seconds
     assert job_options(time=limit).time == limit
 
 
@@ -109,7 +109,7 @@ def test_options_replace_or_extend_the_site_defaults(site, monkeypatch):
     assert (options.ntasks, options.time, options.account) == (8, "30", "1234")
     assert (options.partition, options.after_table) == ("short", True)
     assert options.setup == ("module purge", "module load gcc", "ulimit -l unlimited")
-    script = render_job("a", SWEEP, options)
+    script = render_job_script("a", SWEEP, options)
     assert [line for line in directives(script) if "mail" in line] == ["#SBATCH --mail-type=FAIL"]
     assert job_options().time == str(datetime.time(2))
 

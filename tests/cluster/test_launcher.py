@@ -73,7 +73,7 @@ def test_which_jobs_are_requeued(monkeypatch, tmp_path, ended, by, starts, node_
     monkeypatch.setattr(slurm, "restart_count", lambda: starts)
     monkeypatch.setattr(slurm, "all_nodes_respond", lambda: not node_is_lost)
     monkeypatch.setattr(slurm, "termination_cause", lambda: causes[by])
-    monkeypatch.setattr(slurm, "requeue", lambda limit: limits.append(limit) or True)
+    monkeypatch.setattr(slurm, "requeue_job", lambda limit: limits.append(limit) or True)
     outputs = OutputFiles([tmp_path / "a.h5"])
     if ended != STUCK:
         checkpoint_path(tmp_path / "a.h5").touch()
@@ -155,7 +155,9 @@ def test_the_exit_report_overrides_the_code_of_the_launcher(tmp_path):
 @pytest.mark.slow
 def test_a_rank_that_cannot_write_its_report_exits_with_the_code_itself(tmp_path):
     path = tmp_path / "word"
-    done = mu2mpi("run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_WORD=str(path))
+    done = mu2mpi(
+        "run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_EXIT_REPORT=str(path)
+    )
     assert done.returncode == 2
     assert not path.exists()
 
@@ -194,10 +196,10 @@ def write(path, text="a result"):
 
 
 def test_initial_files_and_files_of_other_commands_are_no_progress(paths, tmp_path):
-    assert OutputFiles(paths).existing_folder() == tmp_path
+    assert OutputFiles(paths).nearest_existing_folder() == tmp_path
     write(checkpoint_path(paths[0]))
     outputs = OutputFiles(paths)
-    assert outputs.existing_folder() == tmp_path / "runs"
+    assert outputs.nearest_existing_folder() == tmp_path / "runs"
     write(paths[0].with_name("of another.h5"))
     checkpoint_path(paths[0]).unlink()
     assert not outputs.have_progressed()
@@ -243,6 +245,6 @@ def test_commands_declare_the_files_that_they_write(words, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text(SWEEP)
     arguments = parse(words.split())
-    named = arguments.command.outputs(arguments, 1)
+    named = arguments.command.output_paths(arguments, 1)
     assert cli.main(words.split()) == 0
     assert {*named} == {path.relative_to(tmp_path) for path in tmp_path.rglob("*.h5")}

@@ -5,7 +5,7 @@ import pytest
 from mu2mpi.cluster.slurm import (
     DEFAULT_MAX_TASKS,
     max_array_tasks,
-    requeue,
+    requeue_job,
     submit,
     task_states,
     termination_cause,
@@ -33,7 +33,7 @@ def test_termination_cause_is_read_from_the_state_of_the_job(command, monkeypatc
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     command("scontrol", state)
     assert termination_cause() == cause
-    assert [requeue(limit) for limit in (1, 2)] == [False, True]
+    assert [requeue_job(limit) for limit in (1, 2)] == [False, True]
 
 
 def test_jobs_are_submitted_and_found_in_the_queue(command):

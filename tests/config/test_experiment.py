@@ -10,7 +10,7 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.config.experiment import Experiment, first_difference
+from mu2mpi.config.experiment import Experiment, first_different_setting
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names
@@ -116,7 +116,7 @@ def test_epsilon_is_what_is_kept_and_rho_follows():
     assert (
         len({experiment, Experiment(epsilon=2.0, delta=1e-6, seed=1), Experiment(epsilon=2.0, seed=1)}) == 2
     )
-    assert first_difference(experiment, Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
+    assert first_different_setting(experiment, Experiment(rho=experiment.rho, delta=1e-6, seed=1)) == (
         "epsilon is 2.0 here and unset there"
     )
 

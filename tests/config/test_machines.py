@@ -4,10 +4,10 @@ import pytest
 from helpers.simulations import simulation_of
 from helpers.unequal_machines import owned_source, write_budgets
 
-from mu2mpi.config.experiment import Experiment, first_difference
+from mu2mpi.config.experiment import Experiment, first_different_setting
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
-from mu2mpi.execution.plan import RunKeys, resolve
+from mu2mpi.execution.plan import RunKeys, resolve_plan
 
 
 def test_all_is_what_is_meant_without_a_word():
@@ -15,8 +15,8 @@ def test_all_is_what_is_meant_without_a_word():
     assert plain == named
     assert hash(plain) == hash(named)
     assert plain.to_toml() == named.to_toml()
-    assert first_difference(plain, named) is None
-    assert resolve(named, owned_source(1, [9, 9], 3, 2), 1).constants.problem.per_machine_plan is None
+    assert first_different_setting(plain, named) is None
+    assert resolve_plan(named, owned_source(1, [9, 9], 3, 2), 1).constants.problem.per_machine_plan is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_files_of_the_same_name_have_other_noise_once_they_differ(tmp_path):
         budgets = write_budgets(tmp_path / "a.toml", rho={"a": rho})
         (tmp_path / "a.csv").write_text(f"round,machine\n1,a\n2,{last}\n")
         experiment = Experiment(budgets=budgets, participation=f"trace:{tmp_path}/a.csv", seed=1)
-        words.append(simulation_of(experiment, source).keys.noise.tolist())
+        words.append(simulation_of(experiment, source).run_keys.noise.tolist())
     assert len(set(map(tuple, words))) == 3
 
 
@@ -72,7 +72,7 @@ def test_every_option_of_machines_changes_the_noise():
 def test_machines_that_were_never_drawn_do_not_make_steps_longer(tmp_path):
     """One of ten in each of two rounds: its message is that of one, whoever else was drawn."""
     source = owned_source(1, [9] * 10, 3, 2)
-    members = resolve(
+    members = resolve_plan(
         Experiment(participation="uniform:1", rounds=2, seed=1), source, 1
     ).constants.problem.per_machine_plan
     assert members.participation.counts.sum() == 2
@@ -92,7 +92,7 @@ def test_a_machine_with_a_budget_has_noise_where_the_others_have_none(server, tm
     machines.accumulate(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
     if server == "untrusted":
         assert accounts.sigma[0] == 0 < accounts.sigma[1]
-        noise = (machines.noised_message(1) - machines.q) * constants.mechanism.grid_spacing
+        noise = (machines.noised_message(1) - machines.message_sum) * constants.mechanism.grid_spacing
         assert noise.std() == pytest.approx(accounts.sigma[1], rel=0.8)
     else:
         assert constants.mechanism.sigma == accounts.sigma[1] == accounts.sigma[0] > 0

@@ -5,7 +5,7 @@ from helpers.unequal_machines import owned_source, write_budgets
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_what_the_machines_cannot_do_is_refused_once_they_are_known(settings, wo
     source = owned_source(1, [10, 6, 4], 3, 2)
     filled = {k: v.format(tmp_path) if isinstance(v, str) else v for k, v in settings.items()}
     if words is None:
-        assert resolve(Experiment(**filled), source, 1).constants.rounds == 10
+        assert resolve_plan(Experiment(**filled), source, 1).constants.rounds == 10
         return
     with pytest.raises(InputError, match=words):
-        resolve(Experiment(**filled), source, 1)
+        resolve_plan(Experiment(**filled), source, 1)
 
 
 @pytest.mark.parametrize("option", ["budgets", "participation"])
@@ -42,7 +42,7 @@ def test_rows_of_files_about_machines_are_told_of_public_data_alone(option, tmp_
     asked = {"data": f"{tmp_path / 'data.csv'}", "features": "x", option: value}
     source = owned_source(1, [10, 6], 3, 2)
     with pytest.raises(InputError, match=r"machine has a value that is missing.*--data-is-public") as refused:
-        resolve(Experiment(**asked), source, 1)
+        resolve_plan(Experiment(**asked), source, 1)
     assert "row 7" not in str(refused.value)
     with pytest.raises(InputError, match=r"row 7 .*, a value that is missing; correct or remove it$"):
-        resolve(Experiment(**asked, data_is_public=True), source, 1)
+        resolve_plan(Experiment(**asked, data_is_public=True), source, 1)

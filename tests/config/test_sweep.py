@@ -20,7 +20,7 @@ def test_sweep_is_the_product_of_its_lists():
     assert names[0] == "untrusted_rho-4_seed-1.h5"
     assert names[5] == "trusted_rho-inf_seed-1.h5"
     assert len(set(names)) == 6
-    assert sweep.select(5) == [(5, sweep.experiments[5])]
+    assert sweep.select_runs(5) == [(5, sweep.experiments[5])]
 
 
 def test_sweep_over_epsilon():
@@ -68,13 +68,13 @@ def test_bad_parts_and_lists(bad):
 @pytest.mark.parametrize("index", [-1, 6])
 def test_index_out_of_range(index):
     with pytest.raises(InputError, match="5"):
-        Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).select(index)
+        Sweep({"seed": [1, 2, 3], "rho": [1, 2]}).select_runs(index)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4, 6, 7])
 def test_parts_are_the_whole_sweep_and_differ_by_one_run_at_most(parts):
     sweep = Sweep({"seed": [1, 2, 3], "rho": [1, 2]})
-    found = [sweep.select(None, (k, parts)) for k in range(parts)]
+    found = [sweep.select_runs(None, (k, parts)) for k in range(parts)]
     assert sorted(number for part in found for number, _ in part) == [0, 1, 2, 3, 4, 5]
     assert all(experiment is sweep.experiments[number] for part in found for number, experiment in part)
     sizes = list(map(len, found))

@@ -13,7 +13,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_files, import_files, imported_files, known_names, lookup, register
 from mu2mpi.data.formats.format import DataFile
 from mu2mpi.data.partition import Partition
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 from mu2mpi.federation.servers.server import Server
 from mu2mpi.losses.loss import Loss
 from mu2mpi.methods.method import Method
@@ -43,16 +43,16 @@ def restored_registry(monkeypatch):
             lookup(kind, name)
     copies = {kind: dict(components) for kind, components in registry._registered.items()}
     monkeypatch.setattr(registry, "_registered", copies)
-    monkeypatch.setattr(registry, "_imported", {})
+    monkeypatch.setattr(registry, "_imported_files", {})
     yield
-    for name in registry._imported:
+    for name in registry._imported_files:
         del sys.modules[name]
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_built_in_components_have_the_names_of_their_modules(kind):
     assert known_names(kind)[: len(BUILT_IN[kind])] == BUILT_IN[kind]
-    bases = [Loss, Method, Mechanism, Server, Source, DataFile, Partition]
+    bases = [Loss, Method, Mechanism, Server, DataSource, DataFile, Partition]
     base = dict(zip(BUILT_IN, bases, strict=True))[kind]
     for name in BUILT_IN[kind]:
         component = lookup(kind, name)
@@ -180,7 +180,7 @@ def test_files_that_are_missing_or_have_the_same_name_cannot_be_imported(tmp_pat
 
 
 OTHERS = """
-    from mu2mpi.federation.estimators import GRADIENT, LAST_ITERATE
+    from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
     from mu2mpi.methods.method import Method
     from mu2mpi.core.registry import register
 
@@ -188,7 +188,7 @@ OTHERS = """
 
     class Mine(Method):
         name, title, summary = "mine", "Mine", "gradients at iterates, in another package"
-        estimator, query_point = GRADIENT, LAST_ITERATE
+        estimator, query_point = GRADIENT_ESTIMATOR, LAST_ITERATE
 
     mine = Mine()
     """

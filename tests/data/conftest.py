@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         largest = 256 if len(shape) == 3 else 10
         contents[name] = header + random.integers(0, largest, shape, dtype=np.uint8).tobytes()
         files.append(IdxFile(name, shape, hashlib.sha256(contents[name]).hexdigest()))
-    monkeypatch.setattr(mnist, "FILES", tuple(files))
+    monkeypatch.setattr(mnist, "MNIST_FILES", tuple(files))
     return contents
 
 

@@ -61,11 +61,11 @@ def test_without_scikit_learn(monkeypatch):
 
 @pytest.mark.parametrize("change", ["shape", "bound", "sign"])
 def test_other_images_are_refused(monkeypatch, change):
-    table = digits._read_table()
+    table = digits._read_digits()
     if change == "shape":
         table = table[1:]
     else:
         table[5, 5] = 17 if change == "bound" else -1
-    monkeypatch.setattr(digits, "_read_table", lambda: table)
+    monkeypatch.setattr(digits, "_read_digits", lambda: table)
     with pytest.raises(InputError):
         Digits()

@@ -13,7 +13,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.partitions.labels import shard_size
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.simulation import Simulation
 
 KEY = bytes(range(32))
@@ -191,7 +191,7 @@ def test_what_each_machine_got_is_recorded(partition):
     source = make_source(9, 400, 3, 4)
     machines = None if partition == "owner" else 4
     experiment = Experiment(partition=partition, machines=machines, seed=2)
-    result = Simulation(resolve(experiment, source, 1), Communicator()).run()
+    result = Simulation(resolve_plan(experiment, source, 1), Communicator()).run()
     assert result.experiment.machines == 4
     assert result.class_counts.shape == (4, 3)
     assert np.all(result.class_counts.sum(axis=1) == result.experiment.rounds)

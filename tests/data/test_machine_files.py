@@ -11,8 +11,8 @@ from helpers.unequal_machines import owned_source, write_budgets, write_trace
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.machine_files import read_budgets, read_trace
-from mu2mpi.execution.plan import open_source, resolve
+from mu2mpi.data.machine_files import read_budgets, read_participation_trace
+from mu2mpi.execution.plan import open_source, resolve_plan
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 NAMES = ("clinic", "ü hospital", "10", "9")
@@ -88,7 +88,9 @@ def test_a_trace_says_who_was_there_when(suffix, tmp_path):
     columns = {"round": [3, 1, 1, 3], "machine": ["10", "clinic", "9", "10"]}
     expected = np.zeros((3, 4), bool)
     expected[0, [0, 3]] = expected[2, 2] = True
-    np.testing.assert_array_equal(read_trace(write_table(tmp_path / f"a.{suffix}", columns), NAMES), expected)
+    np.testing.assert_array_equal(
+        read_participation_trace(write_table(tmp_path / f"a.{suffix}", columns), NAMES), expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_bad_traces(name, columns, tmp_path):
     path = tmp_path / name
     write_table(path, columns)
     with pytest.raises(InputError, match=name):
-        read_trace(path, NAMES)
+        read_participation_trace(path, NAMES)
 
 
 @pytest.mark.parametrize("partition", ["owner", "iid"])
@@ -121,8 +123,8 @@ def test_each_machine_gets_the_budget_of_its_owner_or_of_its_number(partition, t
     members = simulation_of(experiment, owned_source(2, [6, 8, 4], 3, 2)).constants.problem.per_machine_plan
     accounts = members.accounts(1e-5)
     np.testing.assert_array_equal(accounts.participation, present)
-    assert accounts.names == tuple(names)
-    assert accounts.owners == (tuple(names) if partition == "owner" else None)
+    assert accounts.machine_names == tuple(names)
+    assert accounts.machine_owners == (tuple(names) if partition == "owner" else None)
     assert accounts.rho_budget[1:].tolist() == [2.0, 0.25]
     np.testing.assert_allclose(accounts.rho, accounts.rho_budget)
     assert 0.99 < epsilon_exact(accounts.rho[0], 1e-5) <= accounts.epsilon[0] <= 1.0
@@ -148,10 +150,10 @@ def test_a_budget_may_stand_beside_the_samples_of_its_owner(kind, suffix, tmp_pa
     path = str(write_table(tmp_path / f"a.{suffix}", columns))
     experiment = Experiment(data=path, budgets=path, participation="by-size", **own)
     source = open_source(experiment)
-    accounts = resolve(experiment, source, 1).constants.problem.per_machine_plan.accounts(1e-5)
+    accounts = resolve_plan(experiment, source, 1).constants.problem.per_machine_plan.accounts(1e-5)
     assert accounts.samples.sum() == source.training_samples
     assert accounts.samples.tolist() == accounts.rounds.tolist()
-    for name, allowed in zip(accounts.names, accounts.rho_budget, strict=True):
+    for name, allowed in zip(accounts.machine_names, accounts.rho_budget, strict=True):
         assert allowed == {2: 0.5, 10: 1.0, 9: 7.0}[int(float(name.removeprefix("clinic ")))]
     assert len(set(accounts.rho_budget)) == 3
     assert math.isclose(accounts.rho.max(), 7.0)

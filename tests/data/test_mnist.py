@@ -82,12 +82,12 @@ def test_a_missing_file_is_named(small, tmp_path, packed):
 def test_swapped_files_are_seen_and_labels_of_other_data_by_the_checksum(small, tmp_path, packed):
     swapped = {**small, IMAGES: small[TEST_IMAGES], TEST_IMAGES: small[IMAGES]}
     with pytest.raises(InputError, match=IMAGES):
-        Mnist(put(tmp_path / "a", swapped, packed), verify=False)
+        Mnist(put(tmp_path / "a", swapped, packed), verify_checksum=False)
     small[LABELS] = small[LABELS][:8] + small[LABELS][8:][::-1]
     folder = put(tmp_path / "b", small, packed)
     with pytest.raises(InputError, match="checksum"):
         Mnist(folder)
-    assert Mnist(folder, verify=False).training_samples == 60
+    assert Mnist(folder, verify_checksum=False).training_samples == 60
 
 
 def test_offline_without_a_copy(small):
@@ -202,7 +202,7 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
     with pytest.raises(InputError, match="in time"):
         Mnist.fetch()
     # One file of one mirror is asked for, once.
-    assert seen == [mnist.TIMEOUT]
+    assert seen == [mnist.DOWNLOAD_TIMEOUT_SECONDS]
 
 
 def test_real_rows(mnist_dir):
@@ -226,7 +226,7 @@ def test_real_files_are_mapped_once_they_are_unpacked(mnist_dir):
     Mnist(mnist_dir)
     tracemalloc.start()
     try:
-        Mnist(mnist_dir, verify=False).read_training(np.arange(0, 60_000, 100))
+        Mnist(mnist_dir, verify_checksum=False).read_training(np.arange(0, 60_000, 100))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -255,7 +255,7 @@ def unpacked() -> list[Path]:
 
 
 @pytest.fixture(params=[False, True], ids=["unverified", "verified"])
-def verify(request) -> bool:
+def verify_checksum(request) -> bool:
     return request.param
 
 
@@ -265,10 +265,10 @@ def test_the_header_is_that_of_the_format():
     assert IdxFile("", (60_000, 28, 28), "").size == 47_040_016
 
 
-def test_a_good_file(tmp_path, packed, verify):
+def test_a_good_file(tmp_path, packed, verify_checksum):
     path = write(tmp_path, CONTENT, packed)
     for _ in range(2):
-        array = open_idx(path, EXPECTED, verify)
+        array = open_idx(path, EXPECTED, verify_checksum)
         np.testing.assert_array_equal(array, ARRAY)
         assert array.dtype == np.uint8
         assert not array.flags.writeable
@@ -280,10 +280,10 @@ def test_a_good_file(tmp_path, packed, verify):
     "content",
     [b"", CONTENT[:10], CONTENT[:-1], CONTENT + b"x", flip(CONTENT, 2), b"<html>Log in</html>", TRANSPOSED],
 )
-def test_wrong_content(tmp_path, packed, verify, content):
+def test_wrong_content(tmp_path, packed, verify_checksum, content):
     path = write(tmp_path, content, packed)
     with pytest.raises(InputError, match=EXPECTED.name):
-        open_idx(path, EXPECTED, verify)
+        open_idx(path, EXPECTED, verify_checksum)
     assert unpacked() == []
 
 
@@ -291,11 +291,11 @@ def test_wrong_content(tmp_path, packed, verify, content):
 def test_a_wrong_pixel_is_seen_by_the_checksum_alone(tmp_path, packed, position):
     path = write(tmp_path, flip(CONTENT, position), packed)
     with pytest.raises(InputError, match="checksum"):
-        open_idx(path, EXPECTED, verify=True)
+        open_idx(path, EXPECTED, verify_checksum=True)
     assert unpacked() == []
-    assert (open_idx(path, EXPECTED, verify=False) != ARRAY).sum() == 1
+    assert (open_idx(path, EXPECTED, verify_checksum=False) != ARRAY).sum() == 1
     with pytest.raises(InputError, match="checksum"):
-        open_idx(path, EXPECTED, verify=True)
+        open_idx(path, EXPECTED, verify_checksum=True)
 
 
 def test_any_damaged_byte_or_end_of_an_archive_is_seen(tmp_path):
@@ -307,33 +307,33 @@ def test_any_damaged_byte_or_end_of_an_archive_is_seen(tmp_path):
     for damaged in [*(flip(archive, place) for place in places), *cut]:
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=r"some\.gz"):
-            open_idx(path, EXPECTED, verify=True)
+            open_idx(path, EXPECTED, verify_checksum=True)
     assert unpacked() == []
 
 
 def test_the_name_does_not_tell_whether_a_file_is_compressed(tmp_path):
     for name, content in (("plain.gz", CONTENT), ("packed", gzip.compress(CONTENT))):
         (tmp_path / name).write_bytes(content)
-        np.testing.assert_array_equal(open_idx(tmp_path / name, EXPECTED, verify=True), ARRAY)
+        np.testing.assert_array_equal(open_idx(tmp_path / name, EXPECTED, verify_checksum=True), ARRAY)
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "absent", tmp_path, tmp_path / "pipe"):
         with pytest.raises(InputError):
-            open_idx(path, EXPECTED, verify=True)
+            open_idx(path, EXPECTED, verify_checksum=True)
 
 
 def test_a_damaged_copy_in_the_cache_is_made_again(tmp_path):
     path = write(tmp_path, CONTENT, packed=True)
-    open_idx(path, EXPECTED, verify=True)
+    open_idx(path, EXPECTED, verify_checksum=True)
     (copy,) = unpacked()
     copy.write_bytes(CONTENT[:-1])
-    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify=False), ARRAY)
+    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify_checksum=False), ARRAY)
     copy.write_bytes(flip(CONTENT, 100))
-    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify=True), ARRAY)
+    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify_checksum=True), ARRAY)
     assert copy.read_bytes() == CONTENT
     assert unpacked() == [copy]
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(InputError):
-        open_idx(path, EXPECTED, verify=False)
+        open_idx(path, EXPECTED, verify_checksum=False)
 
 
 def fail(*_: object) -> None:
@@ -341,21 +341,21 @@ def fail(*_: object) -> None:
 
 
 @pytest.mark.parametrize("cause", ["no folder", "full disk"])
-def test_a_copy_that_cannot_be_written(tmp_path, monkeypatch, verify, cause):
+def test_a_copy_that_cannot_be_written(tmp_path, monkeypatch, verify_checksum, cause):
     path = write(tmp_path, CONTENT, packed=True)
     if cause == "no folder":
         (tmp_path / "file").touch()
         monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file" / "cache"))
     else:
         monkeypatch.setattr(os, "fsync", fail)
-    array = open_idx(path, EXPECTED, verify)
+    array = open_idx(path, EXPECTED, verify_checksum)
     np.testing.assert_array_equal(array, ARRAY)
     assert not array.flags.writeable
     assert cause == "no folder" or unpacked() == []
     for content in (CONTENT[:-1], CONTENT + b"x"):
         path.write_bytes(gzip.compress(content))
         with pytest.raises(InputError):
-            open_idx(path, EXPECTED, verify)
+            open_idx(path, EXPECTED, verify_checksum)
 
 
 @pytest.mark.slow

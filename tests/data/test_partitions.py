@@ -7,7 +7,7 @@ from mu2mpi import Experiment, run
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names
 from mu2mpi.data.partition import default_partition, parse_partition
-from mu2mpi.execution.plan import open_source, resolve
+from mu2mpi.execution.plan import open_source, resolve_plan
 
 
 def test_defaults():
@@ -54,7 +54,7 @@ def test_a_partition_of_one_file_deals_samples(extension):
     assert sizes["similarity:0"] <= 3 < sizes["similarity:0.5"] <= sizes["similarity:1"]
     assert sizes["similarity:1"] > 9
     experiment = Experiment(partition="similarity:0.5", **settings)
-    assert list(resolve(experiment, open_source(experiment), 1).input_files) == ["the module similarity"]
+    assert list(resolve_plan(experiment, open_source(experiment), 1).input_files) == ["the module similarity"]
     for text in ("similarity", "similarity:2", "similarity:nan"):
         with pytest.raises(InputError, match=r"such as similarity:0\.1"):
             Experiment(partition=text)

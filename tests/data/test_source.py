@@ -9,10 +9,10 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import DataSource, Samples
 
 
-class Fixed(Source):
+class Fixed(DataSource):
     """Given arrays."""
 
     name = "fixed"

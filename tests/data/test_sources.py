@@ -6,7 +6,7 @@ from mu2mpi import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.source import find_source
-from mu2mpi.execution.plan import open_source, resolve
+from mu2mpi.execution.plan import open_source, resolve_plan
 
 
 @pytest.mark.parametrize("name", ["digits", "population", "synthetic"])
@@ -53,5 +53,5 @@ def test_a_source_of_one_file_is_declared_like_any_other(extension):
         Experiment(data="spirals", turns=11)
     with pytest.raises(InputError, match="did you mean spirals"):
         Experiment(data="spiral")
-    plan = resolve(experiment, open_source(experiment), 3)
+    plan = resolve_plan(experiment, open_source(experiment), 3)
     assert list(plan.input_files) == ["the module spirals"]

@@ -18,7 +18,7 @@ FALSE_ALARM = 1e-6
 
 def probabilities_of(source, features):
     """Return the true probability of each class for each of some samples."""
-    cumulative = source._cumulative_weights(features)
+    cumulative = source._cumulative_class_weights(features)
     return np.diff(cumulative, axis=1, prepend=0.0) / cumulative[:, -1:]
 
 
@@ -31,12 +31,14 @@ def test_a_row_depends_on_nothing_but_its_number(data):
     everything = Synthetic(3000, features, classes, seed)
     together = everything.read_training(rows)
     assert together.features.shape == (len(rows), features)
-    cumulative = everything._cumulative_weights(together.features)
+    cumulative = everything._cumulative_class_weights(together.features)
     for position, row in enumerate(rows):
         # A larger set, and no neighbours.
         alone = Synthetic(10**9, features, classes, seed).read_training(np.array([row]))
         np.testing.assert_array_equal(alone.features[0], together.features[position])
-        np.testing.assert_array_equal(everything._cumulative_weights(alone.features)[0], cumulative[position])
+        np.testing.assert_array_equal(
+            everything._cumulative_class_weights(alone.features)[0], cumulative[position]
+        )
         assert alone.labels[0] == together.labels[position]
 
 
@@ -97,7 +99,7 @@ def test_labels_are_drawn_with_their_probabilities(features, classes):
 def test_sums_before_the_softmax_are_exact(features, classes):
     # If they are, no order of summation and no number of threads can change a label.
     source = Synthetic(100, features, classes, data_seed=5)
-    z = source.read_training(np.arange(8)).features.astype(float)[:, source._columns]
+    z = source.read_training(np.arange(8)).features.astype(float)[:, source._informative_features]
     logits = z @ source._weights.T + source._intercept
     for row, class_ in [(0, 0), (2, classes - 1), (5, classes // 2), (7, 1)]:
         products = [float(w) * float(x) for w, x in zip(source._weights[class_], z[row], strict=True)]

@@ -15,7 +15,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.column_values import ColumnValues
 from mu2mpi.data.sources import user_file
 from mu2mpi.data.sources.user_file import HoldoutSplit
-from mu2mpi.data.table_schema import parse_schema
+from mu2mpi.data.table_schema import InvalidValues, parse_schema
 from mu2mpi.execution.plan import open_source
 
 ROWS = 60
@@ -34,14 +34,14 @@ def order(rows=ROWS, share=0.2):
     """Return the rows of training samples, then those of test samples."""
     split = HoldoutSplit(rows, share, 0)
     return np.append(
-        split.training_rows(np.arange(split.n_training)), split.test_rows(np.arange(split.n_test))
+        split.training_rows(np.arange(split.training_samples)), split.test_rows(np.arange(split.test_samples))
     )
 
 
 @pytest.mark.parametrize("at_once", [1, 10**6])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_what_is_declared(tmp_path, schema, name, at_once, monkeypatch):
-    monkeypatch.setattr(user_file, "READ_BYTES", at_once)
+    monkeypatch.setattr(user_file, "BYTES_PER_READ", at_once)
     frame = table(ROWS)
     source = opened(written(tmp_path, name, frame), schema)
     features, labels = expected(frame)
@@ -131,9 +131,9 @@ def one(declared, texts_or_numbers, kind=object):
     text = f'[columns.a]\n{declared}\n[columns.b]\ntype = "label"\nclasses = [0, 1]\n'
     schema = parse_schema(text)
     values = np.array([*texts_or_numbers, None], dtype=object)[:-1].astype(kind)
-    into, flaws = np.empty((len(values), len(schema.feature_names)), np.float32), {}
-    schema.columns["a"].encode(ColumnValues("file", "a", np.arange(len(values)), values), into, False, flaws)
-    return into, *flaws["a"]
+    into, invalid = np.empty((len(values), len(schema.feature_names)), np.float32), InvalidValues()
+    schema.columns["a"].encode(ColumnValues("file", "a", np.arange(len(values)), values), into, invalid)
+    return into, *invalid.counts["a"]
 
 
 def says_missing(value):
@@ -198,7 +198,9 @@ def test_numbers_as_labels(values, low, width):
     label = parse_schema(
         f'[columns.a]\ntype = "boolean"\n[columns.b]\ntype = "label"\nlow = {low!r}\nhigh = {low + width!r}\n'
     ).label[1]
-    got = label.encode_labels(ColumnValues("file", "b", np.arange(len(values)), np.array(values)), False, {})
+    got = label.encode_labels(
+        ColumnValues("file", "b", np.arange(len(values)), np.array(values)), InvalidValues()
+    )
     assert got.dtype == np.float64
     want = np.clip((np.array(values) - (low + width / 2)) / (width / 2), -1, 1)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)

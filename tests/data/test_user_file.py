@@ -91,7 +91,7 @@ def everything(source):
 def rows_of_split(fraction=0.2):
     split = HoldoutSplit(ROWS, fraction, 0)
     return np.append(
-        split.training_rows(np.arange(split.n_training)), split.test_rows(np.arange(split.n_test))
+        split.training_rows(np.arange(split.training_samples)), split.test_rows(np.arange(split.test_samples))
     )
 
 
@@ -176,12 +176,12 @@ def test_columns_of_csv_by_name_or_number(tmp_path):
 @given(st.integers(2, 2000), st.floats(0.001, 0.999), st.integers(0, 2**63 - 1))
 def test_a_split_parts_the_rows(rows, fraction, seed):
     split = HoldoutSplit(rows, fraction, seed)
-    training = split.training_rows(np.arange(split.n_training))
-    test = split.test_rows(np.arange(split.n_test))
+    training = split.training_rows(np.arange(split.training_samples))
+    test = split.test_rows(np.arange(split.test_samples))
     np.testing.assert_array_equal(np.sort(np.append(training, test)), np.arange(rows))
     assert np.all(np.diff(training) > 0)
     assert np.all(np.diff(test) > 0)
-    assert split.n_test == min(rows - 1, max(1, round(fraction * rows)))
+    assert split.test_samples == min(rows - 1, max(1, round(fraction * rows)))
 
 
 def test_every_row_is_as_likely_as_any_other_to_be_for_testing():
@@ -202,8 +202,8 @@ def test_the_split_follows_from_the_seed_for_ever(tmp_path):
     assert np.any(first != other)
     # Very many rows need no list of them.
     split = HoldoutSplit(3 * 10**9, 0.1, 1)
-    rows = split.training_rows(np.sort(random.integers(0, split.n_training, 1000)))
-    near = np.minimum(rows // 10 + np.arange(-1, 2)[:, np.newaxis], split.n_test - 1)
+    rows = split.training_rows(np.sort(random.integers(0, split.training_samples, 1000)))
+    near = np.minimum(rows // 10 + np.arange(-1, 2)[:, np.newaxis], split.test_samples - 1)
     assert not np.isin(rows, split.test_rows(np.maximum(near, 0))).any()
 
 

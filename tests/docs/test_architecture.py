@@ -12,7 +12,7 @@ FILES = {
     "_version": "VERSION = 1",
     "core/errors": "",
     "data/source": "import mu2mpi.core.errors",
-    "methods/base": "from mu2mpi.data.source import Source\nfrom mu2mpi.core import errors",
+    "methods/base": "from mu2mpi.data.source import DataSource\nfrom mu2mpi.core import errors",
     "cli/run": "from mu2mpi.methods import base",
 }
 

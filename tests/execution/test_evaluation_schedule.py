@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.evaluation_schedule import (
     DEFAULT_EVALUATIONS,
-    FREE_NS,
     MAX_EVALUATIONS,
+    MIN_EVALUATION_BUDGET_NS,
     MIN_EVALUATIONS,
     MIN_TEST_SAMPLES,
     EvaluationSchedule,
@@ -72,7 +72,7 @@ def test_evaluations_take_a_small_share_of_the_time(server, machines, rounds, wh
     assert MIN_EVALUATIONS <= count <= 20
     assert min(whole, MIN_TEST_SAMPLES) <= share <= whole
     cost = EvaluationSchedule(np.arange(count), share, whole).cost(constants)
-    budget = max(0.1 * run_cost(constants), FREE_NS)
+    budget = max(0.1 * run_cost(constants), MIN_EVALUATION_BUDGET_NS)
     if share > MIN_TEST_SAMPLES:
         assert cost <= budget * (1 + 1e-9)
     if share < whole:

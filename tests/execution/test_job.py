@@ -11,14 +11,14 @@ from helpers.slow import slow
 from helpers.sources import random_source
 
 from mu2mpi import run
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import job as module
 from mu2mpi.execution.job import is_result_of
-from mu2mpi.execution.plan import open_source_on_ranks, resolve
+from mu2mpi.execution.plan import open_source_on_ranks, resolve_plan
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import checkpoint_path
@@ -53,9 +53,9 @@ def test_what_is_written_is_what_is_returned(tmp_path, source):
 
 
 def test_a_plan_that_is_given_is_the_one_that_runs(tmp_path, source, monkeypatch):
-    plan = resolve(Experiment(**{**SETTINGS, "rounds": None}, seed=1), source, 1)
+    plan = resolve_plan(Experiment(**{**SETTINGS, "rounds": None}, seed=1), source, 1)
     assert plan.experiment.rounds == 30
-    monkeypatch.setattr(module, "resolve", lambda *_: pytest.fail("it is settled"))
+    monkeypatch.setattr(module, "resolve_plan", lambda *_: pytest.fail("it is settled"))
     result = job().run_to_file(plan.experiment, source, tmp_path / "a.h5", plan=plan)
     assert result.experiment == plan.experiment
     assert result.history.round[-1] == 30
@@ -129,7 +129,7 @@ def test_no_epsilon_is_run_that_would_not_hold_at_some_machine(server, everybody
 @pytest.mark.parametrize("settings", [{"epsilon": 1e-6}, {"epsilon": 600.0}, {"rho": 1e-10}, {"rho": 100.0}])
 def test_what_is_run_keeps_its_promise(settings, tmp_path):
     run(Experiment(**SETTINGS, **settings), output=tmp_path / "a.h5")
-    assert contradictions(read_result(tmp_path / "a.h5")) == []
+    assert claim_contradictions(read_result(tmp_path / "a.h5")) == []
 
 
 def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):

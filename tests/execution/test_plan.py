@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.sources.population import Population
-from mu2mpi.execution.plan import RunKeys, complete_experiment, resolve
+from mu2mpi.execution.plan import RunKeys, complete_experiment, resolve_plan
 from mu2mpi.privacy.noise.noise_stream import root_key
 
 SOURCE = random_source(1, 120, 4, 3)
@@ -32,7 +32,7 @@ def owned():
 
 def settled(source=SOURCE, ranks=4, **settings):
     """Return M, T and the partition of an experiment."""
-    plan = resolve(Experiment(**settings), source, ranks)
+    plan = resolve_plan(Experiment(**settings), source, ranks)
     assert (plan.constants.problem.machines, plan.constants.rounds) == (
         plan.experiment.machines,
         plan.experiment.rounds,
@@ -56,7 +56,7 @@ def test_steps_are_as_long_as_the_noise_of_a_sum_allows(method):
     settings = {"method": method, "machines": 6, "rounds": 20, "rho": 0.05, "diameter": 0.01}
 
     def step(server, **own):
-        return resolve(Experiment(server=server, **settings, **own), SOURCE, 1).constants.eta
+        return resolve_plan(Experiment(server=server, **settings, **own), SOURCE, 1).constants.eta
 
     trusted = step("trusted")
     assert step("untrusted") == pytest.approx(trusted / math.sqrt(6), rel=1e-2)
@@ -87,7 +87,7 @@ def test_rounds_are_those_that_are_given_or_that_the_samples_last():
     ],
 )
 def test_methods_that_draw_their_samples_settle_batches(settings, rounds, batch):
-    plan = resolve(Experiment(machines=2, **settings), SOURCE, 1)
+    plan = resolve_plan(Experiment(machines=2, **settings), SOURCE, 1)
     assert plan.experiment.batch == batch
     assert plan.experiment.rounds == rounds
     assert "batch" in plan.experiment.explicit_settings
@@ -97,7 +97,7 @@ def test_methods_that_draw_their_samples_settle_batches(settings, rounds, batch)
 
 def test_a_preset_is_filled_in_once_machines_are_known():
     experiment = Experiment(method="mu2-sgd", preset="practical", rho=1.0, diameter=3.0)
-    plan = resolve(experiment, SOURCE, 4)
+    plan = resolve_plan(experiment, SOURCE, 4)
     found = plan.experiment
     assert (found.normalize, found.clip_norm, found.diameter, found.eta_scale) == ("unit", 0.75, 3.0, 4.0)
     assert {
@@ -108,7 +108,7 @@ def test_a_preset_is_filled_in_once_machines_are_known():
         "machines",
         "rounds",
     } <= found.explicit_settings
-    assert plan.constants.problem.scaling.unit_norm
+    assert plan.constants.problem.feature_scaling.unit_norm
     assert plan.constants.mechanism.clip_norm == 0.75
     assert complete_experiment(experiment, plan.public_facts, machines=4).replace(rounds=30) == found
     # What was left open is, in the experiment that the user gave.
@@ -131,11 +131,11 @@ experiments = st.builds(
 @given(experiments, max_examples=40)
 def test_what_is_resolved_stays_so(experiment):
     try:
-        plan = resolve(experiment, SOURCE, 3)
+        plan = resolve_plan(experiment, SOURCE, 3)
     except InputError:
         return
     # On any number of ranks.
-    again = resolve(plan.experiment, SOURCE, 5)
+    again = resolve_plan(plan.experiment, SOURCE, 5)
     assert again.experiment == plan.experiment
     assert again.partition == plan.partition
     assert again.constants.mechanism == plan.constants.mechanism
@@ -157,7 +157,7 @@ def test_what_is_resolved_stays_so(experiment):
 )
 def test_what_cannot_be_is_an_input_error(settings, words):
     with pytest.raises(InputError, match=words):
-        resolve(Experiment(**settings), SOURCE, 4)
+        resolve_plan(Experiment(**settings), SOURCE, 4)
 
 
 def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():

@@ -98,7 +98,7 @@ def test_time_left_counts_only_rounds_of_this_start(tmp_path, monkeypatch):
 
 
 def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
-    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "BAR_REFRESH_SECONDS", 0.0)
     text = told(progress.BarProgress)
     bars = [part for part in text.split("\r") if "round/s" in part]
     assert re.search(r"\d+/200 \[\d\d:\d\d<\d\d:\d\d, +[\d.]+\w?round/s", bars[-1])
@@ -154,7 +154,7 @@ class Stops(Callback):
 
 
 def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.CHECKPOINT_DECISION_SECONDS", 0.0)
     plain, as_json, output = tmp_path / "a.log", tmp_path / "a.jsonl", tmp_path / "a.h5"
     logs = [LogFile(plain), LogFile(as_json, as_json=True)]
     with pytest.raises(Interrupted) as stop:

@@ -16,9 +16,9 @@ from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import known_names
 from mu2mpi.execution import environment
-from mu2mpi.execution.job import Job
-from mu2mpi.execution.plan import resolve
-from mu2mpi.execution.resume import check_state
+from mu2mpi.execution.job import RunContext
+from mu2mpi.execution.plan import resolve_plan
+from mu2mpi.execution.resume import check_checkpoint_arrays
 from mu2mpi.privacy.noise import noise_source as drawing
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.records import checkpoint_path
@@ -48,7 +48,7 @@ def test_going_on_gives_the_bits_of_an_unbroken_run(settings, tmp_path):
         # What is left open was settled when the run began.
         state = found_checkpoint(path, experiment.replace(machines=None))
         assert state.rounds_done == t - 1
-        check_state(state, resolve(experiment, source, 1), path)
+        check_checkpoint_arrays(state, resolve_plan(experiment, source, 1), path)
         resumed = simulated(state.experiment, source, state)
         assert_same(resumed, unbroken)
         assert np.all(np.diff(resumed.history.elapsed_seconds) > 0)
@@ -61,7 +61,7 @@ def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)
     unbroken = simulated(experiment, source)
-    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 3 * 4 * source.sample_bytes)
     state = stopped_state(experiment, source, 9)
     assert_same(simulated(experiment, source, state), unbroken)
@@ -98,7 +98,9 @@ def test_a_run_goes_on_from_the_checkpoint_before_one_that_cannot_be_read(seed, 
     experiment, place = Experiment(machines=4, seed=seed), checkpoint_path(path)
     asked = iter([False] * 2)
     with pytest.raises(Interrupted):
-        Job(Communicator(), lambda: next(asked, True), False, 1e-9).run_to_file(experiment, source, path)
+        RunContext(Communicator(), lambda: next(asked, True), False, 1e-9).run_to_file(
+            experiment, source, path
+        )
     kept = {name: name.read_bytes() for name in tmp_path.iterdir()}
     assert len(kept) == 2
     expected = job().run_to_file(experiment, source, path)
@@ -185,7 +187,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
 def test_a_state_that_the_run_cannot_have_come_to_is_refused(state, kind, tmp_path):
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=1)
-    check_state(state, resolve(experiment, source, 1), tmp_path / "a.h5")
+    check_checkpoint_arrays(state, resolve_plan(experiment, source, 1), tmp_path / "a.h5")
     path = tmp_path / "a.h5"
     write_checkpoint(dataclasses.replace(state, **IMPOSSIBLE[kind](state)), checkpoint_path(path))
     content = checkpoint_path(path).read_bytes()

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from mu2mpi.execution.signals import STOP_SIGNALS, signal_handlers, stop_requests
+from mu2mpi.execution.signals import STOP_SIGNALS, installed_signal_handlers, recording_stop_requests
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_first_signal_is_noted_and_a_second_interrupt_ends(number):
     before = [signal.getsignal(each) for each in STOP_SIGNALS]
-    with stop_requests() as requests, stop_requests() as inner:
+    with recording_stop_requests() as requests, recording_stop_requests() as inner:
         assert inner is requests
         assert not requests.pending
         os.kill(os.getpid(), number)
@@ -27,7 +27,7 @@ def test_a_first_signal_is_noted_and_a_second_interrupt_ends(number):
 def test_what_was_ignored_stays_ignored():
     seen, before = [], signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
-        with signal_handlers(
+        with installed_signal_handlers(
             dict.fromkeys((signal.SIGUSR1, signal.SIGUSR2), lambda number, _: seen.append(number))
         ):
             os.kill(os.getpid(), signal.SIGUSR1)

@@ -17,7 +17,7 @@ SETTINGS = {**DATA, "server": ["untrusted", "trusted"], "seed": [1, 2]}
 @pytest.fixture
 def called(monkeypatch):
     """Return a dictionary that fills with the arguments of what is called, by name."""
-    found = {"resolve": [], "open_source_on_ranks": [], "Simulation": []}
+    found = {"resolve_plan": [], "open_source_on_ranks": [], "Simulation": []}
 
     def watch(module, name):
         action = getattr(module, name)
@@ -29,7 +29,7 @@ def called(monkeypatch):
         monkeypatch.setattr(module, name, watched)
 
     for module in (sweep_module, job_module):
-        watch(module, "resolve")
+        watch(module, "resolve_plan")
         watch(module, "open_source_on_ranks")
     watch(job_module, "Simulation")
     return found
@@ -38,7 +38,7 @@ def called(monkeypatch):
 def done(folder, settings=SETTINGS, index=None, overwrite=False):
     """Run a sweep; return its experiments, and its paths."""
     sweep = Sweep(settings)
-    chosen = sweep.select(index)
+    chosen = sweep.select_runs(index)
     run_sweep(sweep, chosen, folder, overwrite=overwrite)
     return [experiment for _, experiment in chosen], [folder / sweep.file_name(e) for _, e in chosen]
 
@@ -49,7 +49,7 @@ def images(folder):
 
 def test_each_run_is_settled_once_and_data_are_opened_once(tmp_path, called):
     experiments, paths = done(tmp_path)
-    assert [arguments[0] for arguments in called["resolve"]] == experiments
+    assert [arguments[0] for arguments in called["resolve_plan"]] == experiments
     assert len(called["open_source_on_ranks"]) == 1
     assert [read_result(path).experiment for path in paths] == experiments
     # What was settled is what ran.
@@ -61,7 +61,7 @@ def test_each_run_is_settled_once_and_data_are_opened_once(tmp_path, called):
 def test_runs_that_leave_something_open_go_by_what_was_settled(tmp_path, called):
     settings = {"data": "synthetic", "samples": 60, "features": 2, "seed": [1, 2]}
     _, paths = done(tmp_path, settings)
-    assert len(called["resolve"]) == 2
+    assert len(called["resolve_plan"]) == 2
     for path in paths:
         found = read_result(path).experiment
         assert (found.machines, found.rounds) == (1, 60)
@@ -131,7 +131,7 @@ def test_what_another_job_finished_meanwhile_is_left_alone(tmp_path, monkeypatch
     _, paths = done(tmp_path / "others")
     result, at_first = read_result(paths[0]), []
     here = tmp_path / "here" / paths[0].name
-    run_to_file = sweep_module.Job.run_to_file
+    run_to_file = sweep_module.RunContext.run_to_file
 
     def meanwhile(job, *arguments):
         if not at_first and arguments[2] != here:
@@ -139,7 +139,7 @@ def test_what_another_job_finished_meanwhile_is_left_alone(tmp_path, monkeypatch
             at_first.append(here.stat().st_mtime_ns)
         return run_to_file(job, *arguments)
 
-    monkeypatch.setattr(sweep_module.Job, "run_to_file", meanwhile)
+    monkeypatch.setattr(sweep_module.RunContext, "run_to_file", meanwhile)
     monkeypatch.setattr(
         sweep_module,
         "schedule_runs",

@@ -14,9 +14,9 @@ from scipy.optimize import minimize
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.execution.evaluation import Evaluator, max_gradients
+from mu2mpi.execution.evaluation import Evaluator, max_search_gradients
 from mu2mpi.execution.job import run
-from mu2mpi.losses.model.ball import MINIMUM_TOLERANCE
+from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE
 from mu2mpi.losses.model.scaling import Scaling
 
 
@@ -77,14 +77,14 @@ def test_smallest_loss_in_the_ball_against_scipy(diameter):
         lambda x: ref.mean_loss(x.reshape(4, 7), features, labels), np.zeros(28), constraints=[inside],
         method="SLSQP", options={"ftol": 1e-12, "maxiter": 300},
     )  # fmt: skip
-    assert theory.minimum_gap <= MINIMUM_TOLERANCE
+    assert theory.minimum_gap <= DUALITY_GAP_TOLERANCE
     assert theory.minimum_loss == pytest.approx(truth.fun, abs=3e-6)
 
 
 def test_a_run_writes_what_it_measured(tmp_path: Path):
     result = run(Experiment(machines=4, rounds=50, server="trusted", seed=1), output=tmp_path / "a.h5")
     theory = result.theory
-    assert theory.minimum_gap <= MINIMUM_TOLERANCE
+    assert theory.minimum_gap <= DUALITY_GAP_TOLERANCE
     assert theory.excess_loss == result.history.test_loss[-1] - theory.minimum_loss
     assert 0 < theory.excess_loss < theory.excess_loss_bound
 
@@ -92,13 +92,13 @@ def test_a_run_writes_what_it_measured(tmp_path: Path):
 def test_a_search_never_takes_long():
     for machines in (1, 10, 100):
         constants = paper_schedule("untrusted", machines=machines, rounds=60_000 // machines)
-        assert 20 <= max_gradients(constants, 10_000) < 100
-    assert max_gradients(paper_schedule("trusted"), 10**7) == 5
-    assert max_gradients(paper_schedule("trusted", rounds=10**8, machines=1), 10_000) == 1000
+        assert 20 <= max_search_gradients(constants, 10_000) < 100
+    assert max_search_gradients(paper_schedule("trusted"), 10**7) == 5
+    assert max_search_gradients(paper_schedule("trusted", rounds=10**8, machines=1), 10_000) == 1000
 
 
 def test_large_models_have_the_bound_alone(monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.evaluation.MAX_SEARCH_PARAMETERS", 100)
+    monkeypatch.setattr("mu2mpi.execution.evaluation.MAX_OPTIMUM_SEARCH_PARAMETERS", 100)
     theory = run(Experiment(machines=2, rounds=5, seed=1)).theory
     assert theory.excess_loss_bound > 0
     assert math.isnan(theory.excess_loss)
@@ -121,7 +121,7 @@ def test_runs_of_a_sweep_share_the_search(monkeypatch):
     assert other.theory.minimum_loss < first.theory.minimum_loss
     calls.clear()
     unit = Experiment(machines=2, seed=1, normalize="unit")
-    assert simulation_of(unit, source).run().theory.minimum_gap <= MINIMUM_TOLERANCE
+    assert simulation_of(unit, source).run().theory.minimum_gap <= DUALITY_GAP_TOLERANCE
     assert len(calls) > 1
 
 

@@ -8,7 +8,12 @@ import pytest
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import simulation as module
 from mu2mpi.execution.signals import StopRequests
-from mu2mpi.execution.simulation import DECISION_SECONDS, MAX_STRIDE_GROWTH, Action, PeriodicCheckpoints
+from mu2mpi.execution.simulation import (
+    CHECKPOINT_DECISION_SECONDS,
+    MAX_DECISION_STRIDE_GROWTH,
+    CheckpointAction,
+    PeriodicCheckpoints,
+)
 
 
 class Clock:
@@ -47,7 +52,7 @@ def verdicts(watch, clock, rounds, seconds):
 def test_the_first_checkpoints_are_close_together(clock):
     watch = PeriodicCheckpoints(Communicator(), lambda: False, 60.0)
     said = verdicts(watch, clock, 300, 1.0)
-    saved = [t - 1 for t, verdict in enumerate(said, 1) if verdict is Action.SAVE]
+    saved = [t - 1 for t, verdict in enumerate(said, 1) if verdict is CheckpointAction.SAVE]
     assert saved == [5, 15, 35, 75, 135, 195, 255]
 
 
@@ -59,10 +64,10 @@ def test_a_request_stops_it_within_the_time_between_two_looks(clock, seconds):
     requests(10, None)
     asked = clock.now
     for t in range(20_001, 40_000):
-        if watch.decide(t) is Action.STOP:
+        if watch.decide(t) is CheckpointAction.SAVE_AND_STOP:
             break
         clock.now += seconds
-    assert clock.now - asked <= DECISION_SECONDS + seconds
+    assert clock.now - asked <= CHECKPOINT_DECISION_SECONDS + seconds
 
 
 def test_stopping_comes_before_saving(clock):
@@ -70,7 +75,7 @@ def test_stopping_comes_before_saving(clock):
     watch = PeriodicCheckpoints(Communicator(), lambda: requests.pending, 1e-9)
     requests.pending = True
     clock.now += 1
-    assert watch.decide(1) is Action.STOP
+    assert watch.decide(1) is CheckpointAction.SAVE_AND_STOP
 
 
 def test_fast_rounds_are_not_held_up_by_questions(clock):
@@ -78,9 +83,11 @@ def test_fast_rounds_are_not_held_up_by_questions(clock):
     communicator = Counted()
     watch = PeriodicCheckpoints(communicator, lambda: False, 1e9)
     verdicts(watch, clock, 100_000, 1e-4)
-    asked = 100_000 * 1e-4 / DECISION_SECONDS
+    asked = 100_000 * 1e-4 / CHECKPOINT_DECISION_SECONDS
     assert (
-        asked <= communicator.asked <= asked + np.log(DECISION_SECONDS / 1e-4) / np.log(MAX_STRIDE_GROWTH) + 2
+        asked
+        <= communicator.asked
+        <= asked + np.log(CHECKPOINT_DECISION_SECONDS / 1e-4) / np.log(MAX_DECISION_STRIDE_GROWTH) + 2
     )
 
 
@@ -96,8 +103,8 @@ def test_slower_rounds_are_noticed_at_the_next_look(clock):
             looks.append(t)
         t += 1
     strides = np.diff(looks)
-    assert strides[0] <= MAX_STRIDE_GROWTH
-    assert np.all(strides[1:] <= MAX_STRIDE_GROWTH * strides[:-1])
+    assert strides[0] <= MAX_DECISION_STRIDE_GROWTH
+    assert np.all(strides[1:] <= MAX_DECISION_STRIDE_GROWTH * strides[:-1])
     # From here on each round takes as long as many did: the next look is one round later.
     before = communicator.asked
     while communicator.asked == before:
@@ -137,7 +144,7 @@ def test_all_ranks_save_and_stop_before_the_same_round(saves, monkeypatch):
         for t in range(1, 5000):
             requests.pending = rank == 2 and t > 100
             said[rank].append(watch.decide(t))
-            if said[rank][-1] is Action.STOP:
+            if said[rank][-1] is CheckpointAction.SAVE_AND_STOP:
                 return
             wait.wait(0.001 * rank)
 
@@ -147,6 +154,6 @@ def test_all_ranks_save_and_stop_before_the_same_round(saves, monkeypatch):
     for thread in threads:
         thread.join(30)
     assert said[0] == said[1] == said[2]
-    assert said[0].count(Action.STOP) == 1
-    assert (Action.SAVE in said[0]) == saves
+    assert said[0].count(CheckpointAction.SAVE_AND_STOP) == 1
+    assert (CheckpointAction.SAVE in said[0]) == saves
     assert len(said[0]) > 100

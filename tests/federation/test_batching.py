@@ -15,7 +15,7 @@ from mu2mpi.federation.batching import (
 
 KEY = bytes(range(32))
 BATCHINGS = [
-    FreshSamples(12, 12), DisjointBatches.from_ends((1, 1, 4, 9)), ReplacementBatches(7, 4, 5),
+    FreshSamples(12, 12), DisjointBatches.from_batch_ends((1, 1, 4, 9)), ReplacementBatches(7, 4, 5),
     CyclicBatches(7, 4, 3), CyclicBatches(4, 4, 4),
     PoissonBatches(40, 4, 40, probability=0.3), PoissonBatches(5, 4, 5, probability=1.0),
 ]  # fmt: skip

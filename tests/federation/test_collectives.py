@@ -7,21 +7,23 @@ import numpy as np
 import pytest
 
 from mu2mpi.audit.recorded_ranks import run_on_ranks
-from mu2mpi.core.parallel import block
-from mu2mpi.federation.collectives import gather_statistics, gather_sum, scatter_sum
-from mu2mpi.privacy.noise.noise_stream import key_words, padded_zeros, root_key
+from mu2mpi.core.parallel import block_range
+from mu2mpi.federation.collectives import gather_increment_stats, reduce_message_sum, scatter_message_sum
+from mu2mpi.privacy.noise.noise_stream import key_to_uint32, padded_zeros, root_key
 
-KEY, SHAPE, NORMS, CLIPPED = key_words(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
+KEY, SHAPE, NORMS, CLIPPED = key_to_uint32(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
 SUMS = np.random.default_rng(1).integers(-(2**40), 2**40, (3, *SHAPE))
 COUNTS = np.random.default_rng(2).integers(0, 9, (5, 3))
 
 
 def hosted_machines(rank, size, q):
     """Return what is collected of the machines of a rank."""
-    (flat_q, own), counts = padded_zeros(SHAPE), COUNTS[list(block(len(COUNTS), size, rank))]
+    (flat_message_sum, own), counts = padded_zeros(SHAPE), COUNTS[list(block_range(len(COUNTS), size, rank))]
     own[...] = q
-    public_facts = {"largest_squared_norm": NORMS[rank], "clipped": CLIPPED[rank]}
-    return SimpleNamespace(q=own, flat_q=flat_q, class_counts=lambda t: t * counts, **public_facts)
+    public_facts = {"largest_squared_norm": NORMS[rank], "clipped_count": CLIPPED[rank]}
+    return SimpleNamespace(
+        message_sum=own, flat_message_sum=flat_message_sum, class_counts=lambda t: t * counts, **public_facts
+    )
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "masked"])
@@ -30,8 +32,8 @@ def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
     def act(rank):
         machines = hosted_machines(rank.rank, size, SUMS[rank.rank])
         return (
-            gather_sum(machines, rank, key),
-            gather_statistics(machines, 2, rank, key),
+            reduce_message_sum(machines, rank, key),
+            gather_increment_stats(machines, 2, rank, key),
             pickle.dumps(rank.sent),
         )
 
@@ -48,8 +50,8 @@ def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
 def test_masked_parts_add_up_to_the_sum(size):
     def act(rank):
         machines = hosted_machines(rank.rank, size, SUMS[0] * (rank.rank == 0))
-        scatter_sum(machines, rank, KEY)
-        return machines.q
+        scatter_message_sum(machines, rank, KEY)
+        return machines.message_sum
 
     parts = run_on_ranks(size, act)
     np.testing.assert_array_equal(sum(parts), SUMS[0])

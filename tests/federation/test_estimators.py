@@ -5,7 +5,12 @@ import math
 import pytest
 
 from mu2mpi.core.registry import lookup
-from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM, GRADIENT, LAST_ITERATE
+from mu2mpi.federation.estimators import (
+    AVERAGED_ITERATE,
+    CORRECTED_MOMENTUM,
+    GRADIENT_ESTIMATOR,
+    LAST_ITERATE,
+)
 from mu2mpi.losses.model.scaling import Scaling
 
 
@@ -16,9 +21,9 @@ def test_averages_are_weighted_by_alpha_t():
         weight = AVERAGED_ITERATE.averaging_weight(t)
         x = (1 - weight) * x + weight * w
         assert x == pytest.approx(sum(s * points[s - 1] for s in range(1, t + 1)) / (t * (t + 1) / 2))
-    assert [query_point.importance(7) for query_point in (AVERAGED_ITERATE, LAST_ITERATE)] == [7, 1]
+    assert [query_point.importance_weight(7) for query_point in (AVERAGED_ITERATE, LAST_ITERATE)] == [7, 1]
     assert LAST_ITERATE.averaging_weight(7) == 1
-    assert [estimator.weight(7) for estimator in (CORRECTED_MOMENTUM, GRADIENT)] == [7, 1]
+    assert [estimator.gradient_weight(7) for estimator in (CORRECTED_MOMENTUM, GRADIENT_ESTIMATOR)] == [7, 1]
 
 
 def test_bounds_are_those_of_the_lemmas():
@@ -29,6 +34,6 @@ def test_bounds_are_those_of_the_lemmas():
     )
     assert CORRECTED_MOMENTUM.contribution_bound(G, L, 0.1, LAST_ITERATE) == math.inf
     assert {
-        GRADIENT.contribution_bound(G, L, 0.1, query_point)
+        GRADIENT_ESTIMATOR.contribution_bound(G, L, 0.1, query_point)
         for query_point in (AVERAGED_ITERATE, LAST_ITERATE)
     } == {G}

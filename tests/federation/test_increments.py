@@ -9,8 +9,8 @@ from helpers.sources import random_samples
 from hypothesis import strategies as st
 
 from mu2mpi.core.registry import lookup
-from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.losses.model.linear import SAMPLE_BLOCK, TILE
+from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT_ESTIMATOR
+from mu2mpi.losses.model.linear import FEATURES_PER_TILE, SAMPLES_PER_BLOCK
 from mu2mpi.losses.model.scaling import Scaling
 
 SOFTMAX = lookup("losses", "softmax")
@@ -21,7 +21,7 @@ seeds = st.integers(0, 2**31)
 shapes = st.tuples(
     st.integers(1, 9),
     st.integers(2, 12),
-    st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2),
+    st.integers(1, 70) | st.integers(FEATURES_PER_TILE - 2, 2 * FEATURES_PER_TILE + 2),
 )
 
 
@@ -43,7 +43,9 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
             scaling.bias, first,
             end,
         )  # fmt: skip
-        CORRECTED_MOMENTUM.compile_kernel(SOFTMAX, 3)(q, x, x_previous, *fresh, 2, 1.0, fine, SAMPLE_BLOCK)
+        CORRECTED_MOMENTUM.compile_kernel(SOFTMAX, 3)(
+            q, x, x_previous, *fresh, 2, 1.0, fine, SAMPLES_PER_BLOCK
+        )
 
     add(together, 0, n)
     apart, cut = np.zeros(x.shape, np.int64), int(rng.integers(n + 1))
@@ -56,7 +58,7 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
 @LOSSES
 @TYPES
 @given(
-    shapes, st.sampled_from(SCALINGS), st.integers(1, 1000), st.sampled_from([1, SAMPLE_BLOCK]),
+    shapes, st.sampled_from(SCALINGS), st.integers(1, 1000), st.sampled_from([1, SAMPLES_PER_BLOCK]),
     st.sampled_from([0.1, 0.9, 1e6]), st.booleans(), seeds, max_examples=12,
 )  # fmt: skip
 def test_what_a_round_adds_is_what_plain_numpy_adds(
@@ -81,7 +83,7 @@ def test_what_a_round_adds_is_what_plain_numpy_adds(
         long += factor < 1
     grid_spacing, q = 2.0**-36, np.zeros(x.shape, np.int64)
     fresh = features, labels, scaling.scale_factors(features, scale), scaling.bias, 0, len(labels)
-    add = (GRADIENT if plainly else CORRECTED_MOMENTUM).compile_kernel(loss_function, len(x))
+    add = (GRADIENT_ESTIMATOR if plainly else CORRECTED_MOMENTUM).compile_kernel(loss_function, len(x))
     _, clipped = add(q, x, x_previous, *fresh, t, clip_norm, grid_spacing, batch)
     assert clipped == long
     tolerance = len(labels) * (grid_spacing + 1e-12 * t)

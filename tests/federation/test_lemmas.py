@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.data.sources.population import POINTS, Population
+from mu2mpi.data.sources.population import SUPPORT_SIZE, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGED_ITERATE
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import Machines
-from mu2mpi.privacy.noise.noise_stream import derive_key, key_words
+from mu2mpi.privacy.noise.noise_stream import derive_key, key_to_uint32
 
 averaging_weight = AVERAGED_ITERATE.averaging_weight
 SOFTMAX = lookup("losses", "softmax")
@@ -68,7 +68,7 @@ def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds
         queries = x[t - 1], x[max(0, t - 2)]
         mine.accumulate(t, *queries)
         q = sum(m.estimate(t, *queries, z[t - 1, i], labels[t - 1, i]) for i, m in enumerate(theirs))
-        found, atol = mine.q * constants.mechanism.grid_spacing, 1e-9 * constants.S * machines
+        found, atol = mine.message_sum * constants.mechanism.grid_spacing, 1e-9 * constants.S * machines
         np.testing.assert_allclose(found, q, rtol=0, atol=atol)
 
 
@@ -89,7 +89,7 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
             samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
             machines = Machines(constants, range(1), lambda _, samples=samples: samples, None)
             machines.accumulate(t, x, x_previous)
-            assert machines.clipped == 0
+            assert machines.clipped_count == 0
             assert math.sqrt(machines.largest_squared_norm) <= constants.S
 
 
@@ -135,7 +135,7 @@ def test_anytime_inequality(shape, diameter, rounds, seed):
 def deviations(population, machine, machines, x, y):
     """Return sigma^2 at x, and sigma_L^2 between x and y, of one machine: exact sums over its points."""
     p = probabilities_of(population, machine, machines)
-    z = np.c_[population.support, np.ones(POINTS)]
+    z = np.c_[population.support, np.ones(SUPPORT_SIZE)]
     at_x, at_y = (np.array([ref.softmax(point, row) for row in z]) for point in (x, y))
     labels = np.eye(population.classes)
     residuals, changes = (r[:, None, :] - o for r, o in ((at_x, labels), (at_x - at_y, 0 * labels)))
@@ -166,9 +166,12 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
         iterates = Iterates(constants)
         for t in range(1, T + 1):
             machines.accumulate(t, iterates.x, iterates.x_previous)
-            error = machines.q * (constants.mechanism.grid_spacing / M) - t * exact.gradient(iterates.x)[1]
+            error = (
+                machines.message_sum * (constants.mechanism.grid_spacing / M)
+                - t * exact.gradient(iterates.x)[1]
+            )
             total[t - 1] += np.sum(error**2)
-            iterates.step(t, machines.q)
+            iterates.step(t, machines.message_sum)
     mean = total / 300
     rng = np.random.default_rng(0)
     points = [rng.standard_normal(shape) for _ in range(12)]
@@ -205,7 +208,7 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
         tau = int(rng.integers(T))
         other_features[tau, i] *= sign
     other_labels[tau, i] ^= 1
-    key = key_words(derive_key(bytes(32), f"{seed} {draw}"))
+    key = key_to_uint32(derive_key(bytes(32), f"{seed} {draw}"))
     one, other, alone = (
         Machines(constants, range(count), lambda t, f=f, y=y: one_a_round(f, y), key)
         for count, f, y in ((M, features, labels), (M, other_features, other_labels), (1, features, labels))
@@ -215,11 +218,11 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     for t in range(1, T + 1):
         for machines in (one, other):
             machines.accumulate(t, iterates.x, iterates.x_previous)
-        difference = (one.q - other.q) * constants.mechanism.grid_spacing
+        difference = (one.message_sum - other.message_sum) * constants.mechanism.grid_spacing
         # One draw hides the sum from those that see what a trusted server sends, and, with an untrusted one,
         # a machine's own draw its part of the sum.
-        alone.q[:] = one.q
-        noise = (alone.noised_message(t) - one.q) * constants.mechanism.grid_spacing
+        alone.message_sum[:] = one.message_sum
+        noise = (alone.noised_message(t) - one.message_sum) * constants.mechanism.grid_spacing
         squared += np.sum(difference**2) / constants.mechanism.sigma**2
         loss += (np.vdot(difference, noise) + np.sum(difference**2) / 2) / constants.mechanism.sigma**2
         iterates.step(t, alone.noised_message(t) if server == "trusted" else one.noised_message(t))

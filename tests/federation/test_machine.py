@@ -12,8 +12,8 @@ from helpers.sources import random_samples
 from hypothesis import strategies as st
 
 from mu2mpi.core.registry import lookup
-from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT
-from mu2mpi.losses.model.linear import SAMPLE_BLOCK
+from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT_ESTIMATOR
+from mu2mpi.losses.model.linear import SAMPLES_PER_BLOCK
 from mu2mpi.privacy.noise.grid import reduce_clip_norm
 
 SOFTMAX = lookup("losses", "softmax")
@@ -77,7 +77,7 @@ numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e
 
 @pytest.mark.slow
 @given(
-    st.data(), st.sampled_from([np.float32, np.float64]), st.sampled_from([1, SAMPLE_BLOCK]),
+    st.data(), st.sampled_from([np.float32, np.float64]), st.sampled_from([1, SAMPLES_PER_BLOCK]),
     st.integers(1, 5),
     st.integers(2, 3), st.integers(1, 4), st.sampled_from([1, 2, 2**32 - 1]), st.booleans(),
     st.sampled_from([1e-100, 1e-3, 1.0, 1e100]), st.integers(12, 49), max_examples=300,
@@ -102,7 +102,7 @@ def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
     bias = data.draw(st.sampled_from([0.1, 1.0]) | numbers)
     grid_spacing = 2.0 ** (math.floor(math.log2(clip_norm)) - bits)
     bound = reduce_clip_norm(clip_norm, grid_spacing, x.size)
-    add = (GRADIENT if plain else CORRECTED_MOMENTUM).compile_kernel(SOFTMAX, 3)
+    add = (GRADIENT_ESTIMATOR if plain else CORRECTED_MOMENTUM).compile_kernel(SOFTMAX, 3)
 
     def sent(first, end):
         q = np.zeros(x.shape, np.int64)
@@ -116,7 +116,7 @@ def test_whatever_the_floats_nothing_that_is_sent_is_longer_than_the_bound(
     np.testing.assert_array_equal(sent(0, n), sum(alone))
 
 
-@pytest.mark.parametrize("batch", [1, SAMPLE_BLOCK])
+@pytest.mark.parametrize("batch", [1, SAMPLES_PER_BLOCK])
 def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch):
     """A logit of the second sample overflows, so its gradient is no number."""
     x, features = np.array([[1e308, 0, 0], [0, 0, 0]]), np.array([[0.5, 0.5], [100.0, 100.0]])
@@ -124,7 +124,9 @@ def test_an_increment_whose_norm_is_unknown_is_none_and_counted_as_clipped(batch
     for end in (1, 2):
         q = np.zeros((2, 3), np.int64)
         fresh = features, np.ones(2, np.int32), np.ones(2), 1.0, 0, end
-        largest, clipped = GRADIENT.compile_kernel(SOFTMAX, 3)(q, x, x, *fresh, 1, 1.0, 2.0**-30, batch)
+        largest, clipped = GRADIENT_ESTIMATOR.compile_kernel(SOFTMAX, 3)(
+            q, x, x, *fresh, 1, 1.0, 2.0**-30, batch
+        )
         found[end] = q
         assert clipped == end
         assert largest == pytest.approx(3.0)
@@ -145,7 +147,9 @@ def parse_schedule(loss, method, norm_bound, dimension, rounds=6, **settings):
 
 def surface(rng, constants):
     """Return query points from one end of the ball to the other, as far as rows are alike."""
-    points = rng.standard_normal((constants.rounds + 1, constants.problem.rows, constants.problem.features))
+    points = rng.standard_normal(
+        (constants.rounds + 1, constants.problem.model_rows, constants.problem.features)
+    )
     points[1::2] = -points[::2][: len(points[1::2])]
     return points * (constants.problem.radius / np.linalg.norm(points, axis=(1, 2), keepdims=True))
 
@@ -204,7 +208,7 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
             queries[t] = queries[t - 1] + step * (queries[t] - queries[t - 1])
     _, machines = sums(constants, features, labels, queries)
     # Clipping leaves room for rounding, which gradients as long as G do not.
-    assert (machines.clipped > 0) == (machines.largest_squared_norm > constants.reduced_clip_norm**2)
+    assert (machines.clipped_count > 0) == (machines.largest_squared_norm > constants.reduced_clip_norm**2)
     assert 0 < machines.largest_squared_norm <= constants.S**2 * (1 + 1e-12)
 
 
@@ -215,7 +219,10 @@ def test_two_samples_come_near_to_the_bound(loss):
         constants = parse_schedule(
             loss, "parallel-sgd", None, 3, rounds=1, diameter=40.0, clip_norm=clip_norm
         )
-        far = np.full((constants.problem.rows, 4), 1.0) * np.array([[-1.0], [1.0]])[-constants.problem.rows :]
+        far = (
+            np.full((constants.problem.model_rows, 4), 1.0)
+            * np.array([[-1.0], [1.0]])[-constants.problem.model_rows :]
+        )
         far *= constants.problem.radius / np.linalg.norm(far)
         ends = []
         for sign in (1.0, -1.0):

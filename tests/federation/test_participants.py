@@ -35,7 +35,7 @@ def participations(draw):
         UniformParticipation(str(draw(st.integers(1, machines))), federation),
         BernoulliParticipation(draw(st.sampled_from(["1e-3", "0.3", "0.9", "1.0"])), federation),
         ProportionalParticipation("", federation),
-        RecordedParticipation("", federation._replace(recorded=seen)),
+        RecordedParticipation("", federation._replace(recorded_matrix=seen)),
     ]
     return draw(st.sampled_from(kinds)), samples, rounds
 
@@ -59,7 +59,7 @@ def test_counts_are_those_of_the_dense_matrix_however_they_are_looked_at(drawn, 
     participation, _, rounds = drawn
     present = dense(participation, rounds)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK_CELLS", at_once)
+        patch.setattr(module, "MACHINE_ROUNDS_PER_CHUNK", at_once)
         attendance = RunParticipation(participation, rounds)
         np.testing.assert_array_equal(attendance.counts, present.sum(axis=0))
         np.testing.assert_array_equal(attendance.squared_gaps, [squared_gaps(column) for column in present.T])
@@ -84,9 +84,9 @@ def test_counts_are_those_of_the_dense_matrix_however_they_are_looked_at(drawn, 
 def test_a_run_is_as_long_as_the_first_machine_without_samples_allows(drawn, at_once):
     participation, samples, _ = drawn
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK_CELLS", at_once * participation.machines)
+        patch.setattr(module, "MACHINE_ROUNDS_PER_CHUNK", at_once * participation.machines)
         if isinstance(participation, BernoulliParticipation) and participation.probability < 0.1:
-            patch.setattr(module, "MAX_CELLS", 2000)
+            patch.setattr(module, "MAX_MACHINE_ROUNDS", 2000)
             with pytest.raises(InputError, match="machine-rounds"):
                 max_fresh_rounds(participation, np.full_like(samples, 500))
             return
@@ -150,7 +150,7 @@ def test_weighted_messages_estimate_the_objective_on_average(drawn, is_sample_we
         with pytest.raises(InputError, match="No machine ever takes part"):
             unequal_machines.run_participation(rounds)
         return
-    weights = unequal_machines.weights(attendance)
+    weights = unequal_machines.machine_weights(attendance)
     expected = participation.expected_counts(attendance.counts, rounds)
     wanted = np.where(expected > 0, samples if is_sample_weighted else 1.0, 0.0)
     found = weights * expected

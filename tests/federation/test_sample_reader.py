@@ -8,7 +8,7 @@ from helpers.sources import ArraySource, random_source
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import source as source_module
 from mu2mpi.data.partition import iid_rows
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.federation.sample_reader import make_sample_reader
 
 DIMENSION = 6
@@ -25,7 +25,7 @@ class Watched(ArraySource):
 
 def limit_memory(monkeypatch, source, samples):
     """Have no more than so many samples read at once."""
-    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(source_module, name, samples * source.sample_bytes)
 
 
@@ -41,7 +41,7 @@ def watched(n: int) -> Watched:
 def test_every_sample_is_read_once_and_in_its_turn(monkeypatch, at_once, hosted_machines):
     source = watched(100)
     limit_memory(monkeypatch, source, at_once * max(1, len(hosted_machines)))
-    constants = resolve(Experiment(machines=4), source, 1).constants
+    constants = resolve_plan(Experiment(machines=4), source, 1).constants
     read = make_sample_reader(source, constants, KEY, hosted_machines, "iid", bytes(32))
     rows, t = iid_rows(100, 4, 25, KEY, hosted_machines), 1
     while t <= 25:

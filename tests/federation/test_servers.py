@@ -8,7 +8,7 @@ from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.privacy.noise.masks import Masks
 
 TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machines", "10", "--rounds", "4"]
@@ -41,13 +41,13 @@ def test_what_does_not_go_together_is_refused_in_words(words, said, tmp_path, ca
 @pytest.mark.parametrize("server", ["aggregated", "shuffled"])
 def test_a_tenth_may_collude_if_nothing_else_is_said(server, machines, expected):
     source = random_source(1, 5 * machines, 2, 2)
-    plan = resolve(Experiment(server=server, machines=machines, rho=1.0), source, 1)
+    plan = resolve_plan(Experiment(server=server, machines=machines, rho=1.0), source, 1)
     assert plan.experiment.colluders == expected
     assert plan.constants.problem.noise_shares == plan.constants.mechanism.noise_shares == machines - expected
-    named = resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=expected), source, 1)
+    named = resolve_plan(Experiment(server=server, machines=machines, rho=1.0, colluders=expected), source, 1)
     assert named.experiment == plan.experiment
     with pytest.raises(InputError, match="Use at most"):
-        resolve(Experiment(server=server, machines=machines, rho=1.0, colluders=machines), source, 1)
+        resolve_plan(Experiment(server=server, machines=machines, rho=1.0, colluders=machines), source, 1)
 
 
 @pytest.mark.parametrize("server", known_names("servers"))
@@ -68,11 +68,11 @@ def test_an_average_has_the_noise_that_learning_rates_are_made_for(server, machi
 def test_with_nobody_who_colludes_rates_are_those_of_a_trusted_server():
     source = random_source(1, 100, 4, 3)
     settings = {"machines": 10, "rho": 1.0}
-    trusted = resolve(Experiment(server="trusted", **settings), source, 1).constants
-    aggregated = resolve(Experiment(server="aggregated", colluders=0, **settings), source, 1).constants
+    trusted = resolve_plan(Experiment(server="trusted", **settings), source, 1).constants
+    aggregated = resolve_plan(Experiment(server="aggregated", colluders=0, **settings), source, 1).constants
     assert aggregated.eta == trusted.eta
     assert aggregated.excess_loss_bound == trusted.excess_loss_bound
-    halved = resolve(Experiment(server="aggregated", colluders=5, **settings), source, 1).constants
+    halved = resolve_plan(Experiment(server="aggregated", colluders=5, **settings), source, 1).constants
     assert halved.eta == pytest.approx(trusted.eta * 0.5**0.5)
 
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.parallel import Communicator, block
-from mu2mpi.execution.plan import resolve
+from mu2mpi.core.parallel import Communicator, block_range
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
@@ -22,7 +22,7 @@ from mu2mpi.federation.servers.shuffled import (
     shuffle_messages,
 )
 from mu2mpi.federation.timer import Timer
-from mu2mpi.privacy.noise.noise_stream import key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import key_to_uint32, root_key
 
 SETTINGS = {
     "server": "shuffled", "machines": 3, "rounds": 2, "rho": 20.0, "clip_norm": 1.0, "loss": "logistic"
@@ -36,7 +36,7 @@ def tiny_source():
 
 
 def tiny_plan(**settings):
-    plan = resolve(Experiment(**{**SETTINGS, **settings}), tiny_source(), 1)
+    plan = resolve_plan(Experiment(**{**SETTINGS, **settings}), tiny_source(), 1)
     mechanism = plan.constants.mechanism
     fewer = replace(mechanism, fair_bits=COINS, sigma=math.sqrt(2 * COINS) / 2 * mechanism.grid_spacing)
     return replace(plan, constants=replace(plan.constants, mechanism=fewer))
@@ -52,11 +52,11 @@ def first_sums(shuffle, seeds):
     hosted_machines, found = range(constants.problem.machines), []
     for seed in seeds:
         supply = make_sample_reader(source, constants, bytes(32), hosted_machines, "iid", bytes(32))
-        key = key_words(root_key(seed))
+        key = key_to_uint32(root_key(seed))
         machines, server = create_machines_and_server(constants, hosted_machines, supply, Communicator(), key)
         machines.accumulate(1, server.iterates.x, server.iterates.x_previous)
         total = server._noised_sum(1, server._reduce(1, machines), machines)
-        found.append((total - machines.q).ravel())
+        found.append((total - machines.message_sum).ravel())
     return np.array(found), constants.mechanism
 
 
@@ -94,13 +94,13 @@ def test_what_was_sent_before_changes_no_number_of_messages(share):
     mechanism = constants.mechanism
 
     def resume(rank):
-        hosted_machines = block(constants.problem.machines, rank.size, rank.rank)
+        hosted_machines = block_range(constants.problem.machines, rank.size, rank.rank)
         supply = make_sample_reader(tiny_source(), constants, bytes(32), hosted_machines, "iid", bytes(32))
         machines, server = create_machines_and_server(
-            constants, hosted_machines, supply, rank, key_words(bytes(32))
+            constants, hosted_machines, supply, rank, key_to_uint32(bytes(32))
         )
         if rank.rank == 0:
-            machines.q[:] = int(share * mechanism.machines * mechanism.max_coordinate)
+            machines.message_sum[:] = int(share * mechanism.machines * mechanism.max_coordinate)
         machines.read_samples(2)
         server.run_round(2, machines, Timer())
         return [array.size for array in rank.sent if array.dtype == np.uint32]

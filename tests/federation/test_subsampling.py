@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from mu2mpi.federation.subsampling import (
     BATCH_STREAM,
-    CHUNK_SIZE,
+    KEYSTREAM_SIZE,
     sample_poisson_batches,
     sample_replacement_batches,
 )
-from mu2mpi.privacy.noise.chacha20 import BLOCKS
+from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS
 
 keys = st.binary(min_size=32, max_size=32)
 ends = st.integers(0, 2**32 - 4)
@@ -21,8 +21,10 @@ def plain_words(key, machine, t, count):
     """The words of a machine in a round as documented: in a part, word w of all blocks before word w + 1."""
     nonce = np.array([BATCH_STREAM, machine, t], "<u4").tobytes()
     parts = []
-    for part in range(-(-count // CHUNK_SIZE)):
-        blocks = [ref.chacha20_block(key, part * BLOCKS + b, nonce) for b in range(BLOCKS)]
+    for part in range(-(-count // KEYSTREAM_SIZE)):
+        blocks = [
+            ref.chacha20_block(key, part * KEYSTREAM_BLOCKS + b, nonce) for b in range(KEYSTREAM_BLOCKS)
+        ]
         parts.append(np.array([np.frombuffer(block, "<u4") for block in blocks]).T.ravel().view("<u8"))
     return [int(word) for word in np.concatenate(parts)[:count]]
 
@@ -31,7 +33,7 @@ def plain_words(key, machine, t, count):
     keys,
     ends,
     ends,
-    st.sampled_from([1, 30, CHUNK_SIZE, CHUNK_SIZE + 1, 600]),
+    st.sampled_from([1, 30, KEYSTREAM_SIZE, KEYSTREAM_SIZE + 1, 600]),
     st.floats(0, 1),
     max_examples=15,
 )
@@ -50,7 +52,7 @@ def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
 
 @given(
     keys, ends, ends, st.integers(1, 40) | st.integers(1, 2**63 - 1) | st.just(3 * 2**61),
-    st.sampled_from([1, 7, CHUNK_SIZE + 5]), max_examples=15,
+    st.sampled_from([1, 7, KEYSTREAM_SIZE + 5]), max_examples=15,
 )  # fmt: skip
 def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
     """Of large n, many words are refused; what is left is uniform to the last bit."""

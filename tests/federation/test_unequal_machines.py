@@ -12,7 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import open_source, resolve
+from mu2mpi.execution.plan import open_source, resolve_plan
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.results.reader import read_result
 
@@ -64,9 +64,9 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
     experiment = Experiment(server=server, participation=participation, budgets=budgets, seed=3, **method)
     if participation == "by-size" and "method" in method:
         with pytest.raises(InputError, match="needs a method with a fresh sample per round"):
-            resolve(experiment, source, 1)
+            resolve_plan(experiment, source, 1)
         return
-    constants = resolve(experiment, source, 1).constants
+    constants = resolve_plan(experiment, source, 1).constants
     accounts = constants.problem.per_machine_plan.accounts(1e-5)
     touched = releases(method, server, accounts, constants.rounds)
     moved = np.where(accounts.rounds > 0, sensitivities(constants, accounts) * np.sqrt(touched), 0.0)
@@ -95,7 +95,7 @@ def test_each_machine_has_the_noise_of_its_own_rounds_weight_and_budget(
 @pytest.mark.parametrize("settings", [{"method": "anytime-dp-mf"}, {"noise_correlation": 0.6}])
 def test_one_strategy_hides_all_machines_in_proportion_to_their_budgets(server, settings, source, budgets):
     experiment = Experiment(server=server, participation="by-size", budgets=budgets, seed=3, **settings)
-    constants = resolve(experiment, source, 1).constants
+    constants = resolve_plan(experiment, source, 1).constants
     accounts, kinds = (
         constants.problem.per_machine_plan.accounts(1e-5),
         constants.problem.per_machine_plan.mechanisms,
@@ -178,7 +178,7 @@ def runs_and_is_found_again(experiment, path):
     found = read_result(path)
     again = found.constants
     assert again.mechanism == found.privacy.mechanism
-    assert again.eta == resolve(experiment, open_source(experiment), 1).constants.eta
+    assert again.eta == resolve_plan(experiment, open_source(experiment), 1).constants.eta
     assert again.problem.per_machine_plan.accounts(found.experiment.delta).differences(found.accounts) == []
     assert found.accounts.differences(result.accounts) == []
 

@@ -10,7 +10,7 @@ from helpers.slow import slow
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.execution.job import run
-from mu2mpi.execution.signals import stop_requests
+from mu2mpi.execution.signals import recording_stop_requests
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import checkpoint_path
@@ -59,7 +59,7 @@ def stopped(tmp_path_factory):
     """Return an experiment and its checkpoint, of a run that was stopped."""
     path = tmp_path_factory.mktemp("stopped") / "a.h5"
     experiment = Experiment(data="synthetic", samples=300, features=3, machines=3, seed=1)
-    with stop_requests() as requests:
+    with recording_stop_requests() as requests:
         requests.pending = True
         with pytest.raises(Interrupted):
             run(experiment, output=path)

@@ -78,7 +78,7 @@ def sleep():
     print("asleep", flush=True)
     time.sleep(60)
 
-warmup.start_compiler = sleep
+warmup.initialise_numba = sleep
 """
 
 

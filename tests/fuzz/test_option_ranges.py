@@ -12,15 +12,15 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.analysis.description import describe_privacy, privacy_summary
-from mu2mpi.analysis.privacy_reports import check_claims
+from mu2mpi.analysis.privacy_reports import check_privacy_claims
 from mu2mpi.config.experiment import Experiment, simulated_protocol
 from mu2mpi.config.experiment_options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
+from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import open_source, resolve
+from mu2mpi.execution.plan import open_source, resolve_plan
 from mu2mpi.federation.participants import MAX_MACHINES
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.reader import read_result
@@ -45,13 +45,17 @@ TYPICAL = {
 ABOUT_MACHINES = {
     "rho.toml": "[rho]\n0 = 0.5\n1 = 9.0\n",
     "epsilon.toml": "[epsilon]\n0 = 1.0\n[rho]\n1 = 1e9\n",
-    "ends.toml": f"[rho]\n0 = {MIN_NUMBER}\n1 = {MAX_NUMBER}\n[epsilon]\n2 = {MAX_NUMBER}\n",
+    "ends.toml": f"[rho]\n0 = {MIN_OPTION_VALUE}\n1 = {MAX_OPTION_VALUE}\n"
+    f"[epsilon]\n2 = {MAX_OPTION_VALUE}\n",
     "rho.csv": "machine,rho\n0,3.5\n",
     "trace.csv": "round,machine\n" + "".join(f"{t},{t % 2}\n" for t in range(1, 21)),
     "nobody.csv": "round,machine\n",
 }
-ENDS = {"rho": [MIN_NUMBER, MAX_NUMBER, math.inf], "epsilon": [MIN_NUMBER, MAX_NUMBER, math.inf]}
-OUTSIDE = {name: [0, MIN_NUMBER / 2, 2 * MAX_NUMBER, 1e308, 5e-324, math.nan] for name in ENDS}
+ENDS = {
+    "rho": [MIN_OPTION_VALUE, MAX_OPTION_VALUE, math.inf],
+    "epsilon": [MIN_OPTION_VALUE, MAX_OPTION_VALUE, math.inf],
+}
+OUTSIDE = {name: [0, MIN_OPTION_VALUE / 2, 2 * MAX_OPTION_VALUE, 1e308, 5e-324, math.nan] for name in ENDS}
 WEIRD = [
     None, True, "", " ", "\n", "\0", "é\ud800", "x" * 300, "../" * 100 + "a.csv", "nan", "-inf", "1e400",
     "-0", -0.0, 0.5, -1, 2**31, 2**32, 2**63, 2**64, 10**400, math.nan, -math.inf, [], [1], {}, "1_0", "0x10",
@@ -174,7 +178,7 @@ def planned(settings):
     assert len(result_name(experiment.replace(machines=1)).encode()) < 200
     if is_slow(experiment):
         return None
-    plan = resolve(experiment, source_of(experiment.data, experiment.source_options), 1)
+    plan = resolve_plan(experiment, source_of(experiment.data, experiment.source_options), 1)
     constants, completed = plan.constants, plan.experiment
     assert 0 < constants.eta < math.inf
     assert constants.mechanism.clip_norm / 2 <= constants.reduced_clip_norm <= constants.mechanism.clip_norm
@@ -207,7 +211,7 @@ def runs_and_holds(plan, path):
     assert found.experiment == experiment
     assert found.x.tobytes() == result.x.tobytes()
     assert math.isfinite(abs(found.x).max())
-    assert check_claims([path])[1] == []
+    assert check_privacy_claims([path])[1] == []
 
 
 @pytest.mark.parametrize(("cases", "runs"), [(250, 8), *slow((10_000, 80))])

@@ -8,7 +8,7 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.analysis.privacy_reports import convert_budget
-from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER
+from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 
 DIGITS, FAR = 200, 60
@@ -28,7 +28,9 @@ def log_uniform(chance, low, high):
 
 def drawn_size(chance):
     usual = [log_uniform(chance, 1e-6, 1e3) for _ in range(5)]
-    return chance.choice([MIN_NUMBER, MAX_NUMBER, log_uniform(chance, MIN_NUMBER, MAX_NUMBER), *usual])
+    return chance.choice(
+        [MIN_OPTION_VALUE, MAX_OPTION_VALUE, log_uniform(chance, MIN_OPTION_VALUE, MAX_OPTION_VALUE), *usual]
+    )
 
 
 def drawn_delta(chance):

@@ -8,7 +8,7 @@ import numpy as np
 from mu2mpi.audit import trials
 from mu2mpi.audit.adversary_view import AttackContext, AuditRuns, Finding, all_attacks, observe_runs
 from mu2mpi.audit.attacks import noise_attack
-from mu2mpi.audit.canaries import CLIPPED, Canaries
+from mu2mpi.audit.canaries import CLIPPED_CASE, Canaries
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
@@ -25,8 +25,8 @@ FEW = [0, 1, 2, 3, 10, 2**16, 2**16 + 1, 2**24, 2**24 + 1, MAX_STREAM_INDEX - 1]
 
 def few_messages(monkeypatch):
     """Let the noise of fewer messages be examined."""
-    monkeypatch.setattr(noise_attack, "BOUNDARIES", FEW)
-    monkeypatch.setattr(noise_attack, "MORE_ROUNDS", range(1, 51))
+    monkeypatch.setattr(noise_attack, "BOUNDARY_INDICES", FEW)
+    monkeypatch.setattr(noise_attack, "CONSECUTIVE_ROUNDS", range(1, 51))
 
 
 def only(monkeypatch, *modules):
@@ -45,10 +45,10 @@ def found(server: str, runs: int, **settings: Any):
     return trials.audit(Experiment.from_settings(chosen), runs, Communicator())
 
 
-def canaries_of(case=CLIPPED, machines: int = 4, rounds: int = 6, **settings: Any):
+def canaries_of(case=CLIPPED_CASE, machines: int = 4, rounds: int = 6, **settings: Any):
     known = {"server": "untrusted", "machines": machines, "rounds": rounds, "rho": 1.0, "seed": 1, **settings}
     experiment = Experiment.from_settings(known)
-    return experiment, Canaries(trials.audit_constants(experiment, case), case, bytes(32))
+    return experiment, Canaries(trials.worst_case_constants(experiment, case), case, bytes(32))
 
 
 def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Finding:
@@ -65,8 +65,8 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
         ]
     view = AttackContext(experiment, canaries.constants, root, RISK, tuple(of_cases))
     (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}_attack"))
-    assert attack.applies(canaries.constants)
-    return attack.run(view)
+    assert attack.applies_to(canaries.constants)
+    return attack.run_attack(view)
 
 
 # Each of what follows returns a function that breaks the code with a given monkeypatch.
@@ -111,7 +111,7 @@ def sigma(change):
 
         return made
 
-    return patched(trials, "audit_constants", changed)
+    return patched(trials, "worst_case_constants", changed)
 
 
 half_sigma = sigma(lambda constants: constants.mechanism.sigma / 2)
@@ -139,7 +139,9 @@ def edited_masks(edit):
 def silent_from_machine_10_on(monkeypatch):
     noised = Machines.noised_message
     monkeypatch.setattr(
-        Machines, "noised_message", lambda self, t: self.q if self.first >= 10 else noised(self, t)
+        Machines,
+        "noised_message",
+        lambda self, t: self.message_sum if self.first_machine >= 10 else noised(self, t),
     )
 
 

@@ -25,7 +25,7 @@ class Folder:
     runs: Callable[[], list[RunSummary]]
     kinds: tuple[str, ...] = ("tradeoff", "history")
     page: dict[str, Any] = field(default_factory=dict)
-    against: str | None = None
+    x_axis: str | None = None
 
 
 def made(seed=1, test_loss=0.5, score=0.7, ranks=1, seconds=1.0, **settings):
@@ -132,6 +132,6 @@ FOLDERS = {
     "against machines": Folder(
         lambda: over(epsilon=(1.0, 2.0, 4.0), machines=(1, 3, 10, 30, 100), server=BOTH),
         ("tradeoff",),
-        against="machines",
+        x_axis="machines",
     ),
 }

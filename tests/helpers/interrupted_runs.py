@@ -6,10 +6,10 @@ from helpers.launch import mpirun
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import environment
-from mu2mpi.execution.job import Job
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.job import RunContext
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.resume import find_checkpoint
-from mu2mpi.execution.simulation import Action, CheckpointPolicy, Simulation
+from mu2mpi.execution.simulation import CheckpointAction, CheckpointPolicy, Simulation
 from mu2mpi.results.callbacks import Callback
 
 
@@ -20,7 +20,7 @@ class StopAt(CheckpointPolicy):
         self.t, self.state = t, None
 
     def decide(self, t):
-        return Action.STOP if t == self.t else Action.CONTINUE
+        return CheckpointAction.SAVE_AND_STOP if t == self.t else CheckpointAction.CONTINUE
 
     def save(self, action, state):
         self.state = state
@@ -33,7 +33,9 @@ def found_checkpoint(path, experiment):
 
 def simulated(experiment, source, state=None, keeper=None):
     """Return the result of a run in one process, from the start or from a state."""
-    return Simulation(resolve(experiment, source, 1), Communicator(), state).run(checkpoint_policy=keeper)
+    return Simulation(resolve_plan(experiment, source, 1), Communicator(), state).run(
+        checkpoint_policy=keeper
+    )
 
 
 def stopped_state(experiment, source, t):
@@ -44,7 +46,7 @@ def stopped_state(experiment, source, t):
 
 
 def job(overwrite=False, every=1e9, before=None):
-    return Job(Communicator(), lambda: False, overwrite, every, before or {})
+    return RunContext(Communicator(), lambda: False, overwrite, every, before or {})
 
 
 class Meanwhile(Callback):
@@ -64,7 +66,7 @@ from mu2mpi.cli import main
 from mu2mpi.execution import simulation as watch
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
-watch.DECISION_SECONDS = watch.FIRST_CHECKPOINT_SECONDS = 0.0
+watch.CHECKPOINT_DECISION_SECONDS = watch.FIRST_CHECKPOINT_SECONDS = 0.0
 observe, (name, rank, t) = Machines.accumulate, sys.argv[1:4]
 def signalled(self, now, *points):
     if now == int(t) and rank in ("all", str(world().rank)):

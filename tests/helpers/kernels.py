@@ -15,15 +15,15 @@ import mu2mpi
 from helpers.simulations import make_schedule
 from mu2mpi.audit.evidence import byte_evidence
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.execution.warmup import kernel_calls
+from mu2mpi.execution.warmup import kernel_compile_functions
 from mu2mpi.federation.subsampling import sample_poisson_batches, sample_replacement_batches
 from mu2mpi.losses.loss import Loss
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
-from mu2mpi.privacy.noise.noise_stream import CHUNK, SERVER_STREAM, add_signed_noise, standard_normal
+from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, SERVER_STREAM, add_signed_noise, standard_normal
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
-"""Places in the list of `kernel_calls`."""
+"""Places in the list of `kernel_compile_functions`."""
 
 METHODS = "mu2-sgd", "anytime-dp-mf"
 """With each estimator, fresh and correlated noise, and steps that are lazy or not."""
@@ -38,9 +38,9 @@ def _of_run(
 ) -> None:
     constants = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
     for feature_type in types:
-        kernel_calls(np.dtype(feature_type), constants.with_problem(rows=rows or constants.problem.rows))[
-            place
-        ]()
+        kernel_compile_functions(
+            np.dtype(feature_type), constants.with_problem(model_rows=rows or constants.problem.model_rows)
+        )[place]()
 
 
 def _of_loss(loss: str) -> None:
@@ -63,12 +63,12 @@ def _draws() -> None:
     sample_poisson_batches(bytes(32), range(1), range(1), 1, 0)
     sample_replacement_batches(bytes(32), range(1), range(1), 1, 1)
     one, unit = np.ones(1, np.int64), np.ones(1)
-    add_signed_noise(np.zeros(CHUNK, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
+    add_signed_noise(np.zeros(KEYSTREAM_SIZE, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 
 
 def _binomial() -> None:
     """Call the draws, and with them their probabilities as Python calls these."""
-    message = np.zeros(CHUNK, np.int64)
+    message = np.zeros(KEYSTREAM_SIZE, np.int64)
     BinomialNoiseSource(np.zeros(8, np.uint32), (SERVER_STREAM, 0, 1), 2**16, 1)(message.copy(), message, 1)
 
 

@@ -12,12 +12,13 @@ def sums(constants, features, labels, queries):
     """Return the exact sums of increments after each round, with the query points given."""
     flat = features.reshape(-1, features.shape[-1])
     samples = replace(
-        one_a_round(features, labels), scales=constants.problem.scaling.scale_factors(flat, 1.0)
+        one_a_round(features, labels),
+        feature_scales=constants.problem.feature_scaling.scale_factors(flat, 1.0),
     )
     machines, found = Machines(constants, range(constants.problem.machines), lambda t: samples, None), []
     for t in range(1, constants.rounds + 1):
         machines.accumulate(t, queries[t], queries[t - 1])
-        found.append(machines.q.copy())
+        found.append(machines.message_sum.copy())
     return found, machines
 
 

@@ -7,7 +7,7 @@ from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, add_noise, padde
 
 def drawn_noise(constants, key, who, number, t):
     """Return one draw of round t as a message gets it, in standard deviations of one machine's noise."""
-    shape = constants.problem.rows, constants.problem.features
+    shape = constants.problem.model_rows, constants.problem.features
     flat, _ = padded_zeros(shape)
     noised, draw = padded_zeros(shape)
     sigma = constants.mechanism.round_sigma(t)

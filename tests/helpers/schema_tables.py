@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.data.source import Source
+from mu2mpi.data.source import DataSource
 from mu2mpi.execution.plan import open_source
 
 SCHEMA = """
@@ -118,6 +118,6 @@ FORMATS = (
 )  # fmt: skip
 
 
-def opened(path: Path, schema: Path, loss: str = "softmax", **settings: object) -> Source:
+def opened(path: Path, schema: Path, loss: str = "softmax", **settings: object) -> DataSource:
     """Open a table with the columns of a schema file."""
     return open_source(Experiment(data=str(path), schema=str(schema), loss=loss, **settings))

@@ -7,8 +7,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.problem_builder import build_problem
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.data.source import Source
-from mu2mpi.execution.plan import resolve
+from mu2mpi.data.source import DataSource
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.simulation import Simulation
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.problem import Problem
@@ -58,7 +58,7 @@ def make_task(
     }
     own["mechanism"] = mechanism = trust_mode.mechanism or chosen.mechanism
     own["mechanism_options"] = lookup("mechanisms", mechanism).options()
-    return chosen, replace(problem, options=mine, **own)
+    return chosen, replace(problem, method_options=mine, **own)
 
 
 def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **sizes: Any) -> RunConstants:
@@ -68,15 +68,15 @@ def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **s
 
 
 def simulation_of(
-    experiment: Experiment, source: Source, communicator: Communicator | None = None
+    experiment: Experiment, source: DataSource, communicator: Communicator | None = None
 ) -> Simulation:
     """Return a run on some ranks, or in this process alone."""
     communicator = communicator or Communicator()
-    return Simulation(resolve(experiment, source, communicator.size), communicator)
+    return Simulation(resolve_plan(experiment, source, communicator.size), communicator)
 
 
 def machines_on(
-    source: Source, constants: RunConstants, key: bytes = bytes(32), noise: Any = None
+    source: DataSource, constants: RunConstants, key: bytes = bytes(32), noise: Any = None
 ) -> Machines:
     """Return all machines of a run, hosted by one rank, before the first round."""
     hosted_machines = range(constants.problem.machines)

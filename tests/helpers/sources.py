@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import Samples, Source, SplitName
-from mu2mpi.data.sources.population import POINTS, Population
+from mu2mpi.data.source import DataSource, Samples, SplitName
+from mu2mpi.data.sources.population import SUPPORT_SIZE, Population
 from mu2mpi.federation.machine import HostedSamples
 
 
-class ArraySource(Source):
+class ArraySource(DataSource):
     """A source whose training and test sets are given."""
 
     name = "arrays"
@@ -48,12 +48,14 @@ def one_a_round(features: NDArray[np.generic], labels: NDArray[np.int32], t: int
 
 
 def probabilities_of(population: Population, machine: int, machines: int) -> NDArray[np.float64]:
-    """Return the probability of each point with each label for one of M machines: shape (POINTS, K)."""
+    """Return the probability of each point with each label for one of M machines: shape (SUPPORT_SIZE, K)."""
     found = population.joint_probabilities()
     sides, classes = population._class_preferences(machine)
     leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
     has_twin = machine ^ 1 < machines
-    leaning *= has_twin * population.heterogeneity * population.label_noise / population.classes / POINTS
+    leaning *= (
+        has_twin * population.heterogeneity * population.label_noise / population.classes / SUPPORT_SIZE
+    )
     pairs = found[:, : 2 * len(classes)]
     pairs[:, 1::2] += leaning
     pairs[:, ::2] -= leaning

@@ -8,7 +8,7 @@ from helpers.plain_losses import LOSSES, PLAIN, SCALINGS, TYPES, plain_samples, 
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.losses.model.linear import TILE, sum_losses
+from mu2mpi.losses.model.linear import FEATURES_PER_TILE, sum_losses
 
 seeds = st.integers(0, 2**31)
 
@@ -17,7 +17,7 @@ seeds = st.integers(0, 2**31)
 shapes = st.tuples(
     st.integers(1, 9),
     st.integers(2, 12),
-    st.integers(1, 70) | st.integers(TILE - 2, 2 * TILE + 2),
+    st.integers(1, 70) | st.integers(FEATURES_PER_TILE - 2, 2 * FEATURES_PER_TILE + 2),
 )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import parse_partition
-from mu2mpi.execution.plan import RunKeys, resolve
+from mu2mpi.execution.plan import RunKeys, resolve_plan
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.federation.timer import Timer
@@ -23,7 +23,7 @@ from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,
     derive_key,
-    key_words,
+    key_to_uint32,
     root_key,
     standard_normal,
 )
@@ -148,10 +148,10 @@ def reference_of(experiment, source, constants, rho, kind, by_samples):
     participation = constants.problem.per_machine_plan.participation
     present = participation.participation_matrix(range(1, participation.rounds + 1), range(M))
     root = root_key(experiment.seed)
-    plan = resolve(experiment, source, 1)
+    plan = resolve_plan(experiment, source, 1)
     owned, key = constants.batching.samples_per_machine, derive_key(root, "dealing")
     rows = parse_partition(plan.partition).rows(source, M, owned, key, range(M))
-    key = key_words(RunKeys.noise_key(root, plan.experiment, plan.noise_context))
+    key = key_to_uint32(RunKeys.noise_key(root, plan.experiment, plan.noise_key_context))
 
     def sample(i, k):
         found = source.read_training(rows[[k - 1], [i]])
@@ -219,8 +219,8 @@ def test_run_equals_the_method_in_plain_numpy(
 def directions(source, server, **settings):
     """Return the noised sums of all rounds, in grid units, with a fixed noise key."""
     experiment = Experiment(machines=M, server=server, partition="iid", rho=RHO, diameter=D, **settings)
-    constants = resolve(experiment, source, 1).constants
-    key, ranks, timer = key_words(bytes(range(32))), Communicator(), Timer(constants.rounds)
+    constants = resolve_plan(experiment, source, 1).constants
+    key, ranks, timer = key_to_uint32(bytes(range(32))), Communicator(), Timer(constants.rounds)
     machines = machines_on(source, constants, noise=None if server == "trusted" else key)
     taken = {"untrusted": UntrustedServer, "trusted": TrustedServer}[server](constants, range(0), ranks, key)
     found = []

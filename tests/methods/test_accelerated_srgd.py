@@ -11,16 +11,22 @@ from helpers.simulations import machines_on, make_schedule, simulation_of
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    derive_key,
+    key_to_uint32,
+    root_key,
+)
 
 NAME = "accelerated-srgd"
 SOFTMAX = lookup("losses", "softmax")
@@ -76,7 +82,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
     samples = source.read_training(rows.reshape(T, K, M).transpose(0, 2, 1).ravel())
     z, labels = ref.add_bias(samples.features).reshape(T, M, K, F), samples.labels.reshape(T, M, K)
     key, trusted = (
-        key_words(simulation.keys.noise_key(root_key(seed), result.experiment)),
+        key_to_uint32(simulation.run_keys.noise_key(root_key(seed), result.experiment)),
         server == "trusted",
     )
     S, G, L = ref.increment_bound(F, diameter), ref.lipschitz(F), ref.smoothness(F)
@@ -97,7 +103,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
     for found, expected in ((result.x, x), (result.w, w)):
         assert np.linalg.norm(found - expected) < 1e-6 * np.linalg.norm(expected) + rounded
     assert result.history.gradient_evaluations[-1] == 2 * M * T * K
-    assert contradictions(result) == []
+    assert claim_contradictions(result) == []
 
 
 # --------------------------------------------------------------------------- the bound, step by step
@@ -157,7 +163,7 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
     for run in range(60):
         key = derive_key(bytes(32), str(run))
         machines, iterates = (
-            machines_on(population, constants, key, key_words(key)),
+            machines_on(population, constants, key, key_to_uint32(key)),
             Iterates(constants),
         )
         hint, gradient_before = 0.0, 0.0
@@ -181,4 +187,6 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
 
 def preset(n, **settings):
     source = random_source(1, n, 6, 4)
-    return resolve(Experiment(method=NAME, preset="practical", machines=4, **settings), source, 1).experiment
+    return resolve_plan(
+        Experiment(method=NAME, preset="practical", machines=4, **settings), source, 1
+    ).experiment

@@ -10,7 +10,7 @@ from helpers.slow import slow
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import RunKeys
@@ -19,7 +19,7 @@ from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,
     derive_key,
-    key_words,
+    key_to_uint32,
     root_key,
 )
 
@@ -39,7 +39,7 @@ def dealt(experiment, source, constants):
     samples = source.read_training(rows.ravel())
     features = samples.features.reshape(T, M, -1).astype(float) * source.scale
     shape = (source.classes, source.dimension + 1)
-    key = key_words(RunKeys.noise_key(root, experiment))
+    key = key_to_uint32(RunKeys.noise_key(root, experiment))
 
     def by_machine(machine, t):
         if experiment.noise == "aggregate":
@@ -171,4 +171,4 @@ def test_run_equals_the_method_of_its_source(
     np.testing.assert_array_equal(
         result.history.gradient_evaluations, per_sample * machines * result.history.round
     )
-    assert contradictions(result) == []
+    assert claim_contradictions(result) == []

@@ -11,13 +11,19 @@ from helpers.simulations import simulation_of
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.partition import iid_rows
-from mu2mpi.execution.plan import RunKeys, resolve
+from mu2mpi.execution.plan import RunKeys, resolve_plan
 from mu2mpi.federation.batching import CyclicBatches
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    derive_key,
+    key_to_uint32,
+    root_key,
+)
 
 
 def by_hand(simulation, source, K, momentum, tail):
@@ -31,7 +37,7 @@ def by_hand(simulation, source, K, momentum, tail):
     )
     root = root_key(experiment.seed)
     rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
-    stored, key = source.read_training(rows.ravel()), key_words(RunKeys.noise_key(root, experiment))
+    stored, key = source.read_training(rows.ravel()), key_to_uint32(RunKeys.noise_key(root, experiment))
     z = ref.samples(stored.features.astype(float) * source.scale, experiment.normalize == "unit")
     z, labels = z.reshape(M, n, -1), stored.labels.reshape(M, n)
     who = (
@@ -82,7 +88,7 @@ def test_runs_are_those_of_plain_numpy(
     output, w, _ = by_hand(simulation, source, K, momentum or 0.0, tail)
     assert np.linalg.norm(result.x - output) < 1e-6 * max(np.linalg.norm(output), 1e-6)
     assert np.linalg.norm(result.w - w) < 1e-6 * max(np.linalg.norm(w), 1e-6)
-    assert contradictions(result) == []
+    assert claim_contradictions(result) == []
     t, touched = result.history.round, math.ceil(9 * K / 7)
     np.testing.assert_array_equal(result.history.gradient_evaluations, machines * K * t)
     spent = rho * np.sqrt(np.ceil(t * K / 7) / touched)
@@ -108,8 +114,8 @@ def test_samples_are_in_no_more_messages_than_stated(n, K, T):
 def test_bound_applies_to_plain_full_batch_steps():
     source = random_source(1, 60, 4, 3)
     common = {"method": "dp-gd", "machines": 3, "rho": 1.0}
-    assert resolve(Experiment(**common), source, 1).constants.excess_loss_bound > 0
+    assert resolve_plan(Experiment(**common), source, 1).constants.excess_loss_bound > 0
     for other in ({"batch": 7}, {"momentum": 0.5}, {"tail": 0.5}, {"clip_norm": 0.1}, {"eta_scale": 1.0}):
-        assert math.isnan(resolve(Experiment(**common, **other), source, 1).constants.excess_loss_bound)
+        assert math.isnan(resolve_plan(Experiment(**common, **other), source, 1).constants.excess_loss_bound)
     with pytest.raises(InputError, match=r"--batch must be at most 20 \(samples of a machine\), got 21"):
-        resolve(Experiment(**common, batch=21), source, 1)
+        resolve_plan(Experiment(**common, batch=21), source, 1)

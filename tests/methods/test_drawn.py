@@ -11,12 +11,18 @@ from helpers.simulations import simulation_of
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import RunKeys
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    derive_key,
+    key_to_uint32,
+    root_key,
+)
 
 
 def drawn(experiment, source, constants):
@@ -27,7 +33,7 @@ def drawn(experiment, source, constants):
     rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
     samples = source.read_training(rows.ravel())
     shape = (constants.problem.classes, constants.problem.features)
-    key, sampling_key = key_words(noise_key), derive_key(noise_key, "sampling")
+    key, sampling_key = key_to_uint32(noise_key), derive_key(noise_key, "sampling")
 
     def noise(t):
         who = (
@@ -51,7 +57,7 @@ def drawn(experiment, source, constants):
 def check(result, output, w):
     assert np.linalg.norm(result.x - output) < 1e-6 * max(np.linalg.norm(output), 1e-6)
     assert np.linalg.norm(result.w - w) < 1e-6 * max(np.linalg.norm(w), 1e-6)
-    assert contradictions(result) == []
+    assert claim_contradictions(result) == []
 
 
 settings = (

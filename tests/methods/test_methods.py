@@ -7,7 +7,7 @@ import pytest
 from helpers.simulations import simulation_of
 from helpers.slow import slow
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.registry import known_names
 from mu2mpi.data.sources.population import Population
@@ -33,7 +33,11 @@ def test_a_run_on_a_population_measures_the_same_errors():
         def observed(t, x, x_previous, observe=observe, simulation=simulation, errors=errors):
             observe(t, x, x_previous)
             constants = simulation.constants
-            d = simulation.machines.q * (constants.mechanism.grid_spacing / 2) / constants.estimator.weight(t)
+            d = (
+                simulation.machines.message_sum
+                * (constants.mechanism.grid_spacing / 2)
+                / constants.estimator.gradient_weight(t)
+            )
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
         simulation.machines.accumulate = observed
@@ -73,6 +77,6 @@ def test_methods_run_on_any_partition(loss, classes, method, server):
     for result in results:
         assert np.linalg.norm(result.x) <= 0.05 * (1 + 1e-12)
         assert np.all(np.isfinite([result.history.test_loss[-1], *result.metrics.values()]))
-        assert contradictions(result) == []
+        assert claim_contradictions(result) == []
     # Samples in another order are other messages.
     assert len({result.x.tobytes() for result in results}) == len(results)

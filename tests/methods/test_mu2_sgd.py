@@ -13,7 +13,13 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import RunKeys
 from mu2mpi.methods.mu2_sgd import algorithm_1, algorithm_2
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    derive_key,
+    key_to_uint32,
+    root_key,
+)
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
@@ -34,7 +40,7 @@ def test_output_is_that_of_the_box(server, shape, rho, diameter, seed):
     simulation = simulation_of(experiment, source)
     constants, x = simulation.constants, simulation.run().x
     root = root_key(seed)
-    key, sigma = key_words(RunKeys.noise_key(root, simulation.experiment)), constants.mechanism.sigma
+    key, sigma = key_to_uint32(RunKeys.noise_key(root, simulation.experiment)), constants.mechanism.sigma
     rows = iid_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
     drawn = source.read_training(rows.ravel())
     z = np.column_stack([drawn.features * source.scale, np.ones(M * T)]).reshape(T, M, -1)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.source import Samples, Source
+from mu2mpi.data.source import DataSource, Samples
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.losses.loss import PracticalDefaults
 from mu2mpi.losses.softmax import Softmax
 from mu2mpi.results.reader import read_experiment
@@ -24,13 +24,13 @@ BY_PRESET = ("normalize", "clip_norm", "diameter", "eta_scale")
 
 def completed(**settings):
     chosen = {"preset": "practical", "method": "mu2-sgd", **settings}
-    return resolve(Experiment(**chosen), SOURCE, ranks=4).experiment
+    return resolve_plan(Experiment(**chosen), SOURCE, ranks=4).experiment
 
 
 def test_steps_of_anytime_dp_mf_by_hand():
     """In a run of noise alone, w_T accumulates a noise std of 1.5 in each coordinate."""
     experiment = completed(method="anytime-dp-mf", machines=100, rho=0.5, rounds=4, server="trusted")
-    constants = resolve(experiment, SOURCE, 1).constants
+    constants = resolve_plan(experiment, SOURCE, 1).constants
     T, c = 4, constants.mechanism.correlation.coefficients()
     C = np.array([[c[i - j] if i >= j else 0.0 for j in range(T)] for i in range(T)])
     noise = np.linalg.norm(np.linalg.norm(C, axis=0) @ np.linalg.inv(C)) * constants.mechanism.sigma
@@ -60,7 +60,7 @@ def test_eta_scale_gives_every_run_the_same_noise(server, machines, rho, clip_no
         method="mu2-sgd", preset="practical", server=server, machines=machines, rounds=1, rho=rho,
         clip_norm=clip_norm,
     )  # fmt: skip
-    plan = resolve(experiment, SOURCE, 1)
+    plan = resolve_plan(experiment, SOURCE, 1)
     constants = plan.constants
     draws = machines if server == "untrusted" else 1
     noise = constants.eta * constants.mechanism.sigma * math.sqrt(draws * constants.rounds) / machines
@@ -83,7 +83,7 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
     assert unnamed.x.tobytes() == first.x.tobytes()
 
 
-class Table(Source):
+class Table(DataSource):
     """Numbers y = 0.6 z_1 - 0.3 z_2 - 0.2, counts of mean exp(y), or classes by the sign of y.
 
     Of 3,000 training samples with five features in [-1, 1]; which samples these are, a seed decides.
@@ -118,7 +118,7 @@ METHODS = ("mu2-sgd", "dp-sgd")
 def test_settings_depend_on_public_facts_alone(method, loss, scaling):
     settings = {"preset": "practical", "method": method, "loss": loss, "machines": 10, "server": "trusted"}
     plans = [
-        resolve(Experiment(epsilon=1.0, **settings, **scaling), Table(OF_LOSS[loss], seed), 1)
+        resolve_plan(Experiment(epsilon=1.0, **settings, **scaling), Table(OF_LOSS[loss], seed), 1)
         for seed in (0, 1)
     ]
     assert plans[0].experiment == plans[1].experiment
@@ -128,7 +128,7 @@ def test_settings_depend_on_public_facts_alone(method, loss, scaling):
     assert chosen.normalize == ("none" if scaling else "unit")
     # Weights gather the same noise with either method, as long as nothing else limits the steps.
     constants, defaults = plans[0].constants, plans[0].constants.problem.loss.practical_defaults
-    length = math.sqrt(constants.problem.scaling.max_squared_norm(5.0))
+    length = math.sqrt(constants.problem.feature_scaling.max_squared_norm(5.0))
     assert constants.mechanism.clip_norm <= (1 + 1e-3) * defaults.clip_norm * length
     assert abs(2 * constants.problem.radius * length / (2 * defaults.max_margin) - 1) < 1e-3
     samples = constants.batching.batch_size(1) * 10
@@ -139,15 +139,17 @@ def test_settings_depend_on_public_facts_alone(method, loss, scaling):
 def test_settings_of_dp_sgd_by_hand():
     """C = 0.6 ||z||, s = 4, steps of 1.8 / L = 7.2 / ||z||^2, with ||z||^2 = 5 + 1."""
     settings = {"preset": "practical", "method": "dp-sgd", "loss": "logistic", "server": "trusted"}
-    plan = resolve(Experiment(normalize="none", machines=10, rho=1.0, **settings), Table("classes"), 1)
+    plan = resolve_plan(Experiment(normalize="none", machines=10, rho=1.0, **settings), Table("classes"), 1)
     assert plan.experiment.clip_norm == 1.47
     assert plan.experiment.diameter == 81.65
     path = 4 / math.sqrt(6) * 3000 / (2 * 1.47)
     assert plan.experiment.rounds == plan.constants.rounds == math.ceil(path / 1.2)
     assert plan.experiment.batch == 256
     assert abs(plan.constants.eta * plan.constants.rounds / path - 1) < 1e-3
-    few = resolve(Experiment(normalize="none", machines=10, rho=1e-3, **settings), Table("classes"), 1)
-    many = resolve(Experiment(normalize="none", machines=10, rho=math.inf, **settings), Table("classes"), 1)
+    few = resolve_plan(Experiment(normalize="none", machines=10, rho=1e-3, **settings), Table("classes"), 1)
+    many = resolve_plan(
+        Experiment(normalize="none", machines=10, rho=math.inf, **settings), Table("classes"), 1
+    )
     assert (few.constants.rounds, many.constants.rounds) == (100, 20_000)
     assert abs(few.constants.eta * 100 / (1e-3 * path) - 1) < 1e-3
     assert abs(many.constants.eta / 1.2 - 1) < 1e-3

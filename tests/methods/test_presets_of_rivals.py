@@ -9,7 +9,7 @@ from helpers.sources import random_source
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 
 SOURCE = random_source(1, 400, 6, 4)
 ASKED = {"server": "trusted", "machines": 10, "rho": 4.0, "seed": 1, "evaluations": 1}
@@ -18,7 +18,7 @@ QUIET = {method: {"rho": math.inf, "rounds": 300} for method in ("dp-sgd", "nois
 
 
 def planned(method, **settings):
-    return resolve(Experiment(method=method, preset="practical", **{**ASKED, **settings}), SOURCE, 1)
+    return resolve_plan(Experiment(method=method, preset="practical", **{**ASKED, **settings}), SOURCE, 1)
 
 
 @pytest.mark.parametrize("method", known_names("methods"))
@@ -84,7 +84,7 @@ def test_switches_select_the_preset_of_the_variant(method):
     switches = {"estimator": chosen.estimator.name, "query": chosen.query_point.name}
     named = Experiment(method=method, preset="practical", **ASKED)
     switched = Experiment(method="mu2-sgd", preset="practical", **switches, **ASKED)
-    plans = [resolve(experiment, SOURCE, 1) for experiment in (named, switched)]
+    plans = [resolve_plan(experiment, SOURCE, 1) for experiment in (named, switched)]
     assert plans[0].public_facts == plans[1].public_facts
     assert named.preset_settings(plans[0].public_facts) == switched.preset_settings(plans[0].public_facts)
     assert plans[0].constants.eta == plans[1].constants.eta

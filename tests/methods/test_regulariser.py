@@ -19,7 +19,7 @@ from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import RunKeys
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, derive_key, key_to_uint32, root_key
 
 LOSSES = ["logistic", "squared", "poisson"]
 BOXES = {
@@ -93,7 +93,7 @@ def test_steps_are_those_of_the_regularised_loss(
     simulation = simulation_of(experiment, source)
     constants, result = simulation.constants, simulation.run()
     assume(result.diagnostics.clipped_share == 0)
-    key = key_words(RunKeys.noise_key(root_key(seed), experiment))
+    key = key_to_uint32(RunKeys.noise_key(root_key(seed), experiment))
     features, labels = dealt(experiment, source, rounds)
 
     def noise(t):

@@ -14,7 +14,7 @@ from helpers.sources import ArraySource, one_a_round, random_source
 from hypothesis import strategies as st
 
 from mu2mpi import cli
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import RunKeys
@@ -23,11 +23,17 @@ from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.snowball_sgd import step_expansions
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LAST_STEP_COARSENING,
+    LAST_STEP_GRID_FACTOR,
     halving_step_sizes,
     rounding_expansions,
 )
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, derive_key, key_words, root_key
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    derive_key,
+    key_to_uint32,
+    root_key,
+)
 
 schedule_of = partial(make_schedule, "snowball-sgd", server="trusted")
 
@@ -46,7 +52,7 @@ def iterates_of(constants, source, noises):
     found = []
     for t in range(1, constants.rounds):
         machines.accumulate(t, iterates.x, iterates.x_previous)
-        iterates.step(t, machines.q + noises[t - 1])
+        iterates.step(t, machines.message_sum + noises[t - 1])
         found.append(iterates.x.copy())
     return found
 
@@ -105,7 +111,7 @@ def test_steps_contract_where_losses_curve_most():
         iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
         start = np.linalg.norm(iterates.w)
         machines.accumulate(1, iterates.x, iterates.x_previous)
-        iterates.step(1, machines.q)
+        iterates.step(1, machines.message_sum)
         ends.append(iterates.x.copy())
     distance = np.linalg.norm(ends[0] - ends[1])
     assert distance == pytest.approx(2 * start, rel=1e-4)
@@ -136,8 +142,8 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
         iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = place * direction
         machines.accumulate(1, iterates.x, iterates.x_previous)
-        assert machines.clipped == 0
-        iterates.step(1, machines.q)
+        assert machines.clipped_count == 0
+        iterates.step(1, machines.message_sum)
         ends.append(iterates.x.copy())
     assert np.linalg.norm(ends[0] - ends[1]) <= 1e-4 * np.linalg.norm(direction) * (1 + 1e-6)
 
@@ -155,8 +161,8 @@ def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, m
     for moved in (0, move):
         iterates = Iterates(constants)
         # Anywhere within half a unit of the point.
-        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_COARSENING)
-        iterates.step(t, total + moved * LAST_STEP_COARSENING)
+        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_GRID_FACTOR)
+        iterates.step(t, total + moved * LAST_STEP_GRID_FACTOR)
         ends.add(iterates.x.tobytes())
     assert len(ends) == 1
 
@@ -200,9 +206,9 @@ def test_false_claims_are_refuted(finished, changes):
     values = {
         name: type(old)(factor * old) for name, factor in changes.items() if (old := getattr(mechanism, name))
     }
-    assert contradictions(finished) == []
+    assert claim_contradictions(finished) == []
     false = replace(mechanism, **values)
-    assert contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
+    assert claim_contradictions(replace(finished, privacy=replace(finished.privacy, mechanism=false)))
 
 
 shapes = st.tuples(
@@ -252,7 +258,7 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
         source.training_samples, machines, sum(batches), derive_key(root, "dealing"), range(machines)
     )
     samples = source.read_training(rows.ravel())
-    key, shape = key_words(RunKeys.noise_key(root, result.experiment)), (classes, dimension + 1)
+    key, shape = key_to_uint32(RunKeys.noise_key(root, result.experiment)), (classes, dimension + 1)
 
     def noise(t):
         return drawn_noise(
@@ -269,4 +275,4 @@ def test_snowball_equals_the_method_of_its_source(server, shape, rho, diameter, 
     assert result.history.round.tolist() == [rounds]
     assert result.history.samples[-1] == result.history.gradient_evaluations[-1] == machines * sum(batches)
     assert result.diagnostics.clipped_share == 0
-    assert contradictions(result) == []
+    assert claim_contradictions(result) == []

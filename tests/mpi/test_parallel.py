@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.parallel import Communicator, block
+from mu2mpi.core.parallel import Communicator, block_range
 
 
 def test_sums(communicator: Communicator):
@@ -33,13 +33,13 @@ def test_an_input_error_on_any_rank_is_raised_on_all(communicator: Communicator)
     last = communicator.size - 1
 
     def fail_on_the_last_rank() -> None:
-        with communicator.shared_errors():
+        with communicator.collective_errors():
             if communicator.rank == last:
                 raise InputError(f"failure on {last}")
 
     with pytest.raises(InputError, match=f"failure on {last}"):
         fail_on_the_last_rank()
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         pass
 
 
@@ -55,7 +55,7 @@ def test_each_cache_entry_is_filled_by_one_rank(communicator: Communicator, tmp_
             # Fails if another rank fills it just now.
             path.touch(exist_ok=False)
 
-    communicator.fill_cache([lambda n=n: action(n) for n in range(3)])
+    communicator.fill_kernel_cache([lambda n=n: action(n) for n in range(3)])
     everyones = communicator.allgather(mine)
     assert sum(not was_there for of_rank in everyones for _, was_there in of_rank) == 3
     assert all({number for number, was_there in of_rank if was_there} == {0, 1, 2} for of_rank in everyones)
@@ -75,6 +75,6 @@ def test_split_communicators_are_freed(communicator: Communicator):
 
 def test_blocks_partition_a_range(communicator: Communicator):
     for n in (0, 1, 2, 5, 100):
-        blocks = communicator.allgather(block(n, communicator.size, communicator.rank))
+        blocks = communicator.allgather(block_range(n, communicator.size, communicator.rank))
         assert [i for b in blocks for i in b] == list(range(n))
         assert max(map(len, blocks)) - min(map(len, blocks)) <= 1

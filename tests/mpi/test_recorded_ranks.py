@@ -15,18 +15,18 @@ from helpers.simulations import simulation_of
 from helpers.sources import random_source
 from scipy import stats
 
-from mu2mpi.audit.adversary_view import run_as_rank
-from mu2mpi.audit.canaries import CLIPPED, Canaries, IndexedSource
+from mu2mpi.audit.adversary_view import run_algorithm
+from mu2mpi.audit.canaries import CLIPPED_CASE, Canaries, CanarySource
 from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator, MpiCommunicator
-from mu2mpi.execution.plan import RunKeys, resolve
-from mu2mpi.execution.simulation import Action, CheckpointPolicy, Simulation
+from mu2mpi.execution.plan import RunKeys, resolve_plan
+from mu2mpi.execution.simulation import CheckpointAction, CheckpointPolicy, Simulation
 from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,
     add_noise,
-    key_words,
+    key_to_uint32,
     padded_zeros,
     root_key,
 )
@@ -75,7 +75,7 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
 
     def remember(*arguments: Any) -> None:
         observe(*arguments)
-        sums.append(simulation.machines.q.copy())
+        sums.append(simulation.machines.message_sum.copy())
 
     simulation.machines.accumulate = remember  # type: ignore[method-assign]
     before = len(recorder.log)
@@ -90,7 +90,7 @@ def noise_units(simulation: Simulation, who: int, first: int, count: int, t: int
     constants = simulation.constants
     zeros, _ = padded_zeros((constants.problem.classes, constants.problem.features))
     flat, noise = padded_zeros((constants.problem.classes, constants.problem.features))
-    key = key_words(RunKeys.noise_key(root_key(SEED), simulation.experiment))
+    key = key_to_uint32(RunKeys.noise_key(root_key(SEED), simulation.experiment))
     scale = constants.mechanism.sigma / constants.mechanism.grid_spacing
     add_noise(flat, zeros, key, who, first, count, t, scale)
     return noise
@@ -116,7 +116,7 @@ def test_a_run_that_goes_on_sends_nothing_that_tells_what_was_sent_before(commun
     """Rounds that are sent again: sums as before, and of single ranks nothing but uniform words."""
     source = random_source(3, communicator.size * ROUNDS, 9, 4)
     experiment = Experiment(server=server, machines=communicator.size, rounds=ROUNDS, seed=SEED)
-    plan = resolve(experiment, source, communicator.size)
+    plan = resolve_plan(experiment, source, communicator.size)
     half = ROUNDS // 2
 
     def messages(simulation: Simulation, recorder: Recorder) -> np.ndarray:
@@ -128,10 +128,12 @@ def test_a_run_that_goes_on_sends_nothing_that_tells_what_was_sent_before(commun
     class HalfWay(CheckpointPolicy):
         state: Any = None
 
-        def decide(self, t: int) -> Action:
-            return Action.SAVE if t == half + 1 and self.state is None else Action.CONTINUE
+        def decide(self, t: int) -> CheckpointAction:
+            return (
+                CheckpointAction.SAVE if t == half + 1 and self.state is None else CheckpointAction.CONTINUE
+            )
 
-        def save(self, action: Action, state: Any) -> None:
+        def save(self, action: CheckpointAction, state: Any) -> None:
             self.state = deepcopy(state) or "elsewhere"
 
     simulation_keeper = HalfWay()
@@ -161,10 +163,10 @@ def test_what_a_checkpoint_gathers_is_uniform_unless_the_server_is_central(commu
     source = random_source(3, communicator.size * ROUNDS, 9, 4)
     experiment = Experiment(server=server, machines=communicator.size, rounds=ROUNDS, seed=SEED)
     recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
-    simulation = Simulation(resolve(experiment, source, communicator.size), MpiCommunicator(recorder))
+    simulation = Simulation(resolve_plan(experiment, source, communicator.size), MpiCommunicator(recorder))
     simulation._run_rounds(CallbackList(), CheckpointPolicy())
     before = len(recorder.log)
-    states = [simulation.state() for _ in range(20)]
+    states = [simulation.gather_checkpoint() for _ in range(20)]
     assert {name for name, *_ in recorder.log[before:]} <= {"Reduce", "gather", "bcast", "allgather"}
     sent = [array for name, arguments, _ in recorder.log[before:] for array in integers_in(arguments[:1])]
     words = np.concatenate([array.ravel() for array in sent]).view(np.uint64)
@@ -173,7 +175,7 @@ def test_what_a_checkpoint_gathers_is_uniform_unless_the_server_is_central(commu
     assert stats.chisquare(counts).pvalue > 1e-5
     assert np.unique(words).size == words.size
     # What rank 0 makes of it are the sums and counts of all machines.
-    parts = simulation.machines.q, simulation.machines.class_counts(ROUNDS)
+    parts = simulation.machines.message_sum, simulation.machines.class_counts(ROUNDS)
     q, of_machines = zip(*communicator.allgather(parts), strict=True)
     for state in states if communicator.rank == 0 else ():
         np.testing.assert_array_equal(state.q, np.sum(q, axis=0))
@@ -185,7 +187,7 @@ def test_no_rank_but_0_receives_what_is_computed_from_private_data(communicator,
     source = random_source(3, communicator.size * ROUNDS, 9, 4)
     experiment = Experiment(server=server, machines=communicator.size, rounds=ROUNDS, seed=SEED)
     recorder = Recorder(communicator._comm)  # type: ignore[attr-defined]
-    simulation = Simulation(resolve(experiment, source, communicator.size), MpiCommunicator(recorder))
+    simulation = Simulation(resolve_plan(experiment, source, communicator.size), MpiCommunicator(recorder))
     result = simulation.run()
     norms = communicator.allgather(simulation.machines.largest_squared_norm)
     if communicator.rank == 0:
@@ -227,8 +229,13 @@ def test_shuffled_no_rank_but_0_receives_more_than_query_points(communicator, ma
     simulation, log, sums = recorded_run(communicator, "shuffled", machines_per_rank * communicator.size)
     assert [name for name, _, _ in log] == ["Reduce", "Bcast"] * (ROUNDS - 1) + ["Reduce"]
     if communicator.rank != 0:
-        assert simulation.server._noise_source is simulation.server._total is simulation.server._key is None
-        assert simulation.keys.noise is None
+        assert (
+            simulation.server._noise_source
+            is simulation.server._message_sum
+            is simulation.server._key
+            is None
+        )
+        assert simulation.run_keys.noise is None
     sent = [before[0] for name, before, _ in log if name == "Reduce"]
     np.testing.assert_array_equal(sent, sums)
 
@@ -244,9 +251,9 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
             assert received[1] is None
     if communicator.rank != 0:
         # Nothing that this rank holds could remove the noise, or is a sum of others' increments.
-        assert simulation.machines.key is simulation.keys.noise is None
+        assert simulation.machines.key is simulation.run_keys.noise is None
         assert simulation.server._noise_source is None
-        assert simulation.server._total is None
+        assert simulation.server._message_sum is None
         return
     iterates = [received[0] for name, _, received in log if name == "Bcast"]
     totals = [received[1] for name, _, received in log if name == "Reduce"]
@@ -272,22 +279,22 @@ def test_without_noise_the_sums_themselves_are_sent(communicator, server):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_the_audit_records_what_crosses_the_wire(communicator, server):
     size, rank = communicator.size, communicator.rank
-    settings = {"clip_norm": CLIPPED.clip_norm, "diameter": CLIPPED.diameter}
+    settings = {"clip_norm": CLIPPED_CASE.clip_norm, "diameter": CLIPPED_CASE.diameter}
     experiment = Experiment(server=server, machines=size, rounds=ROUNDS, rho=1.0, **settings)
-    constants = resolve(experiment, IndexedSource(size * ROUNDS, 2), size).constants
-    canaries = Canaries(constants, CLIPPED, bytes(32))
+    constants = resolve_plan(experiment, CanarySource(size * ROUNDS, 2), size).constants
+    canaries = Canaries(constants, CLIPPED_CASE, bytes(32))
     kinds = np.arange(len(canaries)) % 2 == 0
     key = bytes(range(32))
     recorder = Recorder(communicator._comm)
     mpi = MpiCommunicator(recorder)
     recorder.log.clear()
     hosted_machines = range(rank, rank + 1)
-    run_as_rank(constants, canaries, hosted_machines, kinds, mpi, key)
+    run_algorithm(constants, canaries, hosted_machines, kinds, mpi, key)
     sent = [before[0] for name, before, _ in recorder.log if name != "Bcast" or rank == 0]
 
     def watch(recorded):
         hosted_machines = range(recorded.rank, recorded.rank + 1)
-        run_as_rank(constants, canaries, hosted_machines, kinds, recorded, key)
+        run_algorithm(constants, canaries, hosted_machines, kinds, recorded, key)
         return recorded.sent, recorded.received
 
     ours = run_on_ranks(size, watch)

@@ -49,7 +49,7 @@ def assert_as_on_one(communicator, experiment, monkeypatch=None):
     """Compare a run on all ranks, perhaps of data read in parts, with one in a process."""
     alone = simulation_of(experiment, source_of(experiment), Communicator()).run()
     if monkeypatch is not None:
-        for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
+        for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
             monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
     ours = simulation_of(experiment, source_of(experiment), communicator).run()
     assert_same(ours, share_result(alone, communicator))

@@ -45,7 +45,7 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
 
 def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
     assert not simulation(communicator).run().timing["data"].any()
-    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 250)
     reading = simulation(communicator)
     supply, late = reading.machines._reader, []
@@ -66,10 +66,10 @@ def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicato
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")
 def test_cores_are_those_that_any_rank_may_use(communicator):
     allowed = sorted(os.sched_getaffinity(0))
-    assert environment.describe(communicator)["cores"] == len(allowed)
+    assert environment.describe_environment(communicator)["cores"] == len(allowed)
     try:
         os.sched_setaffinity(0, {allowed[communicator.rank % len(allowed)]})
-        bound = environment.describe(communicator)["cores"]
+        bound = environment.describe_environment(communicator)["cores"]
     finally:
         os.sched_setaffinity(0, allowed)
     assert bound == min(communicator.size, len(allowed))

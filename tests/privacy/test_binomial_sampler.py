@@ -16,26 +16,32 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism, unit_shift_rho
 from mu2mpi.privacy.noise.binomial_sampler import (
-    CLOSE,
-    GUIDE_BITS,
+    ACCEPTANCE_MARGIN,
+    BLOCK_CHOICE_BITS,
+    GUIDE_TABLE_BITS,
     MAX_FAIR_BITS,
-    TABLE_BITS,
     BinomialNoiseSource,
-    is_accepted,
-    log_ratio,
+    accepts_proposal,
+    log_pmf_ratio,
     proposal_table,
 )
-from mu2mpi.privacy.noise.noise_stream import CHUNK, MACHINE_STREAM, SERVER_STREAM, key_words, root_key
-from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION
+from mu2mpi.privacy.noise.noise_stream import (
+    KEYSTREAM_SIZE,
+    MACHINE_STREAM,
+    SERVER_STREAM,
+    key_to_uint32,
+    root_key,
+)
+from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION_STDS
 from mu2mpi.privacy.released_sums import ReleasedSums
 from mu2mpi.privacy.statement import PrivacyStatement
 
-KEY = key_words(root_key(21))
+KEY = key_to_uint32(root_key(21))
 
 
 def drawn(fair_bits, d, who=(SERVER_STREAM, 0, 1), t=1, key=KEY, **options):
     """Return the noise of d coordinates."""
-    message = np.zeros(-(-d // CHUNK) * CHUNK, np.int64)
+    message = np.zeros(-(-d // KEYSTREAM_SIZE) * KEYSTREAM_SIZE, np.int64)
     noised = np.full_like(message, -1)
     BinomialNoiseSource(key, who, fair_bits, d, **options)(noised, message, t)
     assert not noised[d:].any()
@@ -75,7 +81,7 @@ def test_draws_of_many_coins_are_nearly_normal(fair_bits):
 def test_what_is_left_open_is_decided_as_it_would_have_been(fair_bits):
     """By 300 decimals, here of many proposals; what follows is then drawn from further words."""
     for t in range(1, 201):
-        assert drawn(fair_bits, 1, t=t, close=0.3) == drawn(fair_bits, 1, t=t)
+        assert drawn(fair_bits, 1, t=t, margin=0.3) == drawn(fair_bits, 1, t=t)
 
 
 def test_draws_are_those_of_machine_round_and_coordinate():
@@ -84,7 +90,7 @@ def test_draws_are_those_of_machine_round_and_coordinate():
     np.testing.assert_array_equal(together, np.sum(alone, axis=0))
     np.testing.assert_array_equal(drawn(2**18, 100, (MACHINE_STREAM, 3, 1), t=9), alone[0][:100])
     others = [drawn(2**18, 700, (SERVER_STREAM, 3, 1), t=9), drawn(2**18, 700, (MACHINE_STREAM, 3, 1), t=10)]
-    others.append(drawn(2**18, 700, (MACHINE_STREAM, 3, 1), t=9, key=key_words(root_key(22))))
+    others.append(drawn(2**18, 700, (MACHINE_STREAM, 3, 1), t=9, key=key_to_uint32(root_key(22))))
     for a, b in zip([*alone, *others], [*others, *alone], strict=True):
         assert abs(np.corrcoef(a, b)[0, 1]) < 0.2
 
@@ -102,27 +108,27 @@ def exact_log_ratio(n, x):
 fair_bits = st.integers(MIN_FAIR_BITS.bit_length(), MAX_FAIR_BITS.bit_length() - 1).flatmap(
     lambda bits: st.integers(2 ** (bits - 2), 2 ** (bits - 1)).map(lambda half: 2 * half)
 )
-deviations = st.floats(0, TRUNCATION + 0.05) | st.floats(0, 3)
+deviations = st.floats(0, TRUNCATION_STDS + 0.05) | st.floats(0, 3)
 
 
 @given(fair_bits, deviations, max_examples=60)
 def test_probabilities_are_far_closer_than_what_is_left_open(fair_bits, far):
     table = proposal_table(fair_bits)
-    x = int(far * table.scale)
-    block = min(x >> table.bits, len(table.heights) - 1)
+    x = int(far * table.noise_std)
+    block = min(x >> table.block_bits, len(table.acceptance_factors) - 1)
     with mpmath.workdps(60):
-        exact = mpmath.exp(exact_log_ratio(table.n, x)) * mpmath.mpf(table.heights[block])
-        ours = math.exp(log_ratio(float(table.n), float(x))) * table.heights[block]
-        assert abs(ours - exact) < CLOSE / 64
+        exact = mpmath.exp(exact_log_ratio(table.n, x)) * mpmath.mpf(table.acceptance_factors[block])
+        ours = math.exp(log_pmf_ratio(float(table.n), float(x))) * table.acceptance_factors[block]
+        assert abs(ours - exact) < ACCEPTANCE_MARGIN / 64
         assert exact <= 1
 
 
 @given(fair_bits, deviations, st.integers(0, 10**6), max_examples=10)
 def test_what_is_left_open_is_decided_by_the_exact_probability(fair_bits, far, part):
     table = proposal_table(fair_bits)
-    block = min(int(far * table.scale) >> table.bits, len(table.heights) - 1)
-    x = (block << table.bits) + part % 2**table.bits
-    share = int(table.ends[block]) - (int(table.ends[block - 1]) if block else 0)
+    block = min(int(far * table.noise_std) >> table.block_bits, len(table.acceptance_factors) - 1)
+    x = (block << table.block_bits) + part % 2**table.block_bits
+    share = int(table.cumulative_choices[block]) - (int(table.cumulative_choices[block - 1]) if block else 0)
     with mpmath.workdps(640):
         n, y = mpmath.mpf(table.n), mpmath.mpf(x)
         log = 2 * mpmath.loggamma(n + 1) - mpmath.loggamma(n + y + 1) - mpmath.loggamma(n - y + 1)
@@ -130,28 +136,28 @@ def test_what_is_left_open_is_decided_by_the_exact_probability(fair_bits, far, p
         at = int(mpmath.floor(p * mpmath.mpf(2) ** 2000))
     # To 288 digits of a probability that is not next to nothing.
     least = at >> 960
-    assert is_accepted(table, block, x, Fraction(at - least, 2**2000))
-    assert is_accepted(table, block, -x, Fraction(at - least, 2**2000))
-    assert not is_accepted(table, block, x, Fraction(at + least + 1, 2**2000))
+    assert accepts_proposal(table, block, x, Fraction(at - least, 2**2000))
+    assert accepts_proposal(table, block, -x, Fraction(at - least, 2**2000))
+    assert not accepts_proposal(table, block, x, Fraction(at + least + 1, 2**2000))
 
 
 @pytest.mark.parametrize("fair_bits", [MIN_FAIR_BITS, 70_002, 2**31 + 2, MAX_FAIR_BITS])
 def test_a_table_covers_each_probability_up_to_the_farthest(fair_bits):
     table = proposal_table(fair_bits)
-    ends = table.ends.astype(object)
+    ends = table.cumulative_choices.astype(object)
     shares = np.diff(ends, prepend=0)
-    assert ends[-1] == 2**TABLE_BITS
+    assert ends[-1] == 2**BLOCK_CHOICE_BITS
     assert shares.min() >= 1
-    assert len(shares) << table.bits >= TRUNCATION * math.sqrt(fair_bits) / 2
-    for g, first in enumerate(table.guide):
-        number = g << (TABLE_BITS - GUIDE_BITS)
+    assert len(shares) << table.block_bits >= TRUNCATION_STDS * math.sqrt(fair_bits) / 2
+    for g, first in enumerate(table.guide_table):
+        number = g << (BLOCK_CHOICE_BITS - GUIDE_TABLE_BITS)
         assert ends[first] > number >= (ends[first - 1] if first else 0)
     for block, share in enumerate(shares):
-        assert table.heights[block] == table.normalizer / share
+        assert table.acceptance_factors[block] == table.normalizer / share
         # The first magnitude of a block is its most probable one.
-        assert mpmath.exp(exact_log_ratio(table.n, block << table.bits)) * table.normalizer <= share
+        assert mpmath.exp(exact_log_ratio(table.n, block << table.block_bits)) * table.normalizer <= share
     # Few proposals are refused.
-    mass = math.sqrt(math.pi * table.n) / 2 * table.normalizer / 2**table.bits / 2**TABLE_BITS
+    mass = math.sqrt(math.pi * table.n) / 2 * table.normalizer / 2**table.block_bits / 2**BLOCK_CHOICE_BITS
     assert mass > 0.9
 
 
@@ -161,7 +167,7 @@ def test_a_table_covers_each_probability_up_to_the_farthest(fair_bits):
 def quantiles(fair_bits):
     """Return z_k = Phi^-1(F(k)) for k from -R to 0, of the binomial that is continued beyond R."""
     n = fair_bits // 2
-    R = math.floor(TRUNCATION * math.sqrt(fair_bits) / 2)
+    R = math.floor(TRUNCATION_STDS * math.sqrt(fair_bits) / 2)
     x = np.arange(-R, R + 1)
     log_p = -(special.gammaln(n + x + 1) + special.gammaln(n - x + 1))
     # Ratios of neighbours are exact where differences of such large numbers are not.
@@ -285,7 +291,7 @@ def check_coins(messages, rho, mechanism):
     # A constants refuses a grid that leaves too little of the clipping norm.
     is_fine = mechanism.grid_spacing * math.sqrt(messages.parameters) <= messages.clip_norm
     assert (statement.mismatches() == []) == is_fine
-    assert PrivacyStatement.from_attributes(statement.attributes()) == statement
+    assert PrivacyStatement.from_attributes(statement.file_attributes()) == statement
     # Coins, and for a value as many ones and zeros as the largest has.
     largest = messages.increments_per_message * messages.clip_norm / mechanism.grid_spacing
     assert mechanism.messages_per_round == messages.parameters * (fair_bits + 2 * math.floor(largest))
@@ -310,7 +316,7 @@ MECHANISM = made(
 )  # fmt: skip
 def test_a_statement_with_another_number_is_found_out(name, value):
     statement = PrivacyStatement.of(MECHANISM, 1e-5, server="shuffled", S=1.5)
-    assert PrivacyStatement.from_attributes({**statement.attributes(), name: value}).mismatches()
+    assert PrivacyStatement.from_attributes({**statement.file_attributes(), name: value}).mismatches()
 
 
 def test_noise_that_goes_with_fewer_coins_is_no_longer_enough():

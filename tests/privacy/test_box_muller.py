@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 
 from mu2mpi.privacy.noise.box_muller import (
     MIN_UNIFORM_BITS,
+    exponent_and_fraction,
     normal_pair,
-    split,
-    split_uniform,
+    split_float,
     squared_radius,
 )
-from mu2mpi.privacy.noise.grid import MAX_NORMAL
-from mu2mpi.privacy.noise.noise_stream import MAX_EXTRA_LEVEL
-from mu2mpi.privacy.noise.sampler_error import ERROR
+from mu2mpi.privacy.noise.grid import MAX_NORMAL_DRAW
+from mu2mpi.privacy.noise.noise_stream import MAX_EXTENSION_LEVEL
+from mu2mpi.privacy.noise.sampler_error import NORMAL_DRAW_ERROR
 
 
 @numba.njit
 def pair_of(radius_word, angle_word):
-    e, v = split_uniform(radius_word)
+    e, v = exponent_and_fraction(radius_word)
     return normal_pair(squared_radius(e, v), angle_word)
 
 
 @numba.njit
 def small_square(value, shift):
-    e, v = split(value, shift)
+    e, v = split_float(value, shift)
     return squared_radius(e, v)
 
 
@@ -59,7 +59,7 @@ def test_a_pair_is_as_close_to_an_exact_one_as_the_bound_takes_it_to_be(radius_w
         found = pair_of(np.uint64(radius_word), np.uint64(angle_word))
         for ours, exact in zip(found, exact_pair(last, angle_word), strict=True):
             # Of 16 units, 2 are for the product with the scale and its rounding, which come later.
-            assert abs(mpmath.mpf(ours) - exact) <= ERROR * radius * 14 / 16
+            assert abs(mpmath.mpf(ours) - exact) <= NORMAL_DRAW_ERROR * radius * 14 / 16
 
 
 @pytest.mark.parametrize("value", [2.0**44, 2.0**44 * 1.4142, 2.0**60 + 4096, 2.0**107])
@@ -71,6 +71,6 @@ def test_small_words_have_the_radius_of_all_their_words(value, shift):
 
 
 def test_no_draw_is_larger_than_the_largest():
-    assert math.sqrt(small_square(1.0, 64.0 * (MAX_EXTRA_LEVEL + 1))) < MAX_NORMAL
-    assert math.sqrt(pair_of(np.uint64(0), np.uint64(0))[0] ** 2) < MAX_NORMAL
+    assert math.sqrt(small_square(1.0, 64.0 * (MAX_EXTENSION_LEVEL + 1))) < MAX_NORMAL_DRAW
+    assert math.sqrt(pair_of(np.uint64(0), np.uint64(0))[0] ** 2) < MAX_NORMAL_DRAW
     assert pair_of(np.uint64(2**64 - 1), np.uint64(0)) == (0.0, 0.0)

@@ -7,8 +7,8 @@ from helpers import reference as ref
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.noise_stream import key_words
+from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
+from mu2mpi.privacy.noise.noise_stream import key_to_uint32
 
 keys = st.binary(min_size=32, max_size=32)
 words = st.integers(0, 2**32 - 1)
@@ -16,7 +16,7 @@ words = st.integers(0, 2**32 - 1)
 
 @numba.njit
 def keystream(key, counter, nonce):
-    out = np.empty(16 * BLOCKS, np.uint32)
+    out = np.empty(16 * KEYSTREAM_BLOCKS, np.uint32)
     fill_keystream(
         out, key, numba.uint32(counter), numba.uint32(nonce[0]), numba.uint32(nonce[1]),
         numba.uint32(nonce[2]),
@@ -25,8 +25,8 @@ def keystream(key, counter, nonce):
 
 
 def our_blocks(key: bytes, counter: int, nonce: bytes) -> list[bytes]:
-    out = keystream(key_words(key), counter, np.frombuffer(nonce, "<u4"))
-    return [out.reshape(16, BLOCKS)[:, b].astype("<u4").tobytes() for b in range(BLOCKS)]
+    out = keystream(key_to_uint32(key), counter, np.frombuffer(nonce, "<u4"))
+    return [out.reshape(16, KEYSTREAM_BLOCKS)[:, b].astype("<u4").tobytes() for b in range(KEYSTREAM_BLOCKS)]
 
 
 def test_chacha20_vector_of_rfc_8439_section_2_3_2():
@@ -54,4 +54,4 @@ def test_chacha20_vectors_of_rfc_8439_appendix_a_1(key, nonce, counter, start):
 @given(keys, words, st.binary(min_size=12, max_size=12), max_examples=30)
 def test_chacha20_equals_plain_python_in_every_lane(key, counter, nonce):
     found = our_blocks(key, counter, nonce)
-    assert found == [ref.chacha20_block(key, (counter + b) % 2**32, nonce) for b in range(BLOCKS)]
+    assert found == [ref.chacha20_block(key, (counter + b) % 2**32, nonce) for b in range(KEYSTREAM_BLOCKS)]

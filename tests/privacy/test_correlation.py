@@ -9,16 +9,16 @@ from helpers.sources import random_source
 from helpers.unequal_machines import federation_of
 from hypothesis import given, settings, strategies as st
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation
 from mu2mpi.federation.participation.trace import RecordedParticipation
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.correlated_mechanism import (
-    MAX_BUFFERS,
-    MAX_POWER,
-    MIN_BUFFERS,
-    MIN_POWER,
+    MAX_NOISE_BUFFERS,
+    MAX_NOISE_CORRELATION,
+    MIN_NOISE_BUFFERS,
+    MIN_NOISE_CORRELATION,
     CorrelatedMechanism,
     CorrelatedOptions,
 )
@@ -27,14 +27,17 @@ from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter, Correlation
 from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,
-    key_words,
+    key_to_uint32,
     padded_zeros,
     standard_normal,
 )
 from mu2mpi.privacy.statement import PrivacyStatement
 
-KEY = key_words(bytes(range(32)))
-POWERS, BUFFERS = st.just(0.0) | st.floats(MIN_POWER, MAX_POWER), st.integers(MIN_BUFFERS, MAX_BUFFERS)
+KEY = key_to_uint32(bytes(range(32)))
+POWERS, BUFFERS = (
+    st.just(0.0) | st.floats(MIN_NOISE_CORRELATION, MAX_NOISE_CORRELATION),
+    st.integers(MIN_NOISE_BUFFERS, MAX_NOISE_BUFFERS),
+)
 
 
 def dense(c):
@@ -46,7 +49,7 @@ def dense_noise(correlation):
     """Return the matrix that makes the noise of messages of fresh normals, in their units."""
     T = correlation.rounds
     C = dense(correlation.coefficients())
-    D = np.diag(np.linalg.norm(C, axis=0)) if correlation.normalized else np.eye(T)
+    D = np.diag(np.linalg.norm(C, axis=0)) if correlation.normalizes_columns else np.eye(T)
     return (np.tril(np.ones((T, T))) if correlation.is_cumulative else np.eye(T)) @ D @ np.linalg.inv(C)
 
 
@@ -55,7 +58,10 @@ def mechanism_of(T, d, is_cumulative=False, rho=1.0, **own):
     options = CorrelatedOptions(**{names[name]: value for name, value in own.items()})
     released_sums = make_messages(1.0, 1.0, d, 2, T)
     released_sums = replace(
-        released_sums, is_cumulative=is_cumulative, affected_sums=T if is_cumulative else 1, options=options
+        released_sums,
+        is_cumulative=is_cumulative,
+        affected_sums=T if is_cumulative else 1,
+        mechanism_options=options,
     )
     return CorrelatedMechanism.calibrate(Budget(rho, 4.0, 1e-5), released_sums)
 
@@ -175,11 +181,11 @@ def test_what_is_calibrated_to_is_the_strategy_as_it_is(p, k, T, is_cumulative, 
     assert mechanism.consistency_errors(1e-5) == []
     # Noise never passes what the grid has room for, and buffers what errors are counted for.
     largest = np.abs(dense_noise(mechanism.correlation)).sum(axis=1).max()
-    assert largest <= mechanism._max_amplification
+    assert largest <= mechanism._max_noise_gain
     impulse = np.linalg.inv(dense(mechanism.correlation.coefficients()))[:, 0]
     for decay in mechanism.correlation.decays:
         held = np.convolve(impulse, decay ** np.arange(T))[:T]
-        assert np.linalg.norm(held) <= 4 * mechanism._growth
+        assert np.linalg.norm(held) <= 4 * mechanism._noise_sum_growth
 
 
 def test_errors_of_buffers_are_within_what_is_left_to_them():
@@ -198,7 +204,7 @@ def test_errors_of_buffers_are_within_what_is_left_to_them():
         sent = np.rint(norm * y)
         buffers = correlation.decays[:, np.newaxis] * buffers + sent / norm
         exact = correlation.decays.astype(np.longdouble)[:, np.newaxis] * exact + sent / np.longdouble(norm)
-    assert 0 < 2 * np.sqrt(squares) < mechanism._arithmetic_error < 2.0**-14
+    assert 0 < 2 * np.sqrt(squares) < mechanism._roundoff_error < 2.0**-14
 
 
 @pytest.mark.parametrize("settings", [{"noise_correlation": 0.5}, {"method": "anytime-dp-mf"}])
@@ -206,7 +212,7 @@ def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(sett
     """Also if its noise and all that it claims fit to that."""
     source = random_source(1, 90, 4, 3)
     result = simulation_of(Experiment(machines=3, rounds=30, seed=1, **settings), source).run()
-    assert contradictions(result) == []
+    assert claim_contradictions(result) == []
     honest = result.privacy.mechanism
     for change in ({"is_cumulative": not honest.is_cumulative}, {"power": 0.6}, {"buffers": 5}):
         other = replace(honest, **change)
@@ -214,7 +220,7 @@ def test_a_file_that_says_another_strategy_than_its_experiment_is_found_out(sett
         forged = PrivacyStatement.of(
             replace(other, sigma=sigma), 1e-5, server="untrusted", S=result.privacy.S, noise_recomputable=True
         )
-        found = " ".join(contradictions(replace(result, privacy=forged)))
+        found = " ".join(claim_contradictions(replace(result, privacy=forged)))
         assert f"{next(iter(change))} is " in found
 
 
@@ -224,7 +230,7 @@ def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     mechanism = mechanism_of(T, d, is_cumulative=True, rho=2.0, power=0.0)
     assert mechanism.sigma == pytest.approx(2 * mechanism.clip_norm / 2.0, rel=1e-3)
     moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
-    assert mechanism.equivalent_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
+    assert mechanism.independent_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
     present = rng.random((T, machines)) < 0.4
     run = RunParticipation(RecordedParticipation("", federation_of(machines, 0, present)), T)
     register = RoundParticipants(run, range(machines))

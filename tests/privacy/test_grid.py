@@ -9,7 +9,7 @@ from helpers.simulations import make_messages
 from hypothesis import example, strategies as st
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.noise.grid import MAX_NORMAL, choose_grid_spacing, reduce_clip_norm
+from mu2mpi.privacy.noise.grid import MAX_NORMAL_DRAW, choose_grid_spacing, reduce_clip_norm
 
 norms = st.floats(1e-3, 1e6)
 sizes = st.integers(1, 10**6)
@@ -25,14 +25,14 @@ def test_nothing_can_leave_its_integers(clip, rho, d, machines, rounds):
     except InputError:
         # Refused only where twelve bits below the noise are more than the integers hold.
         assert (
-            machines * (rounds * clip + MAX_NORMAL * sigma) > sigma * 2.0**48
+            machines * (rounds * clip + MAX_NORMAL_DRAW * sigma) > sigma * 2.0**48
             or clip > sigma * 2.0**37  # of a single increment
         )
         return
     assert math.log2(g).is_integer()
-    largest = math.ceil(clip / g + 0.5) * rounds + math.ceil(MAX_NORMAL * sigma / g + 0.5)
+    largest = math.ceil(clip / g + 0.5) * rounds + math.ceil(MAX_NORMAL_DRAW * sigma / g + 0.5)
     assert machines * largest < 2**63
-    assert max(clip, MAX_NORMAL * sigma) / g < 2**51  # what round_to_integer can take
+    assert max(clip, MAX_NORMAL_DRAW * sigma) / g < 2**51  # what round_to_integer can take
 
 
 @given(

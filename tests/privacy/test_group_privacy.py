@@ -8,7 +8,7 @@ import pytest
 from helpers import reference as ref
 from hypothesis import given, strategies as st
 
-from mu2mpi.analysis.privacy_reports import Person, group_privacy_guarantee
+from mu2mpi.analysis.privacy_reports import GroupSize, group_privacy_guarantee
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
@@ -42,11 +42,11 @@ def worst(rounds, number, is_cumulative):
 def test_samples_one_a_round_move_messages_by_no_more_than_is_said(rounds, number, is_cumulative, sigma):
     number = min(number, rounds)
     found = releases(rounds, rounds if is_cumulative else 1, sigma).group_guarantee(
-        number, one_per_round=True
+        number, one_sample_per_round=True
     )
     assert found.rho == pytest.approx(2 / sigma * worst(rounds, number, is_cumulative))
     together = releases(rounds, rounds if is_cumulative else 1, sigma).group_guarantee(
-        number, one_per_round=False
+        number, one_sample_per_round=False
     )
     assert together.rho >= found.rho * (1 - 1e-12)
 
@@ -60,7 +60,7 @@ def test_samples_of_passes_move_messages_by_no_more_than_is_said(n, batch, numbe
         for some in itertools.combinations(range(n), number)
     ]
     mechanism = releases(rounds, -(-rounds * batch // n), samples=n, batch_size=float(batch))
-    found = mechanism.group_guarantee(number, one_per_round=batch == 1)
+    found = mechanism.group_guarantee(number, one_sample_per_round=batch == 1)
     assert 2 * max(norms) <= found.rho * (1 + 1e-12)
     if n == batch or (batch == 1 and rounds % n == 0):
         assert found.rho == pytest.approx(2 * max(norms))
@@ -77,8 +77,8 @@ def test_samples_under_correlated_noise_move_the_strategy_by_no_more_than_is_sai
         2 * float(np.linalg.norm(columns[list(some)].sum(axis=0)))
         for some in itertools.combinations(range(6), number)
     ]
-    assert max(found) <= mechanism.group_guarantee(number, one_per_round=True).rho
-    assert max(found) > mechanism.group_guarantee(number, one_per_round=True).rho / number * (1 - 1e-3)
+    assert max(found) <= mechanism.group_guarantee(number, one_sample_per_round=True).rho
+    assert max(found) > mechanism.group_guarantee(number, one_sample_per_round=True).rho / number * (1 - 1e-3)
 
 
 def _sent(terms, is_cumulative):
@@ -99,7 +99,7 @@ def test_machines_count_by_their_squares_unless_they_share_their_noise(machines,
         of = sigma if is_shared else own
         held.append(PersonSamples(releases(T, T, of, clip_norm), number))
         shifts.append(2 * clip_norm * moved(T, range(number), is_cumulative=True) / of)
-    found = person_guarantee(held, most, is_shared, one_per_round=True, delta=1e-5)
+    found = person_guarantee(held, most, is_shared, one_sample_per_round=True, delta=1e-5)
     some = itertools.combinations(shifts, min(most, len(shifts)))
     # With one draw for all, what they move adds up before; else each message has noise of its own.
     seen = [np.sum(one, axis=0) if is_shared else np.concatenate(one) for one in some]
@@ -156,7 +156,7 @@ def read(made):
 @pytest.mark.parametrize("name", ["same", "trusted", "gradients", "drawn", "hidden", "differing", "public"])
 def test_one_sample_is_what_the_file_states(read, name):
     result = read(name)
-    found = group_privacy_guarantee(result, Person())
+    found = group_privacy_guarantee(result, GroupSize())
     assert found.epsilon(result.privacy.delta) == pytest.approx(result.privacy.epsilon_exact, rel=1e-6)
     assert found.rho == pytest.approx(result.privacy.rho) if result.privacy.rho else found.rho is None
 
@@ -164,15 +164,15 @@ def test_one_sample_is_what_the_file_states(read, name):
 @pytest.mark.parametrize(
     ("name", "person", "rho"),
     [
-        ("same", Person(3), math.sqrt((1 + 4 + 6 * 9) / 8)),
-        ("same", Person(3, 2), math.sqrt(2 * (1 + 4 + 6 * 9) / 8)),
-        ("same", Person(None), math.sqrt(8 * 9 * 17 / 6 / 8)),
-        ("same", Person(1, 100), math.sqrt(3)),
-        ("trusted", Person(3, 2), 2 * math.sqrt((1 + 4 + 6 * 9) / 8)),
-        ("gradients", Person(4), 2.0),
-        ("gradients", Person(None, 3), math.sqrt(8 * 3)),
-        ("hidden", Person(2, 3), 6.0),
-        ("public", Person(2), math.inf),
+        ("same", GroupSize(3), math.sqrt((1 + 4 + 6 * 9) / 8)),
+        ("same", GroupSize(3, 2), math.sqrt(2 * (1 + 4 + 6 * 9) / 8)),
+        ("same", GroupSize(None), math.sqrt(8 * 9 * 17 / 6 / 8)),
+        ("same", GroupSize(1, 100), math.sqrt(3)),
+        ("trusted", GroupSize(3, 2), 2 * math.sqrt((1 + 4 + 6 * 9) / 8)),
+        ("gradients", GroupSize(4), 2.0),
+        ("gradients", GroupSize(None, 3), math.sqrt(8 * 3)),
+        ("hidden", GroupSize(2, 3), 6.0),
+        ("public", GroupSize(2), math.inf),
     ],
 )
 def test_files_say_what_holds_of_a_person(read, name, person, rho):
@@ -196,10 +196,13 @@ def test_draws_at_random_are_composed_over_machines_or_grouped(read):
         epsilons = np.array([closed(x) for x in d])
         return k * float(epsilons[d * np.expm1(k * epsilons) / np.expm1(epsilons) <= delta].min())
 
-    for person, truth in {Person(2): of_group(2, delta), Person(2, 3): 3 * of_group(2, delta / 3)}.items():
+    for person, truth in {
+        GroupSize(2): of_group(2, delta),
+        GroupSize(2, 3): 3 * of_group(2, delta / 3),
+    }.items():
         assert group_privacy_guarantee(result, person).epsilon_exact_noise(delta) == pytest.approx(
             truth, rel=1e-3
         )
     machines = [PersonSamples(result.privacy.mechanism, 2)] * 3
-    found = person_guarantee(machines, 3, shares_noise=True, one_per_round=False, delta=delta)
+    found = person_guarantee(machines, 3, machines_share_noise=True, one_sample_per_round=False, delta=delta)
     assert found.epsilon_exact_noise(delta) == pytest.approx(of_group(6, delta), rel=1e-3)

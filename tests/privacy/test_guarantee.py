@@ -21,8 +21,8 @@ def test_gaussian_mechanisms_add_up_to_one():
     both = GaussianGuarantee(3.0, DRAWN) + GaussianGuarantee(4.0, DRAWN)
     assert isinstance(both, GaussianGuarantee)
     assert both.rho == 5.0
-    assert both.sampler_error.sum_of_squares == 2 * DRAWN.sum_of_squares
-    assert both.sampler_error.max_tau == DRAWN.max_tau
+    assert both.sampler_error.sum_squared_ratio_errors == 2 * DRAWN.sum_squared_ratio_errors
+    assert both.sampler_error.max_ratio_error == DRAWN.max_ratio_error
     assert (both + GaussianGuarantee(math.inf)).epsilon(DELTA) == math.inf
 
 
@@ -30,10 +30,10 @@ def test_what_a_gaussian_mechanism_says():
     exact, drawn = GaussianGuarantee(2.0), GaussianGuarantee(2.0, DRAWN)
     assert exact.epsilon(DELTA) == exact.epsilon_exact_noise(DELTA) == epsilon_exact(2.0, DELTA)
     assert exact.epsilon(DELTA) == pytest.approx(float(ref.epsilon_exact(2.0, DELTA)))
-    assert exact.epsilon_lemma(DELTA) == epsilon_paper(2.0, DELTA)
+    assert exact.epsilon_paper(DELTA) == epsilon_paper(2.0, DELTA)
     assert drawn.epsilon_exact_noise(DELTA) == exact.epsilon_exact_noise(DELTA)
     assert drawn.epsilon(DELTA) > exact.epsilon(DELTA)
-    assert drawn.epsilon_lemma(DELTA) > exact.epsilon_lemma(DELTA)
+    assert drawn.epsilon_paper(DELTA) > exact.epsilon_paper(DELTA)
 
 
 def test_where_one_is_a_curve_epsilons_and_deltas_add_up():

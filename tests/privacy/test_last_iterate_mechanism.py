@@ -7,17 +7,17 @@ import pytest
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.methods.snowball_sgd import CLIP_MARGIN
+from mu2mpi.methods.snowball_sgd import CLIP_NORM_RATIO
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LAST_STEP_COARSENING,
+    LAST_STEP_GRID_FACTOR,
     LastIterateMechanism,
     final_batch_size,
     growing_batches,
     halving_step_sizes,
     last_iterate_rho,
+    rho_per_step,
     rounding_expansions,
-    run_rho,
 )
 from mu2mpi.privacy.released_sums import ReleasedSums
 
@@ -26,7 +26,7 @@ def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
     batches = growing_batches(rounds - 1, final_batch_size(machines, d, rho))
     messages = ReleasedSums(
-        rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_MARGIN, gradient_norm=G,
+        rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_NORM_RATIO, gradient_norm=G,
         affected_sums=1, increments_per_message=int(batches.max()), samples=int(batches.sum()),
         batch_size=float(batches[0]), hides_iterates=True,
     )  # fmt: skip
@@ -39,7 +39,7 @@ def test_rounds_before_the_last_show_nothing():
     assert mechanism.guarantee(6) == mechanism.guarantee()
     assert [mechanism.rho_spent(t) for t in range(7)] == [0.0] * 6 + [0.5]
     # Each step has noise in proportion to its batch, and the last round takes none.
-    noise = [mechanism.sigma * int(size) for size in mechanism.batches]
+    noise = [mechanism.sigma * int(size) for size in mechanism.batch_sizes]
     assert [mechanism.round_sigma(t) for t in range(1, 7)] == [*noise, 0.0]
 
 
@@ -50,11 +50,11 @@ def test_batches_and_noise_keep_to_rho(steps, machines, d, rho):
     batches = growing_batches(steps, growth)
     mechanism = calibrated(steps + 1, machines, d, rho)
     C, noise, grid_spacing = mechanism.clip_norm, mechanism.sigma / machines, mechanism.grid_spacing
-    np.testing.assert_array_equal(mechanism.batches, batches)
+    np.testing.assert_array_equal(mechanism.batch_sizes, batches)
     assert mechanism.final_batch == growth
     assert mechanism.guarantee().rho == pytest.approx(rho, rel=1e-12)
     assert noise <= C / math.sqrt(d) * (1 + 4e-4)
-    assert run_rho(batches, machines, C, noise, grid_spacing, d).max() == pytest.approx(rho, rel=1e-12)
+    assert rho_per_step(batches, machines, C, noise, grid_spacing, d).max() == pytest.approx(rho, rel=1e-12)
     eta = halving_step_sizes(steps)
     for t in range(steps):
         left = math.sqrt(np.sum(eta[t:] ** 2))
@@ -120,4 +120,4 @@ def test_slack_is_paid_for_where_it_arises(run, slacks):
 def test_slack_of_rounding():
     """Each of two runs rounds each coordinate of 6 gradients and one draw by half a unit."""
     slack = rounding_expansions(np.array([1.0, 0.5]), np.array([6, 2]), 0.25, 9)
-    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_COARSENING]))
+    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_GRID_FACTOR]))

@@ -9,9 +9,15 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mu2mpi.core.parallel import block
-from mu2mpi.privacy.noise.masks import FAILURE_BITS, Masks, edge_key, edges, neighbours_per_side
-from mu2mpi.privacy.noise.noise_stream import CHUNK
+from mu2mpi.core.parallel import block_range
+from mu2mpi.privacy.noise.masks import (
+    STATISTICAL_SECURITY_BITS,
+    Masks,
+    edge_key,
+    mask_edges,
+    neighbours_per_side,
+)
+from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE
 
 keys = st.binary(min_size=32, max_size=32)
 BATCH_STREAM = int.from_bytes(b"ksam", "little")
@@ -23,7 +29,7 @@ def plain_mask(root, i, j, t, chunks):
     return np.concatenate([ref.noise_words(key, (BATCH_STREAM, 0, t), chunk) for chunk in range(chunks)])
 
 
-def masked(masks, t, size=CHUNK):
+def masked(masks, t, size=KEYSTREAM_SIZE):
     """What masks add to a message of zeros."""
     message = np.zeros(size, np.int64)
     masks.add(message, t)
@@ -40,11 +46,11 @@ def federations(draw, most=24):
 def test_masks_cancel_on_any_ranks_and_messages_come_through(federation, ranks, every, root, t):
     machines, colluders = federation
     rng = np.random.default_rng(list(root))
-    total, expected = np.zeros(CHUNK, np.uint64), np.zeros(CHUNK, np.uint64)
+    total, expected = np.zeros(KEYSTREAM_SIZE, np.uint64), np.zeros(KEYSTREAM_SIZE, np.uint64)
     for rank in range(ranks):
-        message = rng.integers(-(2**63), 2**63, CHUNK)
+        message = rng.integers(-(2**63), 2**63, KEYSTREAM_SIZE)
         expected += message.view(np.uint64)
-        Masks(machines, colluders, root, block(machines, ranks, rank), every).add(message, t)
+        Masks(machines, colluders, root, block_range(machines, ranks, rank), every).add(message, t)
         total += message.view(np.uint64)
     np.testing.assert_array_equal(total, expected)
 
@@ -53,7 +59,7 @@ def test_masks_cancel_on_any_ranks_and_messages_come_through(federation, ranks, 
 def test_what_leaves_a_rank_is_the_same_if_all_masks_are_computed(federation, ranks, root):
     machines, colluders = federation
     for rank in range(ranks):
-        hosted_machines = block(machines, ranks, rank)
+        hosted_machines = block_range(machines, ranks, rank)
         crossing, all_of_them = (
             Masks(machines, colluders, root, hosted_machines, every) for every in (False, True)
         )
@@ -65,23 +71,23 @@ def test_what_leaves_a_rank_is_the_same_if_all_masks_are_computed(federation, ra
 @given(federations(6), st.integers(1, 3), st.integers(1, 2**32 - 1), keys, max_examples=4)
 def test_a_machine_adds_the_keystreams_of_its_edges_or_takes_them_away(federation, chunks, t, root):
     machines, colluders = federation
-    pairs = edges(machines, colluders, root).tolist()
+    pairs = mask_edges(machines, colluders, root).tolist()
     for machine in (0, machines - 1):
-        expected = np.zeros(chunks * CHUNK, np.uint64)
+        expected = np.zeros(chunks * KEYSTREAM_SIZE, np.uint64)
         for i, j in pairs:
             if machine in (i, j):
                 mask = plain_mask(root, i, j, t, chunks)
                 expected += mask if machine == i else -mask
         for every in (False, True):
             masks = Masks(machines, colluders, root, range(machine, machine + 1), every)
-            np.testing.assert_array_equal(masked(masks, t, chunks * CHUNK), expected)
+            np.testing.assert_array_equal(masked(masks, t, chunks * KEYSTREAM_SIZE), expected)
 
 
 @pytest.mark.parametrize("group", [{0}, {4}, {0, 1}, {2, 5, 6}, {0, 1, 2, 3, 4, 5}])
 def test_the_masked_sum_of_some_machines_is_uniform(group):
     """Bytes of the sums of each group but all seven, over rounds: each test fails with probability 1e-5."""
-    pairs = edges(7, 2, bytes(32))
-    total = np.zeros(64 * CHUNK, np.uint64)
+    pairs = mask_edges(7, 2, bytes(32))
+    total = np.zeros(64 * KEYSTREAM_SIZE, np.uint64)
     for machine in group:
         masks = Masks(7, 2, bytes(32), range(machine, machine + 1), includes_internal=True)
         total += np.concatenate([masked(masks, t) for t in range(1, 65)])
@@ -117,15 +123,15 @@ def test_neighbours_are_the_fewest_for_which_the_formula_is_small(machines, shar
     colluders = min(machines - 1, round(share * machines))
     half = neighbours_per_side(machines, colluders)
     is_complete = 2 * half >= machines - 1
-    assert is_complete or formula(machines, colluders, half) < 2.0**-FAILURE_BITS
+    assert is_complete or formula(machines, colluders, half) < 2.0**-STATISTICAL_SECURITY_BITS
     assert half == 1 or 2 * (half - 1) < machines - 1
-    assert half == 1 or formula(machines, colluders, half - 1) >= 2.0**-FAILURE_BITS * (1 - 1e-9)
+    assert half == 1 or formula(machines, colluders, half - 1) >= 2.0**-STATISTICAL_SECURITY_BITS * (1 - 1e-9)
 
 
 @given(federations(40), keys, max_examples=40)
 def test_neighbours_are_on_a_circle_and_hold_together_whoever_does_not_collude(federation, root):
     machines, colluders = federation
-    pairs = edges(machines, colluders, root)
+    pairs = mask_edges(machines, colluders, root)
     assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
     assert np.all(pairs[:, 0] < pairs[:, 1])
     degrees = np.bincount(pairs.ravel(), minlength=machines)

@@ -5,12 +5,12 @@ from itertools import product
 import pytest
 from helpers.sources import random_source
 
-from mu2mpi.analysis.privacy_reports import contradictions
+from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import known_names
-from mu2mpi.execution.plan import resolve
+from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.simulation import Simulation
 
 SOURCE = random_source(1, 2000, 4, 3)
@@ -46,13 +46,13 @@ def test_only_an_account_that_holds_is_taken(method, mechanism):
         batch=batches.get(method),
     )  # fmt: skip
     if mechanism in ACCOUNTS[method]:
-        plan = resolve(experiment, SOURCE, 1)
+        plan = resolve_plan(experiment, SOURCE, 1)
         assert plan.constants.mechanism.name == mechanism
         assert plan.experiment.mechanism == mechanism
-        assert contradictions(Simulation(plan, Communicator()).run()) == []
+        assert claim_contradictions(Simulation(plan, Communicator()).run()) == []
         return
     with pytest.raises(InputError):
-        resolve(experiment, SOURCE, 1)
+        resolve_plan(experiment, SOURCE, 1)
 
 
 def test_no_mechanism_is_left_out():

@@ -6,22 +6,22 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mu2mpi.privacy.noise.chacha20 import BLOCKS
+from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS
 from mu2mpi.privacy.noise.noise_stream import (
-    CHUNK,
+    KEYSTREAM_SIZE,
     MACHINE_STREAM,
-    PAIRS,
+    NORMAL_PAIRS,
     SERVER_STREAM,
     add_noise,
     derive_key,
-    key_words,
+    key_to_uint32,
     padded_zeros,
     root_key,
     standard_normal,
 )
-from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
+from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD
 
-KEY = key_words(root_key(2024))
+KEY = key_to_uint32(root_key(2024))
 keys = st.binary(min_size=32, max_size=32)
 words = st.integers(0, 2**32 - 1)
 
@@ -29,9 +29,9 @@ words = st.integers(0, 2**32 - 1)
 def plain_normals(key: bytes, who: int, number: int, t: int, d: int) -> np.ndarray:
     """The stream as documented, with numpy's own functions: words i and 128 + i of a chunk make a pair."""
     chunks = []
-    for chunk in range(-(-d // CHUNK)):
+    for chunk in range(-(-d // KEYSTREAM_SIZE)):
         words = ref.noise_words(key, (who, number, t), chunk)
-        a, b = words[:PAIRS], words[PAIRS:]
+        a, b = words[:NORMAL_PAIRS], words[NORMAL_PAIRS:]
         # Close to 1, what counts is how far from it.
         near = a > 0.7 * 2.0**64
         radius = np.sqrt(-2 * np.where(near, np.log1p(~a * -(2.0**-64)), np.log(a * 2.0**-64)))
@@ -47,7 +47,7 @@ def plain_normals(key: bytes, who: int, number: int, t: int, d: int) -> np.ndarr
     keys, st.sampled_from([MACHINE_STREAM, SERVER_STREAM]), words, words, st.integers(1, 600), max_examples=15
 )
 def test_normals_equal_plain_numpy(key, who, number, t, d):
-    found = standard_normal(key_words(key), who, number, t, d)
+    found = standard_normal(key_to_uint32(key), who, number, t, d)
     np.testing.assert_allclose(found, plain_normals(key, who, number, t, d), rtol=1e-13, atol=1e-15)
 
 
@@ -65,7 +65,7 @@ def noised(message, first, count, scale):
     st.integers(0, 50),
     st.integers(1, 5),
     st.integers(1, 1000),
-    st.floats(1, DITHER_THRESHOLD),
+    st.floats(1, MAX_UNDITHERED_STD),
     max_examples=30,
 )
 def test_added_noise_is_the_sum_of_rounded_draws(first, count, d, scale):
@@ -100,7 +100,7 @@ def test_the_stream_of_a_seed_is_for_ever():
         derive_key(root, "noise", "context").hex()
         == "e0c83efed28e216b473fb81ec805c6ec7f17da6bc23801efd46d3ae01ccda064"
     )
-    found = standard_normal(key_words(root), MACHINE_STREAM, 70_000, 80_000, 300)[[0, 1, 255, 256, 299]]
+    found = standard_normal(key_to_uint32(root), MACHINE_STREAM, 70_000, 80_000, 300)[[0, 1, 255, 256, 299]]
     np.testing.assert_allclose(
         found,
         [0.9946107618395499, 1.9039923623068722, 0.3066739083521084, -0.6047293688419777, 0.6122745110079262],
@@ -129,7 +129,10 @@ def test_no_correlation_between_machines_rounds_and_coordinates():
         standard_normal(KEY, SERVER_STREAM, 5, 9, d),
         standard_normal(KEY, MACHINE_STREAM, 9, 5, d),
     ]
-    others += [np.roll(base, shift) for shift in (1, 2, BLOCKS, PAIRS, CHUNK, CHUNK + 1)]
+    others += [
+        np.roll(base, shift)
+        for shift in (1, 2, KEYSTREAM_BLOCKS, NORMAL_PAIRS, KEYSTREAM_SIZE, KEYSTREAM_SIZE + 1)
+    ]
     for other in others:
         for a, b in ((base, other), (base**2 - 1, other**2 - 1)):
             correlation = np.mean(a * b) / np.sqrt(np.mean(a**2) * np.mean(b**2))

@@ -9,7 +9,9 @@ from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 
 COLUMNS = {name: np.array([2, 4]) for name in ("samples", "rounds")}
 COLUMNS |= {name: np.array([1.0, 0.5]) for name in PerMachineAccounts.columns() if name not in COLUMNS}
-STATED = PerMachineAccounts(**{**COLUMNS, "rho": np.array([1.0, np.nan])}, owners=("clinic", "practice"))
+STATED = PerMachineAccounts(
+    **{**COLUMNS, "rho": np.array([1.0, np.nan])}, machine_owners=("clinic", "practice")
+)
 
 
 @pytest.mark.parametrize("column", PerMachineAccounts.columns())
@@ -24,8 +26,11 @@ def test_a_value_that_differs_is_named_with_its_machine(column):
 
 
 def test_totals_and_attendance():
-    assert (STATED.total_samples, STATED.names) == (6, ("clinic", "practice"))
-    assert (replace(STATED, owners=None).names, STATED.budgets[1]) == (("0", "1"), ("rho", 0.5))
+    assert (STATED.total_samples, STATED.machine_names) == (6, ("clinic", "practice"))
+    assert (replace(STATED, machine_owners=None).machine_names, STATED.budgets[1]) == (
+        ("0", "1"),
+        ("rho", 0.5),
+    )
     participation = np.array([[True, False], [True, True]])
     stated = replace(STATED, participation=participation)
     assert stated.differences(replace(STATED, participation=participation.copy())) == []

@@ -16,37 +16,37 @@ from scipy import stats
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.noise.box_muller import (
     MIN_UNIFORM_BITS,
+    exponent_and_fraction,
     normal_pair,
-    split,
-    split_uniform,
+    split_float,
     squared_radius,
 )
 from mu2mpi.privacy.noise.noise_stream import (
-    CHUNK,
+    KEYSTREAM_SIZE,
     MACHINE_STREAM,
-    PAIRS,
+    NORMAL_PAIRS,
     add_noise,
-    key_words,
+    key_to_uint32,
     padded_zeros,
     root_key,
     standard_normal,
 )
 from mu2mpi.privacy.noise.sampler_error import (
     DITHER_BITS,
-    DITHER_THRESHOLD,
+    MAX_UNDITHERED_STD,
     MIN_STD_UNITS,
-    SAMPLER_RESERVE,
+    SAMPLER_BUDGET_SHARE,
     SamplerError,
     epsilon_with_sampler,
-    is_negligible,
-    rounded_sum_error,
+    is_sampler_negligible,
+    rounding_error,
     sampler_error,
 )
 
 
 @numba.njit
 def small_square(value, shift):
-    e, v = split(value, shift)
+    e, v = split_float(value, shift)
     return squared_radius(e, v)
 
 
@@ -74,7 +74,7 @@ def enumerate_cells(bits, angle_bits, small_bits, k, reach):
                 weight = 2.0 ** (-bits - FURTHER_BITS - angle_bits)
             else:
                 middle = (np.uint64(i) << np.uint64(64 - bits)) + (np.uint64(1) << np.uint64(63 - bits))
-                e, v = split_uniform(middle)
+                e, v = exponent_and_fraction(middle)
                 square, weight = squared_radius(e, v), 2.0 ** (-bits - angle_bits)
             for a in range(angles):
                 place = (np.uint64(a >> 2) << np.uint64(66 - angle_bits)) + (
@@ -137,7 +137,9 @@ def test_small_words_are_continued_by_further_ones_of_the_stream():
     key = root_key(5)
     found = 0
     for t in range(1, 9):
-        pairs = standard_normal(key_words(key), MACHINE_STREAM, 3, t, 5_000 * CHUNK).reshape(-1, 2, PAIRS)
+        pairs = standard_normal(key_to_uint32(key), MACHINE_STREAM, 3, t, 5_000 * KEYSTREAM_SIZE).reshape(
+            -1, 2, NORMAL_PAIRS
+        )
         squares = (pairs**2).sum(axis=1)
         for chunk, i in np.argwhere(squares > 27.73):
             words = [
@@ -151,20 +153,20 @@ def test_small_words_are_continued_by_further_ones_of_the_stream():
     assert 1 <= found < 30
 
 
-@given(st.floats(DITHER_THRESHOLD, 2.0**45), st.integers(1, 700), max_examples=20)
+@given(st.floats(MAX_UNDITHERED_STD, 2.0**45), st.integers(1, 700), max_examples=20)
 def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
     key = root_key(6)
     flat, _ = padded_zeros((1, d))
     out, shaped = padded_zeros((1, d))
-    add_noise(out, flat, key_words(key), MACHINE_STREAM, 2, 1, 9, scale)
+    add_noise(out, flat, key_to_uint32(key), MACHINE_STREAM, 2, 1, 9, scale)
     bits = (int(scale).bit_length() - 1) - DITHER_BITS - 1
     words = np.concatenate(
-        [ref.noise_words(key, (MACHINE_STREAM + 256, 2, 9), c) for c in range(-(-d // CHUNK))]
+        [ref.noise_words(key, (MACHINE_STREAM + 256, 2, 9), c) for c in range(-(-d // KEYSTREAM_SIZE))]
     )
-    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > DITHER_THRESHOLD else 0
-    draw = np.rint(scale * standard_normal(key_words(key), MACHINE_STREAM, 2, 9, d)).astype(np.int64)
-    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > DITHER_THRESHOLD else 0)) <= 1)
-    if scale > DITHER_THRESHOLD:
+    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > MAX_UNDITHERED_STD else 0
+    draw = np.rint(scale * standard_normal(key_to_uint32(key), MACHINE_STREAM, 2, 9, d)).astype(np.int64)
+    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > MAX_UNDITHERED_STD else 0)) <= 1)
+    if scale > MAX_UNDITHERED_STD:
         assert -(2**bits) <= offsets.min() <= offsets.max() < 2**bits
         assert 2.0 ** -(DITHER_BITS + 1) <= 2.0 ** (bits + 1) / scale <= 2.0**-DITHER_BITS
 
@@ -200,18 +202,18 @@ def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_know
         < finer.log_ratio_bound(30)
     )
     assert more == some + some
-    assert sampler_error(100, 10, DITHER_THRESHOLD * 2, DITHER_THRESHOLD * 4).log_ratio_bound(
+    assert sampler_error(100, 10, MAX_UNDITHERED_STD * 2, MAX_UNDITHERED_STD * 4).log_ratio_bound(
         30
     ) < some.log_ratio_bound(30)
-    assert math.isinf(sampler_error(1, 1, MIN_STD_UNITS * 0.99, DITHER_THRESHOLD).sum_of_squares)
+    assert math.isinf(sampler_error(1, 1, MIN_STD_UNITS * 0.99, MAX_UNDITHERED_STD).sum_squared_ratio_errors)
     assert math.isinf(epsilon_with_sampler(lambda _: 1.0, 1e-5, SamplerError(1.0, 1.0)))
     assert epsilon_with_sampler(lambda _: 1.0, 1e-5, SamplerError()) == 1.0
     assert math.isinf(epsilon_with_sampler(lambda _: math.inf, 1e-5, some))
-    assert not is_negligible(1 + 2 * SAMPLER_RESERVE, 1.0, 1e-5)
+    assert not is_sampler_negligible(1 + 2 * SAMPLER_BUDGET_SHARE, 1.0, 1e-5)
     # The bound ends at some radius, so that nothing is known of what is rarer than to pass it.
     assert epsilon_with_sampler(lambda _: 610.0, 1e-5, some) < 611
     assert math.isinf(epsilon_with_sampler(lambda _: 620.0, 1e-5, some))
-    assert is_negligible(math.inf, 620.0, 1e-5)
+    assert is_sampler_negligible(math.inf, 620.0, 1e-5)
 
 
 # ------------------------------------------------------------------------------------- sums of rounded parts
@@ -258,17 +260,17 @@ def test_a_sum_of_rounded_normals_is_as_close_as_it_is_taken_to_be(parts, scale,
     exact = spread_normal(scale * math.sqrt(parts), shifts.sum(), parts - 1)
     assert exact.sum() == pytest.approx(1, abs=1e-12)
     variation = np.abs(found - exact).sum() / 2
-    assert variation <= rounded_sum_error(1, parts, scale).total_variation
+    assert variation <= rounding_error(1, parts, scale).total_variation
     # They do differ, and more so than what is left out of either.
     assert scale > 1.2 or variation > 1e-10
 
 
 def test_on_the_grid_of_messages_parts_cost_nothing_but_their_draws():
-    assert rounded_sum_error(10**15, 2, MIN_STD_UNITS).total_variation == 0
-    assert rounded_sum_error(10**15, 10**6, MIN_STD_UNITS).total_variation == 0
-    assert rounded_sum_error(10, 1, 1.0) == SamplerError()
-    assert rounded_sum_error(20, 3, 2.0).total_variation == pytest.approx(
-        2 * rounded_sum_error(10, 3, 2.0).total_variation
+    assert rounding_error(10**15, 2, MIN_STD_UNITS).total_variation == 0
+    assert rounding_error(10**15, 10**6, MIN_STD_UNITS).total_variation == 0
+    assert rounding_error(10, 1, 1.0) == SamplerError()
+    assert rounding_error(20, 3, 2.0).total_variation == pytest.approx(
+        2 * rounding_error(10, 3, 2.0).total_variation
     )
     # Of what is left to it, a rest leaves less delta to exact noise, and more than that nothing.
     exact = epsilon_exact(1.0, 1e-6)
@@ -293,7 +295,7 @@ def test_the_account_counts_the_parts_of_which_a_sum_is_made(method, colluders):
     unit = mechanism.sigma / mechanism.grid_spacing / math.sqrt(parts)
     assert unit >= MIN_STD_UNITS
     largest = mechanism.correlation.max_column_norm if mechanism.correlation else 1
-    expected = sampler_error(15, 50 * parts, unit, unit * largest, mechanism.dither_threshold)
+    expected = sampler_error(15, 50 * parts, unit, unit * largest, mechanism.max_undithered_std)
     assert mechanism.guarantee().sampler_error == pytest.approx(expected)
     trusted = make_schedule(method, server="trusted", **settings).mechanism
     assert mechanism.sigma == trusted.sigma

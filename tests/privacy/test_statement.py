@@ -45,7 +45,7 @@ def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False,
 
 def changed(statement, **changes):
     """Return what a file says of which some attributes were changed."""
-    return PrivacyStatement.from_attributes({**statement.attributes(), **changes})
+    return PrivacyStatement.from_attributes({**statement.file_attributes(), **changes})
 
 
 RESOLUTION = 2.0**-14
@@ -70,7 +70,7 @@ STATEMENT = make_statement()
     ],
 )  # fmt: skip
 def test_a_changed_number_is_found_and_named(name, factor):
-    stated = STATEMENT.attributes()[name]
+    stated = STATEMENT.file_attributes()[name]
     value = type(stated)(stated * factor)
     problems = changed(STATEMENT, **{name: value}).mismatches()
     assert problems
@@ -148,13 +148,13 @@ MECHANISMS = [
 @pytest.mark.parametrize("noise", ["protocol", "aggregate"])
 def test_a_file_repeats_every_statement(mechanism, noise):
     made = PrivacyStatement.of(mechanism, 1e-5, noise=noise, server="trusted", S=1.5, noise_recomputable=True)
-    attributes = made.attributes()
+    attributes = made.file_attributes()
     assert PrivacyStatement.from_attributes(attributes) == made
     # What is not known is not there, rather than no number.
     assert all(value == value and value is not None for value in attributes.values())
     assert ("rho" in attributes) == (made.rho is not None) == (mechanism.budget_parameter == "rho")
     assert attributes["mechanism"] == mechanism.name
-    assert attributes["protects"] == mechanism.protects
+    assert attributes["protects"] == mechanism.protected_outputs
     own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism"}
     assert set(attributes) == {*own, "mechanism", "protects"}
     for name in own:
@@ -163,7 +163,7 @@ def test_a_file_repeats_every_statement(mechanism, noise):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
 def test_nothing_that_a_mechanism_states_may_be_absent(mechanism):
-    attributes = PrivacyStatement.of(mechanism, 1e-5, server="trusted", S=1.5).attributes()
+    attributes = PrivacyStatement.of(mechanism, 1e-5, server="trusted", S=1.5).file_attributes()
     for name in attributes:
         with pytest.raises(InputError):
             PrivacyStatement.from_attributes({n: v for n, v in attributes.items() if n != name})

@@ -12,8 +12,8 @@ from helpers.unequal_machines import owned_source, write_budgets
 
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.execution.plan import open_source, resolve
-from mu2mpi.execution.resume import check_state
+from mu2mpi.execution.plan import open_source, resolve_plan
+from mu2mpi.execution.resume import check_checkpoint_arrays
 from mu2mpi.results.checkpoint import write_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import checkpoint_path
@@ -38,7 +38,7 @@ def test_going_on_gives_the_bits_of_an_unbroken_run(server, settings, tmp_path):
     for t in (1, 2, unbroken.experiment.rounds // 2, unbroken.experiment.rounds):
         write_checkpoint(stopped_state(experiment, source, t), checkpoint_path(path))
         state = found_checkpoint(path, experiment)
-        check_state(state, resolve(experiment, source, 1), path)
+        check_checkpoint_arrays(state, resolve_plan(experiment, source, 1), path)
         found = simulated(experiment, source, state)
         assert_same(found, unbroken)
         assert found.accounts.differences(unbroken.accounts) == []

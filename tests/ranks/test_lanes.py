@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mu2mpi.cli import main
 from mu2mpi.execution.sweep_runner import schedule_runs
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.records import CHECKPOINT_SUFFIX, PREVIOUS_SUFFIX
+from mu2mpi.results.records import CHECKPOINT_SUFFIX, PREVIOUS_CHECKPOINT_SUFFIX
 
 sweeps = st.lists(st.tuples(st.integers(1, 20), st.floats(0.1, 100)), max_size=30)
 
@@ -101,7 +101,9 @@ def test_a_signal_stops_all_lanes(tmp_path):
     config.write_text('data = "synthetic"\nsamples = 300\nmachines = [1]\nseed = [1, 2, 3, 4]\n')
     stopped = signalled(3, "SIGUSR1", "all", 50, "sweep", config, "--output", folder)
     assert stopped.returncode == 75, stopped.stderr
-    left = sorted(path.name for path in folder.iterdir() if not path.name.endswith(PREVIOUS_SUFFIX))
+    left = sorted(
+        path.name for path in folder.iterdir() if not path.name.endswith(PREVIOUS_CHECKPOINT_SUFFIX)
+    )
     # Three lanes had begun their first runs.
     assert len(left) == 3, left
     assert all(name.endswith(CHECKPOINT_SUFFIX) for name in left)
@@ -118,10 +120,11 @@ def test_an_error_in_one_lane_is_one_of_all_once_the_others_are_through(tmp_path
     config.write_text('data = "synthetic"\nsamples = 60\nmachines = [1]\nseed = [1, 2]\n')
     script = (
         "import sys\nfrom mu2mpi.cli import main\nfrom mu2mpi.execution import job\n"
-        "from mu2mpi.core.errors import InputError\nwrite = job.Job._write_result\n"
+        "from mu2mpi.core.errors import InputError\nwrite = job.RunContext._write_result\n"
         "def failing(self, result, path):\n"
         "    if 'seed-2' in str(path):\n        raise InputError('bad luck')\n"
-        "    write(self, result, path)\njob.Job._write_result = failing\nsys.exit(main(sys.argv[1:]))\n"
+        "    write(self, result, path)\njob.RunContext._write_result = failing\n"
+        "sys.exit(main(sys.argv[1:]))\n"
     )
     ended = mpirun(2, "-c", script, "sweep", config, "--output", folder)
     assert ended.returncode == 2, ended.stderr

@@ -80,7 +80,7 @@ def sent(monkeypatch):
 @pytest.fixture
 def in_parts(monkeypatch):
     """Let ranks read some rows at a time, as they do of a large file."""
-    for name in ("IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 20 * MACHINES * 50)
 
 
@@ -248,7 +248,7 @@ from mu2mpi.cli import main
 from mu2mpi.data import source as sources
 from mu2mpi.data.sources.user_file import HoldoutSplit
 from mu2mpi.core.parallel import world
-os.chdir(str(world().cache_turn))
+os.chdir(str(world().rank))
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -78,13 +78,21 @@ def results_agree(one, other):
     """Compare every field, types included."""
     assert one.experiment == other.experiment
     assert one.privacy == other.privacy
-    assert {k: type(v) for k, v in one.privacy.attributes().items()} == {
-        k: type(v) for k, v in other.privacy.attributes().items()
+    assert {k: type(v) for k, v in one.privacy.file_attributes().items()} == {
+        k: type(v) for k, v in other.privacy.file_attributes().items()
     }
     assert one.diagnostics == other.diagnostics
     assert one.theory == other.theory
     assert one.environment == other.environment
-    for name in ("class_names", "metrics", "label_range", "feature_names", "schema_toml", "scale", "unit"):
+    for name in (
+        "class_names",
+        "metrics",
+        "label_range",
+        "feature_names",
+        "schema_toml",
+        "feature_scale",
+        "loss_unit",
+    ):
         assert getattr(one, name) == getattr(other, name)
     assert list(one.timing) == list(other.timing)
     pairs = [(one.x, other.x), (one.w, other.w), (one.class_counts, other.class_counts)]

@@ -74,7 +74,7 @@ def test_round_trip(checkpoint, tmp_path):
         lambda file: file.attrs.__setitem__("elapsed_seconds", np.nan),
         lambda file: file.attrs.__setitem__("key", "00" * 31),
         lambda file: file.attrs.pop("key"),
-        lambda file: file.attrs.__setitem__("data", "00"),
+        lambda file: file.attrs.__setitem__("data_digest", "00"),
         lambda file: file.attrs.__setitem__("experiment", "rho = 'x'"),
     ],
 )

@@ -12,7 +12,7 @@ from mu2mpi import Experiment, InputError, run
 from mu2mpi.methods.method import Method
 from mu2mpi.results.coefficients import output_noise_std
 
-UNIT_BIAS = 0.1
+UNIT_NORM_BIAS = 0.1
 
 
 def encoded(columns):
@@ -28,7 +28,9 @@ def scaled(z, settings):
     """Return samples as they are with norm 1 or clipped to a norm."""
     norms = np.linalg.norm(z[:, :-1], axis=1, keepdims=True)
     if settings.get("normalize") == "unit":
-        return np.hstack([z[:, :-1] * np.sqrt(1 - UNIT_BIAS**2) / norms, np.full((len(z), 1), UNIT_BIAS)])
+        return np.hstack(
+            [z[:, :-1] * np.sqrt(1 - UNIT_NORM_BIAS**2) / norms, np.full((len(z), 1), UNIT_NORM_BIAS)]
+        )
     factor = np.minimum(1, settings.get("norm_bound", np.inf) / norms)
     return np.hstack([z[:, :-1] * factor, z[:, -1:]])
 
@@ -129,10 +131,10 @@ def test_what_does_not_fit_a_schema_is_named_and_private_values_are_not(tmp_path
     columns["age"] = np.array(["secret", *["40"] * 599])
     path = write(tmp_path / "bad.csv", columns)
     with pytest.raises(InputError, match="age") as hidden:
-        result.margins(path, public=False)
+        result.margins(path, is_public=False)
     assert "secret" not in str(hidden.value)
     with pytest.raises(InputError, match="secret"):
-        result.margins(path, public=True)
+        result.margins(path, is_public=True)
 
 
 def test_features_that_have_a_usual_name_of_labels(tmp_path):
@@ -181,7 +183,7 @@ def test_they_repeat_predictions_on_raw_values(tmp_path, labels):
     found = result.coefficients()
     terms = "age", "dose", "sex = f", "sex = m", "smoker = true", "stage (a step)", "(intercept)"
     assert found.terms == terms
-    assert found.rows == (("ill",) if labels == "classes" else ("cost",))
+    assert found.row_names == (("ill",) if labels == "classes" else ("cost",))
     margins = (in_own_units(columns) @ found.values.T)[:, 0]
     if labels == "classes":
         scores = result.scores(columns)
@@ -192,7 +194,7 @@ def test_they_repeat_predictions_on_raw_values(tmp_path, labels):
 
 def test_errors_in_own_units_are_those_of_scaled_features(tmp_path):
     result = learn(tmp_path, "numbers")
-    own, scaled = result.coefficients(), result.coefficients(scaled=True)
+    own, scaled = result.coefficients(), result.coefficients(in_scaled_units=True)
     np.testing.assert_array_equal(scaled.values, result.x)
     assert len(set(scaled.standard_errors)) == 1
     one = 3000 * scaled.standard_errors[0]
@@ -244,7 +246,7 @@ def test_without_noise_there_is_no_standard_error(tmp_path):
 def test_steps_of_the_method_itself_carry_the_noise(tmp_path, monkeypatch):
     """Half of every step is half of the noise, whatever a formula may say."""
     result = learn(tmp_path, diameter=1e9, eta_scale=1e-3)
-    whole = result.coefficients(scaled=True).standard_errors[0]
+    whole = result.coefficients(in_scaled_units=True).standard_errors[0]
     size = Method.step_size
     monkeypatch.setattr(Method, "step_size", lambda *given: size(*given) / 2)
-    assert result.coefficients(scaled=True).standard_errors[0] == pytest.approx(whole / 2)
+    assert result.coefficients(in_scaled_units=True).standard_errors[0] == pytest.approx(whole / 2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from mu2mpi.analysis.description import describe
+from mu2mpi.analysis.description import describe_result
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
@@ -45,7 +45,7 @@ def test_the_rows_of_the_file_and_the_model_give_the_matrix_again(name, tmp_path
     back = read_result(tmp_path / "a.h5")
     np.testing.assert_array_equal(back.confusion, result.confusion)
     np.testing.assert_array_equal(back.test_rows, rows)
-    shown = [line.split()[:3] for line in describe(back, back.path).splitlines()]
+    shown = [line.split()[:3] for line in describe_result(back, back.path).splitlines()]
     for k, taken in enumerate(result.confusion):
         assert [NAMES[k], str(taken.sum()), f"{taken[k] / taken.sum():.1%}"] in shown
 
@@ -61,7 +61,7 @@ def test_there_is_no_matrix_of_numbers_and_no_row_of_what_is_in_no_file(tmp_path
         experiment = Experiment(**{"data": "digits", **SMALL, **settings})
         result = run(experiment, output=tmp_path / "b.h5", overwrite=True)
         assert result.confusion is result.test_rows is None
-        assert "Test samples by class" not in describe(result, result.path)
+        assert "Test samples by class" not in describe_result(result, result.path)
         with h5py.File(tmp_path / "b.h5") as file:
             assert "confusion" not in file["metrics"]
 
@@ -69,6 +69,6 @@ def test_there_is_no_matrix_of_numbers_and_no_row_of_what_is_in_no_file(tmp_path
 def test_classes_without_samples_or_mistakes_are_shown(tmp_path):
     result = run(Experiment(data="digits", **SMALL))
     counts = np.diag([3] * 9 + [0])
-    text = describe(replace(result, confusion=counts), tmp_path)
+    text = describe_result(replace(result, confusion=counts), tmp_path)
     assert "none" in text.split("Test samples by class")[1].split("History")[0]
     assert "nan" not in text

@@ -12,7 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.results.reader import read_experiment, read_result, read_summary
-from mu2mpi.results.records import RENAMED
+from mu2mpi.results.records import SCHEMA_RENAMES
 from mu2mpi.results.writer import write_result
 
 
@@ -55,8 +55,8 @@ def test_experiment_and_summary(result, path):
 def test_files_of_the_earlier_schema_are_read(result, path, same):
     def restore_names(file):
         file.attrs["schema"] = "mu2mpi-1"
-        for group in (file[name] for name in RENAMED if name in file):
-            for earlier, name in RENAMED[group.name[1:]].items():
+        for group in (file[name] for name in SCHEMA_RENAMES if name in file):
+            for earlier, name in SCHEMA_RENAMES[group.name[1:]].items():
                 if name in group:
                     group.move(name, earlier)
                 elif name in group.attrs:

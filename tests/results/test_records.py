@@ -8,11 +8,15 @@ from mu2mpi.results.records import History, checkpoint_path, previous_path
 
 def test_rows_are_named_by_what_they_speak_for(build_result):
     result = build_result(classes=3)
-    assert (result.labels, result.classes, result.row_names) == ("classes", 3, result.class_names)
-    assert replace(result, class_names=None).row_names == ("0", "1", "2")
-    assert replace(build_result(classes=1), class_names=("no", "yes")).row_names == ("yes",)
+    assert (result.label_kind, result.class_count, result.model_row_names) == (
+        "classes",
+        3,
+        result.class_names,
+    )
+    assert replace(result, class_names=None).model_row_names == ("0", "1", "2")
+    assert replace(build_result(classes=1), class_names=("no", "yes")).model_row_names == ("yes",)
     numbers = replace(build_result(classes=1), label_range=(0.0, 6000.0), class_names=None)
-    assert (numbers.labels, numbers.classes, numbers.row_names) == ("numbers", 2, ("label",))
+    assert (numbers.label_kind, numbers.class_count, numbers.model_row_names) == ("numbers", 2, ("label",))
 
 
 def test_every_column_of_a_history_has_a_name_and_a_unit(result):

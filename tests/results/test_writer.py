@@ -16,7 +16,7 @@ from mu2mpi import _version
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.records import SCHEMA, History
+from mu2mpi.results.records import RESULT_SCHEMA, History
 from mu2mpi.results.writer import check_output, write_result
 
 
@@ -26,7 +26,7 @@ def test_attributes_with_plain_h5py(result, tmp_path):
     with h5py.File(tmp_path / "a.h5") as file:
         found, privacy = read_attributes(file), read_attributes(file["privacy"])
         assert {
-            "schema": SCHEMA,
+            "schema": RESULT_SCHEMA,
             "status": "complete",
             "hosts": "nöde (2)",
             "ranks": 2,
@@ -177,7 +177,7 @@ def test_file_that_appears_meanwhile_is_kept(result, tmp_path, monkeypatch, link
 
 
 @pytest.mark.parametrize("old", [None, "old"])
-@pytest.mark.parametrize("step", ["results.writer.result_bytes", "core.files._rename"])
+@pytest.mark.parametrize("step", ["results.writer.result_to_bytes", "core.files._rename"])
 def test_failure_leaves_all_as_it_was(result, tmp_path, monkeypatch, step, old):
     path = tmp_path / "a.h5"
     if old:

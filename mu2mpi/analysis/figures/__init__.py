@@ -12,7 +12,7 @@ from mu2mpi.analysis.figures._theme import (
     figure_options as figure_options,
     figure_style,
 )
-from mu2mpi.analysis.setting_labels import drop_repeats
+from mu2mpi.analysis.setting_labels import drop_repeated_runs
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import lookup
 from mu2mpi.core.suggestions import suggest_or_list
@@ -22,25 +22,22 @@ if TYPE_CHECKING:
     from mu2mpi.analysis.figures.figure import Figure
 
 # Metadata of each file format, by suffix: no date, so that equal figures have equal bytes
-FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+FIGURE_FORMATS: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def get_figure(name: str, against: str | None = None) -> "Figure":
-    """Return the figure registered under a name; InputError if it, or its axis `against`, does not exist."""
+def get_figure(name: str, x_axis: str | None = None) -> "Figure":
+    """Return the figure registered under a name; InputError if it, or its `x_axis`, does not exist."""
     for package in ("matplotlib", "pandas"):
         import_extra(package)
     figure: Figure = lookup("figures", name)
-    if against is not None and against not in figure.axes:
-        hint = suggest_or_list(against, figure.axes, "choices") if figure.axes else "; it has a fixed axis"
-        raise InputError(f"the figure {name} cannot be drawn against {against}{hint}")
+    if x_axis is not None and x_axis not in figure.x_axes:
+        hint = suggest_or_list(x_axis, figure.x_axes, "choices") if figure.x_axes else "; it has a fixed axis"
+        raise InputError(f"the figure {name} cannot be drawn against {x_axis}{hint}")
     return figure
 
 
 def draw_figure(
-    name: str,
-    runs: Sequence[RunSummary],
-    against: str | None = None,
-    options: FigureOptions = DEFAULT_OPTIONS,
+    name: str, runs: Sequence[RunSummary], x_axis: str | None = None, options: FigureOptions = DEFAULT_OPTIONS
 ) -> Any:
     """Draw the figure of a name from runs, after dropping repeated runs of one experiment.
 
@@ -50,7 +47,7 @@ def draw_figure(
         Name of a registered figure, such as ``history``.
     runs : sequence of RunSummary
     against : str, optional
-        Quantity on the horizontal axis, one of the figure's `axes`.
+        Quantity on the horizontal axis, one of the figure's `x_axes`.
     options : FigureOptions, optional
         Width, title, labels and style.
 
@@ -63,27 +60,27 @@ def draw_figure(
     InputError
         If the figure cannot show these runs.
     """
-    figure = get_figure(name, against)
-    distinct, _ = drop_repeats(runs, *figure.repeat_columns)
+    figure = get_figure(name, x_axis)
+    distinct, _ = drop_repeated_runs(runs, *figure.run_key_columns)
     lacking = [run.path for run in distinct if math.isnan(run.table_row.get(figure.required_column, 0.0))]
     if lacking:
         quantity = figure.required_column.replace("_", " ")
         raise InputError(f"{name} shows {quantity}, which {len(lacking)} results lack, such as {lacking[0]}")
     with figure_style(options):
-        return figure.draw(distinct, options, against).finish()
+        return figure.draw(distinct, options, x_axis).finish()
 
 
 def render_figure(figure: Any, suffix: str, options: FigureOptions = DEFAULT_OPTIONS) -> bytes:
-    """Return reproducible file contents of a matplotlib figure, in the format of a suffix in `FORMATS`."""
+    """Return reproducible file contents of a matplotlib figure in one of `FIGURE_FORMATS`."""
     buffer = io.BytesIO()
     with figure_style(options):
-        figure.savefig(buffer, format=suffix, metadata=FORMATS[suffix])
+        figure.savefig(buffer, format=suffix, metadata=FIGURE_FORMATS[suffix])
     return buffer.getvalue()
 
 
 def figure_format(path: Path) -> str:
     """Return the image format by the suffix of a path; InputError unless it is png, svg or pdf."""
     suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise InputError(f"a figure is written as {', '.join(FORMATS)} by its suffix, not as {path}")
+    if suffix not in FIGURE_FORMATS:
+        raise InputError(f"a figure is written as {', '.join(FIGURE_FORMATS)} by its suffix, not as {path}")
     return suffix

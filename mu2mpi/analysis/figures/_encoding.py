@@ -20,9 +20,9 @@ from mu2mpi.analysis.figures.figure import (
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
     RunGroup,
+    are_losses_in_nats,
     group_by_columns,
     group_runs,
-    losses_in_nats,
     selection_error,
     sort_key,
     varying_settings,
@@ -30,15 +30,15 @@ from mu2mpi.analysis.setting_labels import (
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.results.reader import RunSummary
 
-MAX_LEVELS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
-MIN_POINTS = 3  # fewest points to fit an exponent to
+CHANNEL_LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
+MIN_FIT_POINTS = 3  # fewest points to fit an exponent to
 # Table column, axis label and unit factor of the test score, by the type of labels
 ACCURACY_AXIS = "test_accuracy", "test accuracy (%)", 100.0
 SCORE_AXES = {"classes": ACCURACY_AXIS, "numbers": ("test_r2", "test R²", 1.0)}
 Settings = Sequence[str]  # names of settings
 
 
-class Encoding(NamedTuple):
+class VisualEncoding(NamedTuple):
     """Groups of runs with the panel index and line style of each, panel titles, and legend entries."""
 
     groups: list[tuple[RunGroup, int, dict[str, Any]]]
@@ -49,31 +49,33 @@ class Encoding(NamedTuple):
 def encode_runs(
     runs: Sequence[RunSummary],
     options: FigureOptions,
-    pooled: Settings = (),
-    panel: Settings = ("server",),
-    colour: Settings = (*PRIVACY_SETTINGS, "machines"),
-) -> Encoding:
+    pooled_settings: Settings = (),
+    panel_settings: Settings = ("server",),
+    colour_settings: Settings = (*PRIVACY_SETTINGS, "machines"),
+) -> VisualEncoding:
     """Assign panels, colours and dashes to groups of runs by the settings in which they differ.
 
-    Settings in `pooled` are ignored. Those in `panel` become panels, the first in `colour` becomes colour and
-    the others dashes, unless `MAX_LEVELS` requires another assignment. InputError if no assignment fits.
+    `pooled_settings` are ignored, `panel_settings` become panels, the first of `colour_settings` becomes
+    colour and the others dashes, unless `CHANNEL_LIMITS` requires another choice. InputError if none fits.
     """
-    varying = [name for name in varying_settings(runs) if name not in pooled]
-    hue = next((name for name in (*colour, *varying) if name in varying and name not in panel), None)
-    preferred = ["panels" if name in panel else "colours" if name == hue else "dashes" for name in varying]
+    varying = [name for name in varying_settings(runs) if name not in pooled_settings]
+    candidates = (name for name in (*colour_settings, *varying) if name in varying)
+    hue = next((name for name in candidates if name not in panel_settings), None)
+    others = ["colours" if name == hue else "dashes" for name in varying]
+    preferred = ["panels" if n in panel_settings else o for n, o in zip(varying, others, strict=True)]
     groups = group_runs(runs, varying)
     # The sort is stable: of equally many changes, the first assignment wins.
-    assignments = product(MAX_LEVELS, repeat=len(varying)) if len(varying) <= 8 else [tuple(preferred)]
+    assignments = product(CHANNEL_LIMITS, repeat=len(varying)) if len(varying) <= 8 else [tuple(preferred)]
     for assignment in sorted(assignments, key=lambda assignment: sum(map(str.__ne__, assignment, preferred))):
-        channels = dict(zip(varying, assignment, strict=True))
-        encoded = [[name for name in varying if channels[name] == channel] for channel in MAX_LEVELS]
+        pairs = [*zip(varying, assignment, strict=True)]
+        channels = [[name for name, chosen in pairs if chosen == channel] for channel in CHANNEL_LIMITS]
         # Each run has either rho or epsilon, which belong to one encoding.
-        is_split = sum(bool({*PRIVACY_SETTINGS} & {*names}) for names in encoded) > 1
-        if is_split or (varying and not encoded[1]):
+        is_split = sum(bool({*PRIVACY_SETTINGS} & {*names}) for names in channels) > 1
+        if is_split or (varying and not channels[1]):
             continue
-        levels = [len({_setting_values(group, names) for group in groups}) for names in encoded]
-        if all(count <= limit for count, limit in zip(levels, MAX_LEVELS.values(), strict=True)):
-            return encode_groups(groups, options, *encoded)
+        levels = [len({_setting_values(group, names) for group in groups}) for names in channels]
+        if all(count <= limit for count, limit in zip(levels, CHANNEL_LIMITS.values(), strict=True)):
+            return encode_groups(groups, options, *channels)
     widest = max(varying, key=lambda name: len({group.settings[name] for group in groups}))
     problem = f"these runs differ in too many settings for one figure ({', '.join(varying)})"
     raise selection_error(problem, widest)
@@ -85,14 +87,14 @@ def _setting_values(group: RunGroup, names: Settings) -> tuple[Any, ...]:
 
 def encode_groups(
     groups: Sequence[RunGroup], options: FigureOptions, panel: Settings, colour: Settings, dash: Settings
-) -> Encoding:
+) -> VisualEncoding:
     """Encode run groups as panels, colours and dashes, by lists of setting names that may be empty."""
-    encoded = []
+    channels = []
     for names in (panel, colour, dash):
         levels = sorted({_setting_values(group, names) for group in groups}, key=sort_key)
         labels = [options.labels.settings(dict(zip(names, level, strict=True))) for level in levels]
-        encoded.append(([levels.index(_setting_values(group, names)) for group in groups], labels))
-    (panels, titles), (hues, hue_labels), (dashes, dash_labels) = encoded
+        channels.append(([levels.index(_setting_values(group, names)) for group in groups], labels))
+    (panels, titles), (hues, hue_labels), (dashes, dash_labels) = channels
     colours = palette(len(hue_labels))
     # Without dashes, markers distinguish lines that are printed in grey.
     styles = [
@@ -107,10 +109,10 @@ def encode_groups(
     if dash:
         black = legend_entry("").get_color()
         legend += [legend_entry(label, **line_style(black, k, k)) for k, label in enumerate(dash_labels)]
-    return Encoding(list(zip(groups, panels, styles, strict=True)), titles, legend)
+    return VisualEncoding(list(zip(groups, panels, styles, strict=True)), titles, legend)
 
 
-def varying_within_data(runs: Sequence[RunSummary]) -> list[str]:
+def varying_settings_within_data(runs: Sequence[RunSummary]) -> list[str]:
     """Return the names of settings in which runs on the same data set differ."""
     by_data = group_by_columns(runs, ["data"], lambda run: run.table_row)
     return [*dict.fromkeys(name for same_data in by_data.values() for name in varying_settings(same_data))]
@@ -118,14 +120,14 @@ def varying_within_data(runs: Sequence[RunSummary]) -> list[str]:
 
 def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
     """Return the axis label of the losses of runs, with their unit if it is nats."""
-    return f"{name} (nats)" if losses_in_nats(runs) else name
+    return f"{name} (nats)" if are_losses_in_nats(runs) else name
 
 
 def measured_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
     """Return column, axis label and unit factor of the test loss, and of the accuracy or R²."""
-    label_types = {run.labels for run in runs}
+    label_types = {run.label_kind for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
-    if len(label_types) > 1 or (len(losses) > 1 and not losses_in_nats(runs)):
+    if len(label_types) > 1 or (len(losses) > 1 and not are_losses_in_nats(runs)):
         problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit or score"
         raise selection_error(problem, "loss")
     return ("test_loss", loss_label(runs), 1.0), SCORE_AXES[label_types.pop()]
@@ -147,20 +149,20 @@ def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame
 
 
 def fit_exponent(x: FloatArray, y: FloatArray) -> float:
-    """Least-squares slope of log y against log x; NaN for fewer than `MIN_POINTS` points or any y <= 0."""
-    is_fitted = len(x) >= MIN_POINTS and min(y) > 0
+    """Least-squares slope of log y by log x; NaN for fewer than `MIN_FIT_POINTS` points or any y <= 0."""
+    is_fitted = len(x) >= MIN_FIT_POINTS and min(y) > 0
     return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan
 
 
 def draw_loss_with_exponents(
     runs: Sequence[RunSummary],
     options: FigureOptions,
-    row_of: Callable[[RunSummary], dict[str, Any]],
-    encoded: tuple[Settings, Settings, Settings],
+    get_row: Callable[[RunSummary], dict[str, Any]],
+    channels: tuple[Settings, Settings, Settings],
     x: Callable[[RunSummary], float],
     xlabel: str,
     symbol: str,
-    line_name: Callable[[RunSummary], str],
+    line_label: Callable[[RunSummary], str],
 ) -> Layout:
     """Draw excess losses with fitted exponents, or test losses where excess losses are unknown.
 
@@ -168,31 +170,31 @@ def draw_loss_with_exponents(
     ----------
     runs : sequence of RunSummary
     options : FigureOptions
-    row_of : callable
+    get_row : callable
         Settings of a run by name.
-    encoded : tuple of three sequences of str
+    channels : tuple of three sequences of str
         Names of the settings that are encoded as panels, colours and dashes.
     x : callable
         Value of a run on the horizontal axis.
     xlabel, symbol : str
         Label of that axis, and the symbol of the exponent's base in the legend.
-    line_name : callable
+    line_label : callable
         Legend text of a run's line.
     """
-    panels, colour, dash = [*dict.fromkeys(["data", *encoded[0]])], *encoded[1:]
+    panels, colour, dash = [*dict.fromkeys(["data", *channels[0]])], *channels[1:]
     names = [*dict.fromkeys([*panels, *colour, *dash])]
-    by_values = group_by_columns(runs, names, row_of).items()
+    by_values = group_by_columns(runs, names, get_row).items()
     groups = [RunGroup(dict(zip(names, values, strict=True)), grouped) for values, grouped in by_values]
     encoding = encode_groups(groups, options, panels, colour, dash)
     count = len(encoding.titles)
-    if count > MAX_LEVELS["panels"]:
+    if count > CHANNEL_LIMITS["panels"]:
         titles = "; ".join(encoding.titles)
         raise selection_error(f"these runs need {count} panels ({titles}), too many for one figure", "rho")
     layout = Layout(options, 1, count, 2.6, encoding.titles)
     exponents: dict[str, list[str]] = {}
     styles: dict[str, dict[str, Any]] = {}
     for group, k, style in encoding.groups:
-        panel, line = layout.panels[0, k], line_name(group.runs[0])
+        panel, line = layout.panels[0, k], line_label(group.runs[0])
         in_panel = [run for neighbour, j, _ in encoding.groups if j == k for run in neighbour.runs]
         is_known = all(math.isfinite(run.measurements.get("excess_loss", math.nan)) for run in in_panel)
         column = "excess_loss" if is_known else "test_loss"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, read_labels
+from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, parse_labels
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import check_readable
 
@@ -23,14 +23,14 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """Options of a figure: width, title, labels, style sheet and axes, as of ``mu2mpi plot``."""
+    """Options of a figure, as in ``mu2mpi plot``: width, title, labels, style sheet and axes."""
 
     width: float = NAMED_WIDTHS["page"]  # inches
     title: str | None = None  # None: the figure's own
     linear: bool = False  # whether logarithmic axes become linear
     labels: Labels = field(default_factory=Labels)
     style: Path | None = None  # a matplotlib style sheet of the user's
-    axes: tuple[Any, ...] = ()  # matplotlib axes to draw on, in place of a new figure
+    user_axes: tuple[Any, ...] = ()  # matplotlib axes to draw on, in place of a new figure
 
 
 DEFAULT_OPTIONS = FigureOptions()
@@ -42,7 +42,7 @@ def figure_options(
     linear: bool = False,
     labels: LabelsArgument = (),
     style: Path | str | None = None,
-    axes: Any = None,
+    user_axes: Any = None,
 ) -> FigureOptions:
     """Return validated options of a figure.
 
@@ -51,10 +51,10 @@ def figure_options(
     width : float or str
         Inches, or a key of `NAMED_WIDTHS`.
     labels : str or sequence of str
-        Labels of settings, as for `read_labels`.
+        Labels of settings, as for `parse_labels`.
     style : path, optional
         matplotlib style sheet.
-    axes : matplotlib axes, optional
+    user_axes : matplotlib axes, optional
         Axes to draw on.
 
     Raises
@@ -77,14 +77,14 @@ def figure_options(
         except (ValueError, UnicodeError) as error:
             message = " ".join(str(error).split())
             raise InputError(f"--style {style} is not a matplotlib style sheet: {message}") from None
-    user_axes = () if axes is None else tuple(np.ravel(np.array(axes, dtype=object)))
-    return FigureOptions(inches, title, linear, Labels(read_labels(labels)), style, user_axes)
+    axes = () if user_axes is None else tuple(np.ravel(np.array(user_axes, dtype=object)))
+    return FigureOptions(inches, title, linear, Labels(parse_labels(labels)), style, axes)
 
 
 @contextmanager
 def figure_style(options: FigureOptions) -> Iterator[None]:
-    """Context in which matplotlib figures have the package's style, except on axes of the user's."""
-    if options.axes:
+    """Context manager of the package's matplotlib style, without effect on axes that the user passes."""
+    if options.user_axes:
         yield
         return
     # Cropping would change the width.

@@ -19,9 +19,9 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
-MAX_ROWS = 10  # rows of the model that are drawn
-MAX_TERMS = 30  # coefficients of one row that are drawn
-MAX_POINTS = 90  # coefficients of all rows that are drawn
+MAX_MODEL_ROWS = 10  # rows of the model that are drawn
+MAX_COEFFICIENTS_PER_ROW = 30  # coefficients of one row that are drawn
+MAX_DRAWN_COEFFICIENTS = 90  # coefficients of all rows that are drawn
 
 
 @register
@@ -31,20 +31,21 @@ class CoefficientsFigure(Figure):
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         return any(run.experiment.schema for run in runs)
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw the largest coefficients and the intercept of the run with the smallest loss."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
-        coefficients = read_result(run.path).coefficients(scaled=True)
+        coefficients = read_result(run.path).coefficients(in_scaled_units=True)
         rows, terms = coefficients.values.shape
-        if rows > MAX_ROWS:
-            raise InputError(f"{run.path} has more than {MAX_ROWS} classes. Use mu2mpi show --coefficients")
-        limit = min(MAX_TERMS, MAX_POINTS // rows) - 1
+        if rows > MAX_MODEL_ROWS:
+            fault = f"{run.path} has more than {MAX_MODEL_ROWS} classes"
+            raise InputError(f"{fault}. Use mu2mpi show --coefficients")
+        limit = min(MAX_COEFFICIENTS_PER_ROW, MAX_DRAWN_COEFFICIENTS // rows) - 1
         largest = np.argsort(-np.abs(coefficients.values[:, :-1]).max(axis=0), kind="stable")[:limit]
         selected = [*np.sort(largest).tolist(), terms - 1]
         layout = Layout(options, 1, 1, 0.3 + 0.03 * len(selected) * (4 + rows), [run.path.name])
         panel, positions = layout.panels[0, 0], np.arange(len(selected))
         panel.axvline(0, color=FOREGROUND, linewidth=0.7)
-        for k, (name, colour) in enumerate(zip(coefficients.rows, palette(rows), strict=True)):
+        for k, (name, colour) in enumerate(zip(coefficients.row_names, palette(rows), strict=True)):
             y = positions + 0.6 * ((k + 0.5) / rows - 0.5)
             style = {"color": colour, "linestyle": "", "marker": MARKERS[k % len(MARKERS)]}
             x, errors = coefficients.values[k, selected], coefficients.standard_errors[selected]

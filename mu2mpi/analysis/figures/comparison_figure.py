@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.aggregation import default_values, mean_and_std
+from mu2mpi.analysis.aggregation import default_value_names, mean_and_std
 from mu2mpi.analysis.figures._encoding import fit_exponent, measured_axes
 from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry, palette
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, group_runs, join_values, selection_error
@@ -25,7 +25,7 @@ SLOPE_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "linestyle
 # Settings in which methods may differ, beside those that a preset chose
 METHOD_SETTINGS = ("method", "mechanism", "estimator", "query", "clip_norm", "eta_scale", "preset")
 # Settings in which runs of one method may differ; epsilon decides whether rho may
-SIZE_SETTINGS = ("samples", "rounds", "batch", "rho")
+SAMPLE_SIZE_SETTINGS = ("samples", "rounds", "batch", "rho")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class MethodCurve:
 
     name: str
     sizes: FloatArray  # samples |S| of all machines, ascending; shape (sizes,)
-    gradients: FloatArray  # means over seeds; shape (sizes,)
+    gradient_counts: FloatArray  # means over seeds; shape (sizes,)
     losses: FloatArray  # mean and standard deviation; shape (sizes, 2)
     scores: FloatArray
     exponent: float  # fitted exponent of |S|; NaN for fewer than three sizes
@@ -50,7 +50,7 @@ def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
         text = f"epsilon = {epsilons} at delta = {', '.join(f'{delta:g}' for delta in deltas)}"
         problem = f"methods are compared at equal privacy, but these runs have {text}"
         raise selection_error(problem, "epsilon")
-    may_differ = {*AVERAGED_SETTINGS, *METHOD_SETTINGS, *SIZE_SETTINGS}
+    may_differ = {*AVERAGED_SETTINGS, *METHOD_SETTINGS, *SAMPLE_SIZE_SETTINGS}
     _check_equal_settings(runs, [name for name in option_fields() if name not in may_differ], "all runs")
     curves = []
     for title in dict.fromkeys(lookup("methods", name).title for name in known_names("methods")):
@@ -60,22 +60,22 @@ def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
         _check_equal_settings(of_method, METHOD_SETTINGS, f"runs of {title}")
         points = group_runs(of_method, ["samples_used"])
         sizes = np.array([point.settings["samples_used"] for point in points])
-        gradients, losses, scores = (
+        gradient_counts, losses, scores = (
             np.array([mean_and_std([run.table_row[column] for run in point.runs]) for point in points])
-            for column in ("gradient_evaluations", *default_values(of_method)[:2])
+            for column in ("gradient_evaluations", *default_value_names(of_method)[:2])
         )
-        means = gradients[:, 0]
+        means = gradient_counts[:, 0]
         curves.append(MethodCurve(title, sizes, means, losses, scores, fit_exponent(sizes, means)))
     return curves
 
 
-def _check_equal_settings(runs: Sequence[RunSummary], names: Sequence[str], subject: str) -> None:
+def _check_equal_settings(runs: Sequence[RunSummary], names: Sequence[str], description: str) -> None:
     # Values that a preset or the server chose may differ.
     rows = [(run.settings, run.independent_settings) for run in runs]
     for name in names:
         values = {used[name] for used, own in rows if used[name] is None or own[name] is not None}
         if len(values) > 1:
-            raise selection_error(f"{subject} must have the same {name}, got {join_values(values)}", name)
+            raise selection_error(f"{description} must have the same {name}, got {join_values(values)}", name)
 
 
 @register
@@ -87,7 +87,7 @@ class ComparisonFigure(Figure):
         switches = ("method", "estimator", "query")
         return any(len({getattr(run.experiment, name) for run in runs}) > 1 for name in switches)
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw loss and score, and for several sample sizes the complexity with fitted exponents."""
         lines = method_curves(runs)
         grows = any(len(line.sizes) > 1 for line in lines)
@@ -100,20 +100,21 @@ class ComparisonFigure(Figure):
             style |= {"label": line.name, "linestyle": "-" if grows else ""}
             both = zip(layout.panels[0], (line.losses, line.scores), measured_axes(runs), strict=False)
             for panel, values, (_, _, factor) in both:
-                layout.draw_error_bars(panel, line.gradients, *(factor * values.T), **style)
+                layout.draw_error_bars(panel, line.gradient_counts, *(factor * values.T), **style)
             exponent = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
             layout.legend.append(legend_entry(f"{line.name}{exponent}", **style))
             if grows:
-                layout.panels[0, 2].plot(line.sizes, line.gradients, **style)
+                layout.panels[0, 2].plot(line.sizes, line.gradient_counts, **style)
         if grows:
             panel = layout.panels[0, 2]
             panel.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
         with_exponent = [line for line in lines if not math.isnan(line.exponent)]
-        if fitted := sorted(with_exponent, key=lambda line: line.gradients[-1]):
+        if fitted := sorted(with_exponent, key=lambda line: line.gradient_counts[-1]):
             # The theorems' exponents, next to the cheapest and the most expensive method.
             for slope, line, factor in ((1.0, fitted[0], 1 / 1.8), (1.5, fitted[-1], 1.8)):
                 ends = line.sizes[[0, -1]]
-                panel.plot(ends, factor * line.gradients[-1] * (ends / ends[-1]) ** slope, **SLOPE_STYLE)
+                y = factor * line.gradient_counts[-1] * (ends / ends[-1]) ** slope
+                panel.plot(ends, y, **SLOPE_STYLE)
             layout.legend.append(legend_entry("numbers: fitted exponents of |S|", linestyle=""))
             layout.legend.append(legend_entry("slopes 1 and 3/2", **SLOPE_STYLE))
         return layout

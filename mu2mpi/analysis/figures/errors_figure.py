@@ -19,21 +19,21 @@ SLOPE_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "alpha": 0
 
 
 @register
-class ErrorsFigure(Figure):
+class GradientErrorsFigure(Figure):
     name = "errors"
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw the squared error of d_t in runs on a population, averaged over seeds, against the round t."""
         runs = [run for run in runs if np.isfinite(run.history.estimate_error).any()]
         if not runs:
             advice = "Use runs with --data population"
             raise InputError(f"the error of d_t is known for populations only. {advice}")
-        encoding = encode_runs(runs, options, colour=("method", "rho", "machines"))
+        encoding = encode_runs(runs, options, colour_settings=("method", "rho", "machines"))
         layout = Layout(options, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)
         for group, column, style in encoding.groups:
             errors, panel = mean_history(group.runs, "round", "estimate_error"), layout.panels[0, column]
             panel.plot(errors.x, errors.y, **style)
-            weights = errors.x.map(group.runs[0].experiment.chosen_method.estimator.weight)
+            weights = errors.x.map(group.runs[0].experiment.chosen_method.estimator.gradient_weight)
             panel.plot(errors.x, errors.y.iloc[0] / weights, **SLOPE_STYLE)
         for panel in layout.panels.flat:
             label = "mean of ‖d$_t$ - ∇f(x$_t$)‖² (no unit)"

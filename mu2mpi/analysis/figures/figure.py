@@ -26,11 +26,11 @@ MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
 MAX_STACKED_WIDTH = 5.0  # inches; narrower figures have their panels in one column
-MAX_STACKED_RATIO = 0.55  # largest height of a panel in one column, relative to the width of the figure
+MAX_PANEL_ASPECT = 0.55  # largest height of a panel in one column, relative to the width of the figure
 MAX_LABEL_INCHES = 2.7  # largest width of a legend entry
 MAX_NAME_LENGTH = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
-PLAIN_NUMBERS = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
+PLAIN_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
 
 
 def palette(count: int) -> list[Any]:
@@ -75,7 +75,7 @@ def set_log_ticks(axis: Any, values: Iterable[float]) -> None:
     """Make a matplotlib axis logarithmic, with tick labels without exponents at the given values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(ticker.FixedLocator(sorted({*values})))
-    axis.set_major_formatter(PLAIN_NUMBERS)
+    axis.set_major_formatter(PLAIN_FORMATTER)
     axis.set_minor_locator(ticker.NullLocator())
 
 
@@ -94,7 +94,7 @@ class Layout:
     Parameters
     ----------
     options : FigureOptions
-        Options whose `axes` replace all panels, or those of the first row.
+        Options whose `user_axes` replace all panels, or those of the first row.
     rows, columns : int
         Shape of the array `panels`.
     height : float or sequence of float
@@ -103,7 +103,7 @@ class Layout:
         Titles of the columns.
     sharex, sharey : bool or str
         Shared axes, as for `matplotlib.pyplot.subplots`.
-    stacks : bool
+    can_stack : bool
         Whether a narrow figure has its panels in one column.
     """
 
@@ -117,15 +117,16 @@ class Layout:
         *,
         sharex: Any = False,
         sharey: Any = False,
-        stacks: bool = True,
+        can_stack: bool = True,
     ) -> None:
         self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
-        self._shares = sharex, sharey
+        self._shared_axes = sharex, sharey
         self._heights = np.broadcast_to(np.asarray(height, float), rows)
-        self.is_stacked = stacks and columns > 1 and options.width < MAX_STACKED_WIDTH and not options.axes
+        is_narrow = options.width < MAX_STACKED_WIDTH
+        self.is_stacked = can_stack and columns > 1 and is_narrow and not options.user_axes
         if self.is_stacked:
-            self._heights = np.tile(np.minimum(self._heights, MAX_STACKED_RATIO * options.width), columns)
+            self._heights = np.tile(np.minimum(self._heights, MAX_PANEL_ASPECT * options.width), columns)
         size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
         grid: dict[str, Any] = {"nrows": len(self._heights), "ncols": 1 if self.is_stacked else columns}
@@ -137,9 +138,10 @@ class Layout:
             for panel in later_panels:
                 panel.sharey(first)
         first_row = columns if rows > 1 else 1
-        if options.axes and len(options.axes) not in {self.panels.size, first_row}:
-            raise InputError(f"ax= takes {self.panels.size} or {first_row} axes, not {len(options.axes)}")
-        self.panels.flat[: len(options.axes)] = options.axes
+        given = options.user_axes
+        if given and len(given) not in {self.panels.size, first_row}:
+            raise InputError(f"ax= takes {self.panels.size} or {first_row} axes, not {len(given)}")
+        self.panels.flat[: len(given)] = given
         for panel, title in zip(self.panels[0], titles, strict=False):
             panel.set_title(title)
 
@@ -159,13 +161,13 @@ class Layout:
 
     def add_colorbar(self, image: Any, label: str) -> None:
         """Add a labelled colour bar for an image beside all panels."""
-        axes = [*(self.options.axes or self.panels.flat)]
+        axes = [*(self.options.user_axes or self.panels.flat)]
         axes[0].figure.colorbar(image, ax=axes, label=label, aspect=30)
 
     def finish(self) -> Canvas:
         """Add title and legend, fit all text to the figure, and return the matplotlib figure."""
         options = self.options
-        for panel in options.axes or self.panels.flat:
+        for panel in options.user_axes or self.panels.flat:
             for axis in (panel.xaxis, panel.yaxis):
                 if options.linear and axis.get_scale() == "log":
                     panel.set(**{f"{axis.axis_name}scale": "linear"})
@@ -174,11 +176,11 @@ class Layout:
             bar = legend_entry("bars: ± 1 standard deviation", linestyle="", marker="|", markersize=9)
             self.legend.append(bar)
         title = self.title if options.title is None else options.title
-        if options.axes:
+        if options.user_axes:
             if title:
-                options.axes[0].set_title(title)
+                options.user_axes[0].set_title(title)
             if self.legend:
-                options.axes[-1].legend(handles=self.legend, fontsize="small")
+                options.user_axes[-1].legend(handles=self.legend, fontsize="small")
             return self.figure
         if title:
             self.figure.suptitle(wrap_text(title, options.width))
@@ -198,7 +200,7 @@ class Layout:
 
     def _fit_text(self) -> None:
         """Wrap labels, thin out overlapping tick labels, and restore the heights of the panels."""
-        (rows, columns), (sharex, sharey) = self._grid.shape, self._shares
+        (rows, columns), (sharex, sharey) = self._grid.shape, self._shared_axes
         for (i, j), panel in np.ndenumerate(self._grid):
             # Constrained layout would reserve space for the centred part of a long title.
             width = self.options.width / columns - 0.6
@@ -228,17 +230,17 @@ class Figure:
     component_kind = "figures"
     name: str  # of ``mu2mpi plot NAME``
     required_column = ""  # column of `RunSummary.table_row` that every run must have; empty for none
-    axes: tuple[str, ...] = ()  # values of ``--against``; empty for a fixed horizontal axis
-    repeat_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
+    x_axes: tuple[str, ...] = ()  # values of ``--x-axis``; empty for a fixed horizontal axis
+    run_key_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         """Whether a report of these runs contains the figure."""
         return True
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw a figure of at least one run; InputError if the figure cannot show these runs.
 
-        The horizontal axis `against` is one of `axes`, or None for the default.
+        The horizontal axis `x_axis` is one of `x_axes`, or None for the default.
         """
         raise NotImplementedError
 
@@ -253,7 +255,7 @@ def _format_log_axis(axis: Any) -> None:
     axis.set_minor_locator(ticker.NullLocator())
     log_locator = ticker.LogLocator(subs=leading_digits, numticks=9)
     axis.set_major_locator(ticker.MaxNLocator(5) if is_short else log_locator)
-    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN_NUMBERS)
+    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN_FORMATTER)
 
 
 def _thin_tick_labels(axis: Any) -> None:
@@ -270,7 +272,7 @@ def _thin_tick_labels(axis: Any) -> None:
             kept.append(place)
             end = stop
     formatter = axis.get_major_formatter()
-    if labels and (formatter is PLAIN_NUMBERS or isinstance(formatter, ticker.ScalarFormatter)):
+    if labels and (formatter is PLAIN_FORMATTER or isinstance(formatter, ticker.ScalarFormatter)):
         # Fixed even if all are kept: another style would place ticks elsewhere.
         axis.set_major_locator(ticker.FixedLocator(kept))
     elif len(kept) < len(labels) and is_x:

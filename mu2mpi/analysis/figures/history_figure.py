@@ -19,18 +19,18 @@ BAND_ALPHA = 0.18
 class HistoryFigure(Figure):
     name = "history"
     required_column = "test_loss"
-    axes = tuple(AXIS_LABELS)
+    x_axes = tuple(AXIS_LABELS)
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw test loss above accuracy or R², in one column of panels per trust mode."""
-        against = against or self.axes[0]
+        x_axis = x_axis or self.x_axes[0]
         encoding = encode_runs(runs, options)
-        sharex = "col" if against == "round" else True
+        sharex = "col" if x_axis == "round" else True
         layout = Layout(options, 2, len(encoding.titles), 1.6, encoding.titles, sharex=sharex, sharey="row")
         has_band = False
         for group, column, style in encoding.groups:
             for panel, (name, _, factor) in zip(layout.panels[:, column], measured_axes(runs), strict=True):
-                means = mean_history(group.runs, against, name)
+                means = mean_history(group.runs, x_axis, name)
                 mean, std = factor * means.y, factor * means["std"]
                 panel.plot(means.x, mean, **style)
                 if len(group.runs) > 1:
@@ -38,7 +38,7 @@ class HistoryFigure(Figure):
                     panel.fill_between(means.x, mean - std, mean + std, **fill)
         for row, (_, label, _) in zip(layout.panels, measured_axes(runs), strict=True):
             for panel in row:
-                panel.set(xscale="log", xlabel=AXIS_LABELS[against], ylabel=label)
+                panel.set(xscale="log", xlabel=AXIS_LABELS[x_axis], ylabel=label)
         band = legend_entry("band: ± 1 standard deviation", linewidth=6, alpha=BAND_ALPHA)
         layout.legend = encoding.legend + [band] * has_band
         samples = [run.history.test_samples for run in runs]

@@ -13,14 +13,14 @@ from mu2mpi.results.reader import RunSummary, read_result
 
 TITLE_SETTINGS = ("data", "server", "machines", "rounds", *PER_MACHINE_OPTIONS)
 MAX_TICK_LABELS = 12  # machines with tick labels
-MAX_RATIO = 20.0  # largest over smallest value on a linear axis
+MAX_LINEAR_RATIO = 20.0  # largest over smallest value on a linear axis
 
 
 @register
 class MachinesFigure(Figure):
     name = "machines"
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw samples and rounds above rho, for the machines of the first run with unequal machines."""
         differing = [run for run in runs if run.experiment.has_unequal_machines]
         accounts = read_result(differing[0].path).accounts if differing else None
@@ -48,12 +48,12 @@ class MachinesFigure(Figure):
             layout.legend.append(legend_entry(label, **style))
         for panel in (upper, lower):
             positive = np.concatenate([line.get_ydata()[line.get_ydata() > 0] for line in panel.lines])
-            if positive.size and positive.max() > MAX_RATIO * positive.min():
+            if positive.size and positive.max() > MAX_LINEAR_RATIO * positive.min():
                 panel.set_yscale("log")
             else:
                 panel.set_ylim(bottom=0)
         lower.set_xlabel("machine, from the fewest samples to the most")
-        names = [accounts.names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
+        names = [accounts.machine_names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
         lower.set_xticks(range(len(names)), names)
         every = run.experiment.settings()
         settings = {name: every[name] for name in every if name in TITLE_SETTINGS}

@@ -24,11 +24,9 @@ def noise_norm(run: RunSummary, rounds: IntArray) -> FloatArray:
     """Return the root-mean-square norm of the averaged noise per round; NaN for unequal machines."""
     if run.experiment.has_unequal_machines:
         return np.full(len(rounds), np.nan)
-    machines = run.experiment.machines or 1
-    trust_mode = run.experiment.trust_mode
-    variance = trust_mode.noise_variance(
-        machines, trust_mode.noise_shares(run.experiment.server_options, machines)
-    )
+    machines, trust_mode = run.experiment.machines or 1, run.experiment.trust_mode
+    noise_shares = trust_mode.noise_shares(run.experiment.server_options, machines)
+    variance = trust_mode.noise_variance(machines, noise_shares)
     estimator: Estimator = run.experiment.chosen_method.estimator
     # A message is the average over the samples of a round.
     per_sample = estimator.gradients_per_sample * (run.experiment.rounds or 1)
@@ -43,7 +41,7 @@ def noise_norm(run: RunSummary, rounds: IntArray) -> FloatArray:
 def signal_norm(run: RunSummary, rounds: FloatArray) -> FloatArray:
     """Return the norm of the mean message per round, with the gradient norm interpolated in log t."""
     ends = (run.measurements.get(f"{end}_gradient_norm", math.nan) for end in ("initial", "final"))
-    weights = [run.experiment.chosen_method.estimator.weight(t) for t in rounds]
+    weights = [run.experiment.chosen_method.estimator.gradient_weight(t) for t in rounds]
     gradient_norms = np.interp(np.log(rounds), [0, math.log(run.experiment.rounds or 1)], [*ends])
     return np.array(weights) * gradient_norms
 
@@ -52,7 +50,7 @@ def signal_norm(run: RunSummary, rounds: FloatArray) -> FloatArray:
 class NoiseFigure(Figure):
     name = "noise"
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw the norms of the expected noise, of the signal and of the released sum against the round."""
         encoding = encode_runs(runs, options)
         layout = Layout(options, 1, len(encoding.titles), 2.4, encoding.titles, sharex=True, sharey=True)

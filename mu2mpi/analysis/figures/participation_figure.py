@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from mu2mpi.analysis.figures._encoding import draw_loss_with_exponents, varying_within_data
+from mu2mpi.analysis.figures._encoding import draw_loss_with_exponents, varying_settings_within_data
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout
 from mu2mpi.analysis.setting_labels import selection_error
 from mu2mpi.core.errors import InputError
@@ -14,7 +14,7 @@ from mu2mpi.results.reader import RunSummary
 # Settings that may change with the share
 POOLED_SETTINGS = ("participation", "participation_seed", "rounds", "samples", "batch")
 NOISE_SETTINGS = ("mechanism", "noise_correlation", "noise_buffers", "clip_norm")
-LINE_SETTINGS = ("method", "estimator", "query", *NOISE_SETTINGS)
+METHOD_AND_NOISE_SETTINGS = ("method", "estimator", "query", *NOISE_SETTINGS)
 
 
 @register
@@ -25,17 +25,17 @@ class ParticipationFigure(Figure):
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         return len({run.experiment.participation for run in runs}) > 1
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw excess losses, or test losses where those are unknown, with fitted exponents of the share."""
         if len({_participating_share(run) for run in runs}) < 2:
             advice = "Use runs such as those of jobs/participation.toml"
             raise InputError(f"all runs have the same --participation. {advice}")
-        varying = [name for name in varying_within_data(runs) if name not in POOLED_SETTINGS]
-        panels = [name for name in varying if name not in LINE_SETTINGS]
-        lines = [name for name in varying if name in LINE_SETTINGS]
+        varying = [name for name in varying_settings_within_data(runs) if name not in POOLED_SETTINGS]
+        panels = [name for name in varying if name not in METHOD_AND_NOISE_SETTINGS]
+        lines = [name for name in varying if name in METHOD_AND_NOISE_SETTINGS]
         axis = _participating_share, "share of participating machines", "the share"
-        row_of, encoded = attrgetter("independent_settings"), (panels, lines, ())
-        return draw_loss_with_exponents(runs, options, row_of, encoded, *axis, _line_name)
+        get_row, channels = attrgetter("independent_settings"), (panels, lines, ())
+        return draw_loss_with_exponents(runs, options, get_row, channels, *axis, _line_label)
 
 
 def _participating_share(run: RunSummary) -> float:
@@ -47,7 +47,7 @@ def _participating_share(run: RunSummary) -> float:
     return float(share)
 
 
-def _line_name(run: RunSummary) -> str:
+def _line_label(run: RunSummary) -> str:
     method, exponent = run.experiment.chosen_method, run.experiment.noise_correlation
     if exponent:
         return f"{method.title}, noise_correlation = {exponent:g}"

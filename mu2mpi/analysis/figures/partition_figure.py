@@ -21,7 +21,7 @@ class PartitionFigure(Figure):
     def is_in_report(self, _: Sequence[RunSummary]) -> bool:
         return False  # Reports are shared, and this figure is not private.
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw one panel per partition, for its first run: one row per machine and one column per class."""
         varying = [name for name in varying_settings(runs) if name in ("data", "machines", "partition")]
         groups = group_runs(runs, varying)
@@ -38,7 +38,7 @@ class PartitionFigure(Figure):
             panel.grid(visible=False)
             panel.set_xlabel("class" if result.label_range is None else "part of the label's range")
             panel.set_ylabel("machine")
-            owners = None if result.accounts is None else result.accounts.owners
+            owners = None if result.accounts is None else result.accounts.machine_owners
             panel.locator_params(integer=True)
             if owners is not None and len(owners) <= MAX_TICK_LABELS:
                 panel.set_yticks(range(len(owners)), map(shorten_name, owners))

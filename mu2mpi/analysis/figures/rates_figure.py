@@ -16,7 +16,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._encoding import MIN_POINTS, encode_groups, loss_label
+from mu2mpi.analysis.figures._encoding import MIN_FIT_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures.figure import DASHES, Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     AVERAGED_SETTINGS,
@@ -37,7 +37,7 @@ PROBLEM_SETTINGS = ("margin", "label_noise")  # settings of a population over wh
 BOOTSTRAP_SAMPLES = 2000
 
 
-class Axis(NamedTuple):
+class RateVariable(NamedTuple):
     """Quantity on which the excess loss depends: symbol, name, and the setting that changes it."""
 
     symbol: str
@@ -45,22 +45,22 @@ class Axis(NamedTuple):
     setting: str
 
     def value(self, run: RunSummary) -> float:
-        """Return the value of the axis's quantity in a run."""
+        """Return the value of this variable in a run."""
         return float(run.measurements["parameters"] if self.symbol == "d" else run.table_row[self.setting])
 
 
-AXES = (
-    Axis("n", "samples of each machine", "rounds"),
-    Axis("M", "machines", "machines"),
-    Axis("d", "parameters", "classes"),
-    Axis("ρ", "privacy", "rho"),
+RATE_VARIABLES = (
+    RateVariable("n", "samples of each machine", "rounds"),
+    RateVariable("M", "machines", "machines"),
+    RateVariable("d", "parameters", "classes"),
+    RateVariable("ρ", "privacy", "rho"),
 )
-AXIS_SETTINGS = ("epsilon", *(axis.setting for axis in AXES))
+VARIABLE_SETTINGS = ("epsilon", *(variable.setting for variable in RATE_VARIABLES))
 
 # Exponents in 1/sqrt(nM), and in sqrt(d)/(rho n sqrt M) (Theorem 5.2) or sqrt(d)/(rho n M) (Theorem 6.2)
-STATISTICAL = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
-PRIVATE = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
-REGIMES = {False: "without noise, where both servers are one algorithm", True: "private"}
+STATISTICAL_EXPONENTS = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
+PRIVATE_EXPONENTS = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
+REGIME_TITLES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
 MARKER_SYMBOLS = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # text like matplotlib's markers
 TEXT_HEIGHT = 0.07  # height of a line of text, relative to a panel
@@ -69,67 +69,67 @@ PROBLEM_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
 
 @dataclass(frozen=True, eq=False)
-class Rate(RunGroup):
-    """Runs that differ along one axis, in problem and seed, with fitted exponents; NaN if unknown."""
+class FittedRate(RunGroup):
+    """Runs that differ in one variable, in problem and seed, with fitted exponents; NaN if unknown."""
 
-    axis: Axis
-    values: FloatArray  # along the axis; shape (points,)
+    variable: RateVariable
+    values: FloatArray  # of the variable; shape (points,)
     means: FloatArray  # of the excess loss over seeds; shape (problems, points)
-    worst: FloatArray  # largest mean over problems; shape (points,)
-    bounds: FloatArray  # the theorem's; shape (points,)
-    exponent: float  # least-squares slope of log `worst`
-    low: float  # ends of the 95 % bootstrap interval over seeds
-    high: float
+    worst_means: FloatArray  # largest mean over problems; shape (points,)
+    theorem_bounds: FloatArray  # shape (points,)
+    exponent: float  # least-squares slope of log `worst_means`
+    exponent_low: float  # ends of the 95 % bootstrap interval over seeds
+    exponent_high: float
 
     @property
     def is_private(self) -> bool:
         """Whether the runs have privacy noise."""
         rho = self.settings.get("rho")
-        # rho is no common setting along its own axis, or where epsilon was given.
+        # rho is no common setting along its own line, or where epsilon was given.
         return rho is None or math.isfinite(rho)
 
     @property
-    def theorem(self) -> float:
-        """Exponent of the axis's quantity in the leading term of Theorem 5.2 or 6.2."""
+    def theorem_exponent(self) -> float:
+        """Exponent of the variable in the leading term of Theorem 5.2 or 6.2."""
         if not self.is_private:
-            return STATISTICAL[self.axis.symbol]
+            return STATISTICAL_EXPONENTS[self.variable.symbol]
         protects_sum_only = lookup("servers", self.settings["server"]).protects_sum_only
-        return (PRIVATE | {"M": -1.0 if protects_sum_only else -1 / 2})[self.axis.symbol]
+        return (PRIVATE_EXPONENTS | {"M": -1.0 if protects_sum_only else -1 / 2})[self.variable.symbol]
 
 
-def fit_rates(runs: Sequence[RunSummary]) -> list[Rate]:
-    """Fit an exponent to each group of runs with known excess losses that differ along one axis."""
+def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
+    """Fit an exponent to each group of runs with known excess losses that differ in one variable."""
     measured = [run for run in runs if math.isfinite(run.measurements.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
     rates, colluders = [], colluders_getter(runs)
 
-    def row_of(run: RunSummary) -> dict[str, Any]:
+    def get_row(run: RunSummary) -> dict[str, Any]:
         share = colluders(run)
         return run.independent_settings | {"colluders": None if share is None else format_share(share)}
 
-    for axis in AXES:
-        is_rho = axis.setting == "rho"
-        varied = {axis.setting, *AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *["epsilon"] * is_rho}
+    for variable in RATE_VARIABLES:
+        is_rho = variable.setting == "rho"
+        varied = {variable.setting, *AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *["epsilon"] * is_rho}
         fixed = [name for name in option_fields() if name not in varied]
-        for values, line in group_by_columns(private if is_rho else measured, fixed, row_of).items():
-            if len({axis.value(run) for run in line}) >= MIN_POINTS:
-                rates.append(_fit_rate(axis, dict(zip(fixed, values, strict=True)), line))
+        for values, line in group_by_columns(private if is_rho else measured, fixed, get_row).items():
+            if len({variable.value(run) for run in line}) >= MIN_FIT_POINTS:
+                rates.append(_fit_rate(variable, dict(zip(fixed, values, strict=True)), line))
     return rates
 
 
-def _fit_rate(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> Rate:
+def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSummary]) -> FittedRate:
     # A run without --seed has a secret seed of its own.
     seeds = [str(run.path if run.experiment.seed is None else run.experiment.seed) for run in runs]
     problems = [str([getattr(run.experiment, name) for name in PROBLEM_SETTINGS]) for run in runs]
     codes = [pandas.factorize(np.array(labels))[0] for labels in (seeds, problems)]
     frame = pandas.DataFrame([run.measurements for run in runs])
-    keys = [*codes, [axis.value(run) for run in runs]]
+    keys = [*codes, [variable.value(run) for run in runs]]
     table = frame["excess_loss"].groupby(keys).last().unstack(2).unstack(1)
     bounds = frame["excess_loss_bound"].groupby(keys[2]).last()
     # Shape (seeds, values, problems).
     losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
     means = _mean_losses(losses, np.ones((1, len(losses))))[0]
-    worst = np.nanmax(means, axis=1)
+    worst_means = np.nanmax(means, axis=1)
     equal = [1 / len(losses)] * len(losses)
     weights = np.random.default_rng(0).multinomial(len(losses), equal, BOOTSTRAP_SAMPLES)
     slopes = _log_slopes(values, np.nan_to_num(_mean_losses(losses, weights), nan=-np.inf).max(axis=2))
@@ -137,13 +137,13 @@ def _fit_rate(axis: Axis, settings: dict[str, Any], runs: list[RunSummary]) -> R
     # Too many resamples lack a point if the points have different seeds.
     is_known = 2 * finite.size >= slopes.size
     low, high = np.quantile(finite, [0.025, 0.975]) if is_known else (math.nan, math.nan)
-    exponent = float(_log_slopes(values, worst[np.newaxis])[0])
-    arrays = values, means.T, worst, bounds.to_numpy()
-    return Rate(settings, runs, axis, *arrays, exponent, float(low), float(high))
+    exponent = float(_log_slopes(values, worst_means[np.newaxis])[0])
+    arrays = values, means.T, worst_means, bounds.to_numpy()
+    return FittedRate(settings, runs, variable, *arrays, exponent, float(low), float(high))
 
 
 def _mean_losses(losses: FloatArray, weights: NDArray[Any]) -> FloatArray:
-    """Return means of losses over seeds for each row of weights; shape (rows, values, problems)."""
+    """Return mean losses over seeds for each row of seed weights; shape (rows, values, problems)."""
     known = np.isfinite(losses)
     with np.errstate(invalid="ignore"):
         sums = np.tensordot(weights, np.where(known, losses, 0.0), axes=1)
@@ -160,44 +160,45 @@ def _log_slopes(values: FloatArray, losses: FloatArray) -> FloatArray:
 class RatesFigure(Figure):
     name = "rates"
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
-        """Draw excess losses in one row of panels per regime (with or without noise), one column per axis."""
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
+        """Draw excess losses in one row of panels per regime (with or without noise), one column each."""
         rates = fit_rates(runs)
         if not rates:
-            required = f"{MIN_POINTS} or more values of rounds, machines, classes or rho"
+            required = f"{MIN_FIT_POINTS} or more values of rounds, machines, classes or rho"
             raise InputError(f"rates need excess losses at {required}. Use runs as those of jobs/rates.toml")
-        regimes = sorted({rate.is_private for rate in rates})
-        axes = [axis for axis in AXES if any(rate.axis == axis for rate in rates)]
-        names = [name for name in rates[0].settings if name not in (*AXIS_SETTINGS, "server")]
+        regimes, ylabel = sorted({rate.is_private for rate in rates}), loss_label(runs, "excess loss")
+        variables = [v for v in RATE_VARIABLES if any(rate.variable == v for rate in rates)]
+        names = [name for name in rates[0].settings if name not in (*VARIABLE_SETTINGS, "server")]
         differ = [name for name in names if len({rate.settings[name] for rate in rates}) > 1]
         if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
             raise selection_error("these runs differ in too many settings for one figure", differ[0])
         encoding = encode_groups(rates, options, (), ("server",), differ)
         styles = {_line_settings(rate): (rate, style) for rate, _, style in encoding.groups}
-        lines: dict[tuple[bool, Axis, GroupKey], Rate] = {}
+        lines: dict[tuple[bool, RateVariable, GroupKey], FittedRate] = {}
         for rate in rates:
-            first = lines.setdefault((rate.is_private, rate.axis, _line_settings(rate)), rate)
+            first = lines.setdefault((rate.is_private, rate.variable, _line_settings(rate)), rate)
             if first is not rate:
                 names = [name for name in rate.settings if rate.settings[name] != first.settings[name]]
-                problem = f"lines against {rate.axis.symbol} differ in {', '.join(names)} alone"
+                problem = f"lines against {rate.variable.symbol} differ in {', '.join(names)} alone"
                 raise selection_error(f"{problem}, which one figure cannot show", names[0])
-        layout = Layout(options, len(regimes), len(axes), 2.4, sharey="row")
+        layout = Layout(options, len(regimes), len(variables), 2.4, sharey="row")
         for row, regime in zip(layout.panels, regimes, strict=True):
-            by_axis = [[r for r in rates if r.is_private == regime and r.axis == axis] for axis in axes]
-            curves = [curve for group in by_axis for r in group for curve in (r.bounds, *r.means)]
+            in_regime = [rate for rate in rates if rate.is_private == regime]
+            by_variable = [[rate for rate in in_regime if rate.variable == v] for v in variables]
+            curves = [curve for rate in in_regime for curve in (rate.theorem_bounds, *rate.means)]
             positive = np.concatenate([curve[curve > 0] for curve in curves])
             low, high = positive.min() / 1.3, positive.max() * 1.3
-            text_share = TEXT_HEIGHT * (1 + max(map(len, by_axis)))
-            for panel, across, of_axis in zip(row, axes, by_axis, strict=True):
-                if not of_axis:
+            text_share = TEXT_HEIGHT * (1 + max(map(len, by_variable)))
+            for panel, variable, fitted in zip(row, variables, by_variable, strict=True):
+                if not fitted:
                     panel.set_axis_off()
                     continue
-                if layout.is_stacked or across == axes[0]:
-                    panel.set_title(REGIMES[regime])
-                _draw_rates(panel, of_axis, {key: style for key, (_, style) in styles.items()})
+                if layout.is_stacked or variable == variables[0]:
+                    panel.set_title(REGIME_TITLES[regime])
+                _draw_rates(panel, fitted, {key: style for key, (_, style) in styles.items()})
                 # Reserve space for the text below the lines.
                 panel.set_ylim(low * (low / high) ** (text_share / (1 - text_share)), high)
-                panel.set(xlabel=f"{across.symbol}  ({across.name})", ylabel=loss_label(runs, "excess loss"))
+                panel.set(xlabel=f"{variable.symbol}  ({variable.name})", ylabel=ylabel)
         labelled = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
         for group, style in styles.values():
             shown = {name: group.settings[name] for name in labelled}
@@ -208,26 +209,25 @@ class RatesFigure(Figure):
         layout.legend += [legend_entry("single problems", **PROBLEM_STYLE)] * has_problems
         layout.legend.append(legend_entry("fitted exponent [95 %] (theorem's)", linestyle="", marker="o"))
         unused = len(runs) - len({id(run) for rate in rates for run in rate.runs})
-        remark = f"{unused:,} of {len(runs):,} runs belong to no line of {MIN_POINTS} points"
+        remark = f"{unused:,} of {len(runs):,} runs belong to no line of {MIN_FIT_POINTS} points"
         layout.legend += [legend_entry(remark, linestyle="")] * (unused > 0)
         return layout
 
 
 def _line_settings(rate: RunGroup) -> GroupKey:
-    return tuple(value for name, value in rate.settings.items() if name not in AXIS_SETTINGS)
+    return tuple(value for name, value in rate.settings.items() if name not in VARIABLE_SETTINGS)
 
 
-def _draw_rates(panel: Any, rates: Sequence[Rate], styles: dict[GroupKey, dict[str, Any]]) -> None:
-    """Draw the largest mean at each point, the theorem's bound, single problems and exponents."""
+def _draw_rates(panel: Any, rates: Sequence[FittedRate], styles: dict[GroupKey, dict[str, Any]]) -> None:
     for k, rate in enumerate(reversed(rates)):
         style = styles[_line_settings(rate)]
-        panel.plot(rate.values, rate.worst, **style)
-        panel.plot(rate.values, rate.bounds, color=style["color"], **BOUND_STYLE)
+        panel.plot(rate.values, rate.worst_means, **style)
+        panel.plot(rate.values, rate.theorem_bounds, color=style["color"], **BOUND_STYLE)
         if len(rate.means) > 1:
             panel.plot(rate.values, rate.means.T, color=style["color"], **PROBLEM_STYLE)
-        exponent = f"{rate.exponent:.2f} [{rate.low:.2f}, {rate.high:.2f}] ({Fraction(rate.theorem)})"
-        text, height = f"{MARKER_SYMBOLS[style['marker']]} {exponent}", 0.02 + TEXT_HEIGHT * k
-        text = text.replace("-", "−")
-        panel.text(0.02, height, text, transform=panel.transAxes, color=style["color"], fontsize=5.6)
+        limits = f"[{rate.exponent_low:.2f}, {rate.exponent_high:.2f}] ({Fraction(rate.theorem_exponent)})"
+        text = f"{MARKER_SYMBOLS[style['marker']]} {rate.exponent:.2f} {limits}".replace("-", "−")
+        place = {"x": 0.02, "y": 0.02 + TEXT_HEIGHT * k, "transform": panel.transAxes}
+        panel.text(s=text, color=style["color"], fontsize=5.6, **place)
     panel.set_yscale("log")
     set_log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))

@@ -33,9 +33,9 @@ MAX_SERIES = 5
 class ScalingFigure(Figure):
     name = "scaling"
     required_column = "elapsed_seconds"
-    repeat_columns = ("ranks", "elapsed_seconds")
+    run_key_columns = ("ranks", "elapsed_seconds")
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw medians of round times over runs: strong scaling on the left, weak scaling on the right."""
         strong = _scaling_series(runs, options, "M = {:,}", lambda M, ranks: M)
         weak = _scaling_series(runs, options, "M = {:g} per rank", truediv)
@@ -84,17 +84,20 @@ TIME_COLUMNS = ("time", "low", "high", "oversubscribed")
 
 
 def _scaling_series(
-    runs: Sequence[RunSummary], options: FigureOptions, text: str, fixed: Callable[[int, float], float]
+    runs: Sequence[RunSummary],
+    options: FigureOptions,
+    label: str,
+    fixed_size: Callable[[int, float], float],
 ) -> dict[str, pandas.DataFrame]:
-    """Return times per round and shares of phases by number of ranks, for each value of `fixed`."""
+    """Return times per round and shares of phases by number of ranks, for each value of `fixed_size`."""
     names = [name for name in varying_settings(runs) if name not in ("machines", "rounds")]
 
-    def row_of(run: RunSummary) -> dict[str, Any]:
-        level = fixed(run.experiment.machines or 1, run.measurements["ranks"])
+    def get_row(run: RunSummary) -> dict[str, Any]:
+        level = fixed_size(run.experiment.machines or 1, run.measurements["ranks"])
         return {**run.independent_settings, "": level}
 
     series = {}
-    for (level, *values), same_level in group_by_columns(runs, ["", *names], row_of).items():
+    for (level, *values), same_level in group_by_columns(runs, ["", *names], get_row).items():
         rows = pandas.DataFrame([{**run.phase_seconds, "evaluation": 0.0} for run in same_level]).fillna(0.0)
         rows = rows.div(rows.sum(axis=1).replace(0.0, 1.0), axis=0).drop(columns="evaluation")
         for row, run in zip(rows.index, same_level, strict=True):
@@ -106,9 +109,9 @@ def _scaling_series(
         by_ranks = rows.groupby([int(run.measurements["ranks"]) for run in same_level])
         if len(by_ranks) > 1:
             times = by_ranks["time"].agg(time="median", low="min", high="max")
-            label = [text.format(level), options.labels.settings(dict(zip(names, values, strict=True)))]
+            labels = [label.format(level), options.labels.settings(dict(zip(names, values, strict=True)))]
             points = by_ranks.mean().drop(columns="time").join(times)
-            series[", ".join(filter(None, label))] = points.assign(oversubscribed=points.oversubscribed > 0)
+            series[", ".join(filter(None, labels))] = points.assign(oversubscribed=points.oversubscribed > 0)
     return series
 
 

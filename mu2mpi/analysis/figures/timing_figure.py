@@ -17,9 +17,9 @@ MAX_BARS = 40
 class TimingFigure(Figure):
     name = "timing"
     required_column = "elapsed_seconds"
-    repeat_columns = ("ranks", "elapsed_seconds")
+    run_key_columns = ("ranks", "elapsed_seconds")
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw bars of phase times: per rank for runs that differ in the seed alone, per group otherwise."""
         ranks_differ = len({run.measurements["ranks"] for run in runs}) > 1
         groups = group_runs(runs, varying_settings(runs) + ["ranks"] * ranks_differ)

@@ -25,27 +25,27 @@ PAPER_STYLE: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5
 NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 CATEGORY_WIDTH = 0.4  # share of a category's width over which points are spread
 PAPER_VALUES = ("test_loss", "test_accuracy")
-PAPER_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_VALUES)
+PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_VALUES)
 
 
 @register
 class TradeoffFigure(Figure):
     name = "tradeoff"
     required_column = "test_loss"
-    axes = tuple(option_fields())
+    x_axes = tuple(option_fields())
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         return len({run.experiment.rho for run in runs}) > 1
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw test loss, and accuracy or R², against privacy or the first numeric setting that varies."""
-        against = against or _default_axis(runs)
-        values = _distinct_values(runs, against)
+        x_axis = x_axis or _default_x_axis(runs)
+        values = _distinct_values(runs, x_axis)
         if not values:
-            raise InputError("all runs have rho = inf. Use runs with noise, or --against another setting")
+            raise InputError("all runs have rho = inf. Use runs with noise, or --x-axis another setting")
         is_categorical = not _are_numbers(values)
-        colour = ("machines",) if against in PRIVACY_SETTINGS else (*PRIVACY_SETTINGS, "machines")
-        encoding = encode_runs(runs, options, _pooled_settings(runs, against), panel=(), colour=colour)
+        colour = ("machines",) if x_axis in PRIVACY_SETTINGS else (*PRIVACY_SETTINGS, "machines")
+        encoding = encode_runs(runs, options, _pooled_settings(runs, x_axis), (), colour)
         if len(encoding.titles) == 1:
             layout = Layout(options, 1, 2, 2.2, sharex=True)
             panels = layout.panels.T
@@ -56,7 +56,7 @@ class TradeoffFigure(Figure):
         for entry in encoding.legend if is_categorical else []:
             entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
         for k, (group, column, style) in enumerate(encoding.groups):
-            positions = [_setting_value(run, against) for run in group.runs]
+            positions = [_setting_value(run, x_axis) for run in group.runs]
             if is_categorical:
                 # No line connects categories.
                 style = style | {"linestyle": ""}
@@ -72,21 +72,21 @@ class TradeoffFigure(Figure):
                     panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
         for row, (_, label, _) in zip(panels, measured_axes(runs), strict=True):
             for panel in row:
-                panel.set(xlabel=_axis_label(runs, against, options), ylabel=label)
+                panel.set(xlabel=_x_axis_label(runs, x_axis, options), ylabel=label)
                 if is_categorical:
-                    names = [options.labels.table_value(against, value) for value in values]
+                    names = [options.labels.table_value(x_axis, value) for value in values]
                     panel.set_xticks(range(len(values)), names)
                     panel.set_xlim(-0.5, len(values) - 0.5)
                 elif not options.linear and values[0] > 0:
                     set_log_ticks(panel.xaxis, values)
-        if panels.shape[1] == 1 and against in (*PAPER_LAYOUT.axes, "epsilon") and not is_categorical:
-            is_drawn = _draw_paper_values(panels[:, 0], runs, against)
+        if panels.shape[1] == 1 and x_axis in (*PAPER_TABLE_LAYOUT.axes, "epsilon") and not is_categorical:
+            is_drawn = _draw_paper_values(panels[:, 0], runs, x_axis)
             layout.legend += [legend_entry("the paper's values", **PAPER_STYLE)] * is_drawn
         layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * has_noiseless
         return layout
 
 
-def _default_axis(runs: Sequence[RunSummary]) -> str:
+def _default_x_axis(runs: Sequence[RunSummary]) -> str:
     vary, (privacy, *_) = varying_settings(runs), privacy_settings(runs)
     numbers = (name for name in vary if _are_numbers(_distinct_values(runs, name)))
     return privacy if {*PRIVACY_SETTINGS} & {*vary} else next(numbers, privacy)
@@ -107,37 +107,38 @@ def _distinct_values(runs: Sequence[RunSummary], name: str) -> list[Any]:
     return [value for value in values if name not in PRIVACY_SETTINGS or math.isfinite(value)]
 
 
-def _pooled_settings(runs: Sequence[RunSummary], against: str) -> list[str]:
+def _pooled_settings(runs: Sequence[RunSummary], x_axis: str) -> list[str]:
     """Return settings that do not separate lines: the horizontal axis, and sizes that it determines."""
-    if against in PRIVACY_SETTINGS:
+    if x_axis in PRIVACY_SETTINGS:
         return [*PRIVACY_SETTINGS, "delta"]
-    rows, pooled = [run.settings for run in runs], [against]
+    rows, pooled = [run.settings for run in runs], [x_axis]
     for size in ("rounds", "machines", "samples", "batch"):
         remaining = [name for name in varying_settings(runs) if name not in (size, *pooled)]
-        if size != against and is_determined_by(size, [against, *remaining], rows):
+        if size != x_axis and is_determined_by(size, [x_axis, *remaining], rows):
             pooled.append(size)
     return pooled
 
 
-def _axis_label(runs: Sequence[RunSummary], against: str, options: FigureOptions) -> str:
-    name = options.labels.name(against)
-    if against == "rho":
+def _x_axis_label(runs: Sequence[RunSummary], x_axis: str, options: FigureOptions) -> str:
+    name = options.labels.name(x_axis)
+    if x_axis == "rho":
         return f"privacy {name}  (less private →)"
-    if against == "epsilon":
+    if x_axis == "epsilon":
         exact = "exact " * any(run.experiment.epsilon is None for run in runs)
         deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
         return f"{exact}{name} at δ = {deltas}  (less private →)"
-    return f"{against.replace('_', ' ')} {name}" if len(name) == 1 else name
+    return f"{x_axis.replace('_', ' ')} {name}" if len(name) == 1 else name
 
 
-def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], against: str) -> bool:
+def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], x_axis: str) -> bool:
     """Draw the paper's losses and accuracies where there are runs; return whether any was drawn."""
-    subset, is_drawn = group_by_settings(runs, PAPER_LAYOUT.axes), False
-    are_classes = {run.labels for run in runs} == {"classes"}
-    for section in build_sections(runs, PAPER_LAYOUT)[0] if are_classes else []:
+    subset, is_drawn = group_by_settings(runs, PAPER_TABLE_LAYOUT.axes), False
+    are_classes = {run.label_kind for run in runs} == {"classes"}
+    for section in build_sections(runs, PAPER_TABLE_LAYOUT)[0] if are_classes else []:
         for (row, (machines, *_)), cell in section.aggregates.items():
-            if cell.seeds and cell.paper:
-                is_drawn, place = True, _setting_value(subset[(*row, machines)][0], against)
+            if cell.seeds and cell.paper_values:
+                is_drawn, place = True, _setting_value(subset[(*row, machines)][0], x_axis)
                 for panel, name, factor in zip(panels, PAPER_VALUES, (1.0, 100.0), strict=True):
-                    panel.plot(place, factor * cell.paper[name], color="black", zorder=4, **PAPER_STYLE)
+                    y = factor * cell.paper_values[name]
+                    panel.plot(place, y, color="black", zorder=4, **PAPER_STYLE)
     return is_drawn

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.figures._encoding import draw_loss_with_exponents, varying_within_data
+from mu2mpi.analysis.figures._encoding import draw_loss_with_exponents, varying_settings_within_data
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout
 from mu2mpi.analysis.setting_labels import (
     colluders_getter,
@@ -31,30 +31,31 @@ class TrustFigure(Figure):
         sizes = {run.experiment.machines for run in runs}
         return len(sizes) > 1 and any(run.experiment.colluders is not None for run in runs)
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw losses against M with fitted exponents, one panel per data set and privacy."""
         if len({run.experiment.machines for run in runs}) < 2:
             raise InputError("all runs have the same --machines. Use runs such as those of jobs/trust.toml")
-        colluders, varying = colluders_getter(runs), [*privacy_settings(runs), *varying_within_data(runs)]
+        colluders = colluders_getter(runs)
+        varying = [*privacy_settings(runs), *varying_settings_within_data(runs)]
         unpooled = (name for name in varying if name not in POOLED_SETTINGS)
         panels = [*dict.fromkeys("method" if name in METHOD_SETTINGS else name for name in unpooled)]
 
-        def row_of(run: RunSummary) -> dict[str, Any]:
+        def get_row(run: RunSummary) -> dict[str, Any]:
             title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
             trust_mode = {"server": run.experiment.server, "share": colluders(run)}
             return {**run.independent_settings, **title, **trust_mode}
 
-        def line_name(run: RunSummary) -> str:
+        def line_label(run: RunSummary) -> str:
             server, share = options.labels.settings({"server": run.experiment.server}), colluders(run)
             if share is None:
                 return server
             return f"{server}, {options.labels.name('colluders')} = {format_share(share)}"
 
-        for point in group_by_columns(runs, [*panels, "server", "share", "machines"], row_of).values():
+        for point in group_by_columns(runs, [*panels, "server", "share", "machines"], get_row).values():
             simulated = point[0].experiment.trust_mode.simulation_options
             if differ := [name for name in varying_settings(point) if name not in simulated]:
-                line = f"{line_name(point[0])}, and M = {point[0].experiment.machines}"
+                line = f"{line_label(point[0])}, and M = {point[0].experiment.machines}"
                 raise selection_error(f"runs of {line} differ in {', '.join(differ)}", differ[0])
-        encoded = panels, ["server"], ["share"]
+        channels = panels, ["server"], ["share"]
         axis = (lambda run: run.experiment.machines or 1), "machines M", "M"
-        return draw_loss_with_exponents(runs, options, row_of, encoded, *axis, line_name)
+        return draw_loss_with_exponents(runs, options, get_row, channels, *axis, line_label)

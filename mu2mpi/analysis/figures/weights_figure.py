@@ -12,7 +12,7 @@ from mu2mpi.results.reader import RunSummary, read_result
 
 MAX_CLASSES = 20  # rows of the model with an image or a label of their own
 MAX_TICK_LABELS = 20  # features with tick labels
-MIN_SIDE = 8  # pixels; features without names are drawn as a square image from this size on
+MIN_IMAGE_SIDE = 8  # pixels; features without names are drawn as a square image from this size on
 TITLE_SETTINGS = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 
 
@@ -20,19 +20,20 @@ TITLE_SETTINGS = ("data", "loss", "server", "machines", "rounds", "epsilon", "rh
 class WeightsFigure(Figure):
     name = "weights"
 
-    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, against: str | None = None) -> Layout:
+    def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw each row of the model with the smallest test loss, as a square image or as a strip."""
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         result = read_result(run.path)
         x, features = result.x[:, :-1], result.feature_names
-        names = [name if result.label_range else f"class {name}" for name in result.row_names]
+        names = [name if result.label_range else f"class {name}" for name in result.model_row_names]
         side, limit = math.isqrt(x.shape[1]), float(np.abs(x).max()) or 1.0
         # Cividis suits colour blindness and greyscale.
         colour_scale: dict[str, Any] = {"cmap": "cividis", "vmin": -limit, "vmax": limit}
-        if side * side == x.shape[1] and side >= MIN_SIDE and features is None and len(x) <= MAX_CLASSES:
+        is_square = side * side == x.shape[1] and side >= MIN_IMAGE_SIDE
+        if is_square and features is None and len(x) <= MAX_CLASSES:
             columns = min(5, len(x))
             height = 0.85 * options.width / columns
-            layout = Layout(options, -(-len(x) // columns), columns, height, stacks=False)
+            layout = Layout(options, -(-len(x) // columns), columns, height, can_stack=False)
             for panel in layout.panels.flat:
                 panel.set_axis_off()
             for panel, row, name in zip(layout.panels.flat, x, names, strict=False):

@@ -19,7 +19,7 @@ from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, claim_columns, tru
 from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
 from mu2mpi.analysis.pivot import align_column, pivot_tables
 from mu2mpi.analysis.privacy_reports import describe_composition
-from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeats, sort_key
+from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs, sort_key
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
@@ -28,19 +28,19 @@ from mu2mpi.results.reader import RunSummary, read_result
 from mu2mpi.results.result import Result
 
 # Environment attributes of a file, and their headers
-ENVIRONMENT = {
+ENVIRONMENT_HEADERS = {
     "mu2mpi_version": "mu2mpi", "python_version": "Python", "numpy_version": "numpy", "hosts": "hosts",
     "processor": "processor", "mpi_library": "MPI library",
 }  # fmt: skip
 THEORY_VALUES = ("minimum_loss", "excess_loss", "excess_loss_bound")
-Rows = list[list[str]]
+TableRows = list[list[str]]
 
 
 def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str:
     """Return a report on runs as one HTML page; `skipped` lists result files that could not be read."""
     jinja2 = import_extra("jinja2")
-    kept, notes = drop_repeats(runs, "ranks", "elapsed_seconds")
-    distinct_runs, _ = drop_repeats(kept)
+    kept, notes = drop_repeated_runs(runs, "ranks", "elapsed_seconds")
+    distinct_runs, _ = drop_repeated_runs(kept)
     noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
     table, results = build_table(distinct_runs), {run.path: read_result(run.path) for run in runs}
     known = [run for run in distinct_runs if "excess_loss" in run.measurements]
@@ -66,7 +66,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         skipped=[*skipped, *notes],
         tables=pivot_tables(table.sections, Labels()),
         theory=theory,
-        align_column=lambda column: align_column(column, _padding_spaces),
+        align_column=lambda column: align_column(column, _spaces_as_wide_as),
         notes=table.notes,
         figures=_render_figures(kept),
         adversaries=_adversary_phrases(noisy),
@@ -77,12 +77,12 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
     return text.lstrip()
 
 
-def _padding_spaces(text: str) -> str:
+def _spaces_as_wide_as(text: str) -> str:
     """Return Unicode spaces as wide as the digits and points of a text."""
     return "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text)
 
 
-def settings_table(runs: Sequence[RunSummary]) -> Rows:
+def settings_table(runs: Sequence[RunSummary]) -> TableRows:
     """Return table rows with name, values and description of each setting that any run has."""
     rows, labels = [], Labels()
     for name, field in option_fields().items():
@@ -95,17 +95,15 @@ def settings_table(runs: Sequence[RunSummary]) -> Rows:
     return rows
 
 
-def _environment_table(results: Sequence[Result]) -> Rows:
-    """Return a table of software environments: a header, and rows by decreasing number of files."""
+def _environment_table(results: Sequence[Result]) -> TableRows:
     environments = [result.environment for result in results]
-    columns = [name for name in ENVIRONMENT if any(name in entry for entry in environments)]
+    columns = [name for name in ENVIRONMENT_HEADERS if any(name in entry for entry in environments)]
     counts = Counter(tuple(str(entry.get(name, MISSING)) for name in columns) for entry in environments)
     rows = [[f"{count:,}", *values] for values, count in counts.most_common()]
-    return [["files", *map(ENVIRONMENT.__getitem__, columns)], *rows]
+    return [["files", *map(ENVIRONMENT_HEADERS.__getitem__, columns)], *rows]
 
 
 def _render_figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
-    """Return SVG data (base64), alternative text and caption of each figure that suits the runs."""
     figures = []
     for name in known_names("figures"):
         if not get_figure(name).is_in_report(runs):
@@ -132,7 +130,7 @@ def _adversary_phrases(runs: Sequence[RunSummary]) -> list[str]:
     return [f"{title}: {text[0].lower()}{text[1:].rstrip(',')}" for text, title in titles.items()]
 
 
-def claims_table(runs: Sequence[RunSummary]) -> Rows:
+def claims_table(runs: Sequence[RunSummary]) -> TableRows:
     """Return the privacy claims of single runs: a header, and a row for each distinct claim."""
 
     def get_row(run: RunSummary) -> dict[str, Any]:
@@ -156,7 +154,7 @@ def claims_table(runs: Sequence[RunSummary]) -> Rows:
 
 
 def repeat_config(runs: Sequence[RunSummary]) -> str:
-    """Return TOML that repeats runs as an experiment or sweep; settings that form no product are in parts."""
+    """Return TOML of an experiment or sweep that repeats runs, with parts if they form no grid."""
     experiments = dict.fromkeys(run.experiment for run in runs)
     rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
     settings: dict[str, Any] = {}

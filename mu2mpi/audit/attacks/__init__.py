@@ -1,1 +1,1 @@
-"""Attacks of an audit, found by listing this folder: modules with `applies(constants)` and `run(context)`."""
+"""Attacks of an audit, modules of this folder with `applies_to(constants)` and `run_attack(context)`."""

@@ -1,4 +1,4 @@
-"""Attack on the noise multiplier of methods with random subsampling, given the batches; its epsilon."""
+"""Attack on the noise multiplier under random subsampling, given the batches."""
 
 import math
 from statistics import NormalDist
@@ -10,17 +10,17 @@ from mu2mpi.audit.adversary_view import (
     AttackContext,
     AuditRuns,
     Finding,
-    observations_against,
+    adversary_observations,
+    noiseless_constants,
     observe_runs,
     reveals_only_noisy_sums,
-    without_noise,
 )
 from mu2mpi.audit.evidence import fisher_discriminants
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.privacy.accounting.pld import MIN_MULTIPLIER
+from mu2mpi.privacy.accounting.pld import MIN_NOISE_MULTIPLIER
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.noise.noise_stream import derive_key
@@ -32,36 +32,37 @@ MIN_SENSITIVITY = 0.99  # norm of increments relative to the clipping norm; roun
 class MultiplierEstimate(NamedTuple):
     """Noise multiplier sigma / C of some rounds, with confidence limits."""
 
-    where: str
+    location: str  # round, or all rounds
     estimate: float
     low: float
     high: float
 
 
-def applies(constants: RunConstants) -> bool:
+def applies_to(constants: RunConstants) -> bool:
     """Whether batches are subsampled at random and noisy sums are observed."""
     return bool(constants.batching.subsampling) and reveals_only_noisy_sums(constants)
 
 
-def run(context: AttackContext) -> Finding:
+def run_attack(context: AttackContext) -> Finding:
     """Compare the noise multiplier, estimated from runs of the first worst case, with the stated one."""
     canaries = context.runs[0].canaries
-    known, learned = _estimate_multipliers(context.runs[0], context.risk)
+    known, learned = _estimate_noise_multipliers(context.runs[0], context.error_probability)
     overall, rounds = known[0], len(known) - 1
-    mechanism, claim = canaries.mechanism(int(canaries.machines[0])), canaries.claims(context.budget)[0]
+    mechanism = canaries.mechanism(int(canaries.machines[0]))
+    claim = canaries.claimed_budgets(context.budget)[0]
     stated, refutations, alarms = mechanism.sigma / mechanism.clip_norm, [], []
     smallest = min(known + learned, key=lambda estimate: estimate.high)
     largest = max(known, key=lambda estimate: estimate.low)
     where = f"where {stated:.4g} is stated"
     if smallest.high < stated:
-        refutations.append(f"noise multiplier is at most {smallest.high:.4g} {where} ({smallest.where})")
+        refutations.append(f"noise multiplier is at most {smallest.high:.4g} {where} ({smallest.location})")
     if largest.low > stated / MIN_SENSITIVITY:
-        alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest.where})")
+        alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest.location})")
     if mechanism.stated_rho is not None:
         name, measured, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
     else:
         name, claimed = f"epsilon at delta = {claim.delta:g}", claim.epsilon
-        measured = _epsilon(canaries.constants.batching, overall.high, rounds, claim.delta)
+        measured = _subsampled_epsilon(canaries.constants.batching, overall.high, rounds, claim.delta)
         if (own := mechanism.guarantee().epsilon(claim.delta)) > claimed * (1 + 1e-9):
             refutations.append(f"the noise is accounted for as {name} of {own:.4g}, not {claimed:.4g}")
     if measured > claimed:
@@ -73,39 +74,38 @@ def run(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations), tuple(alarms))
 
 
-def _epsilon(batching: Batching, multiplier: float, rounds: int, delta: float) -> float:
-    """Return epsilon at delta for secret batches; 0 without their accountant or without dp-accounting."""
+def _subsampled_epsilon(batching: Batching, noise_multiplier: float, rounds: int, delta: float) -> float:
+    """Return epsilon at delta with amplification by subsampling; 0 if no accountant is available."""
     mechanisms = {"poisson": PoissonMechanism, "replacement": ReplacementExactMechanism}
     try:
         mechanism = mechanisms[batching.subsampling]
         sizes = batching.samples_per_machine, batching.batch_size(1)
-        losses = mechanism.compose_pld(max(multiplier, MIN_MULTIPLIER), *sizes, rounds)
+        losses = mechanism.compose_pld(max(noise_multiplier, MIN_NOISE_MULTIPLIER), *sizes, rounds)
         epsilon = float(losses.get_epsilon_for_delta(delta))  # independent of the mechanism's own claim
     except (KeyError, InputError):
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
-def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierEstimate]]:
+def _estimate_noise_multipliers(runs: AuditRuns, error_probability: float) -> list[list[MultiplierEstimate]]:
     """Return noise multipliers by known discriminants, and by discriminants learned on half the runs."""
-    canaries, variants, keys = runs.canaries, runs.variants[:MAX_RUNS], runs.keys[:MAX_RUNS]
+    canaries, variants, keys = runs.canaries, runs.canary_variants[:MAX_RUNS], runs.run_keys[:MAX_RUNS]
     constants, machine = canaries.constants, int(canaries.machines[0])
     both_variants = np.concatenate([variants, ~variants])
-    noiseless = observe_runs(without_noise(constants), canaries, both_variants, [*keys, *keys])
+    noiseless = observe_runs(noiseless_constants(constants), canaries, both_variants, [*keys, *keys])
     by_rank = zip(runs.observations, noiseless, strict=True)
     stacked = [np.vstack([noisy[: len(keys)], signal]) for noisy, signal in by_rank]
-    noisy, known, flipped = np.split(observations_against(constants, stacked, machine), 3)
-    hosted_machines = range(machine, machine + 1)
-    batch_keys = [derive_key(key, "sampling") for key in keys]
-    inclusions = np.array([canaries.sample_counts(hosted_machines, key)[:, 0, 0] for key in batch_keys])
+    noisy, known, flipped = np.split(adversary_observations(constants, stacked, machine), 3)
+    hosted_machines, batch_keys = range(machine, machine + 1), [derive_key(key, "sampling") for key in keys]
+    inclusions = np.array([canaries.inclusion_counts(hosted_machines, key)[:, 0, 0] for key in batch_keys])
     last = constants.rounds - constants.problem.trust_mode.is_central
-    present = canaries.participation_rounds[machine].tolist()
-    rounds = [t for t in present if t <= last and inclusions[:, t - 1].any()]
+    active = canaries.participation_rounds[machine].tolist()
+    rounds = [t for t in active if t <= last and inclusions[:, t - 1].any()]
     moved, noise = np.where(variants, 1.0, -1.0) * (known - flipped), noisy - known
     # Effect of one inclusion of the canary on the observations, shape (rounds, numbers)
     moves = np.linalg.lstsq(inclusions[:, np.array(rounds) - 1], moved, rcond=None)[0]
     names, n_learning = [f"round {t}" for t in rounds], len(noise) // 2
-    risk_each = risk / (2 * (1 + len(rounds)) + len(rounds))
+    error_each = error_probability / (2 * (1 + len(rounds)) + len(rounds))
     learned = noise[n_learning:], fisher_discriminants(noise[:n_learning], moves)
     known_squares, learned_squares = (
         ((values @ weights.T / np.einsum("tp,tp->t", weights, moves)) ** 2).T
@@ -113,12 +113,15 @@ def _estimate_multipliers(runs: AuditRuns, risk: float) -> list[list[MultiplierE
     )
     by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
     by_learned = zip([f"{name}, learned" for name in names], learned_squares, strict=True)
-    return [[_estimate_multiplier(*row, risk_each) for row in table] for table in (by_known, by_learned)]
+    tables = by_known, by_learned
+    return [[_estimate_noise_multiplier(*row, error_each) for row in table] for table in tables]
 
 
-def _estimate_multiplier(where: str, squares: FloatArray, risk: float) -> MultiplierEstimate:
+def _estimate_noise_multiplier(
+    location: str, squared_scores: FloatArray, error_probability: float
+) -> MultiplierEstimate:
     """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
-    variance, mean = 2 / (9 * squares.size), float(squares.mean())
-    margin = NormalDist().inv_cdf(1 - risk) * math.sqrt(variance)
+    variance, mean = 2 / (9 * squared_scores.size), float(squared_scores.mean())
+    margin = NormalDist().inv_cdf(1 - error_probability) * math.sqrt(variance)
     low, high = (2 * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))
-    return MultiplierEstimate(where, 2 * math.sqrt(mean), low, high)
+    return MultiplierEstimate(location, 2 * math.sqrt(mean), low, high)

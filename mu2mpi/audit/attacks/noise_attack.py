@@ -10,51 +10,51 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.audit.adversary_view import AttackContext, Finding
-from mu2mpi.audit.canaries import BOUNDARIES, realistic_constants, single_machine
-from mu2mpi.audit.evidence import chi_square_evidence, count_bytes
+from mu2mpi.audit.canaries import BOUNDARY_INDICES, create_single_machine, mnist_sized_constants
+from mu2mpi.audit.evidence import add_byte_counts, chi_square_evidence
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.federation.batching import FreshSamples
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.timer import Timer
-from mu2mpi.privacy.noise.noise_stream import CHUNK, MAX_STREAM_INDEX, PAIRS, derive_key
+from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, MAX_STREAM_INDEX, NORMAL_PAIRS, derive_key
 
 TESTED_RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler extends its bits
-MORE_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
+CONSECUTIVE_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
 # Random factors of the first coordinates of a chunk of noise, in a hash that identifies the chunk
-HASH_FACTORS: IntArray = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
+HASH_MULTIPLIERS: IntArray = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
 # Tested bytes (0: the lowest), and the integers that contain them
-TESTED_BYTES = (
+TESTED_NOISE_BYTES = (
     *((byte, "the noise") for byte in range(3)),
     (0, "the difference of neighbouring coordinates of the noise"),
     (0, "the difference of the coordinates of a pair of normals of the noise"),
 )
 
 
-def applies(_: RunConstants) -> bool:
+def applies_to(_: RunConstants) -> bool:
     """Return True: this attack applies to all run constants, as every audited run has noise."""
     return True
 
 
-def run(context: AttackContext) -> Finding:
+def run_attack(context: AttackContext) -> Finding:
     """Test standard deviation, low bits and freshness of the noise in all messages jointly."""
     noisy_constants = [_noise_constants(context.constants, rho) for rho in TESTED_RHOS]
     d, machines, rounds = noisy_constants[0].problem.d, *_tested_machines_and_rounds(noisy_constants[0])
     # With equal keys, both runs would have the same noise.
-    keys = [derive_key(context.root, "noise", f"real messages, rho {rho}") for rho in TESTED_RHOS]
+    keys = [derive_key(context.root_key, "noise", f"real messages, rho {rho}") for rho in TESTED_RHOS]
     runs = zip(noisy_constants, keys, strict=True)
-    statistics = [noise_statistics(constants, key, machines, rounds) for constants, key in runs]
+    statistics = [noise_statistics(*run, machines, rounds) for run in runs]
     all_squares, all_sums, repeated, counts = zip(*statistics, strict=True)
     squares, sums = np.sum(all_squares, axis=0), np.concatenate(all_sums)
     refutations, alarms = list[str](), list[str]()
-    limit = NormalDist().inv_cdf(1 - context.risk / (4 * (d + sums.size + 1)))
+    limit = NormalDist().inv_cdf(1 - context.error_probability / (4 * (d + sums.size + 1)))
     for name, totals, size in (
         ("all messages", np.array([math.fsum(sums)]), sums.size * d),
         ("coordinate", squares, sums.size),
         ("round", sums, d),
     ):
-        scores = standardised(totals, size)
+        scores = standard_scores(totals, size)
         for is_too_small, worst in ((True, int(scores.argmin())), (False, int(scores.argmax()))):
             if abs(scores[worst]) > limit and is_too_small == (scores[worst] < 0):
                 where = f"{name} {worst}" if totals.size > 1 else name
@@ -66,9 +66,9 @@ def run(context: AttackContext) -> Finding:
                 (refutations if is_too_small else alarms).append(text)
     if any(repeated):
         refutations.append(f"{sum(repeated):,} chunks of the noise of real messages were used before")
+    error_each = context.error_probability / (2 * len(TESTED_RHOS))
     for constants, byte_counts in zip(noisy_constants, counts, strict=True):
-        risk = context.risk / (2 * len(TESTED_RHOS))
-        refutations += low_bit_faults(byte_counts, _noise_scale(constants), risk)
+        refutations += low_bit_faults(byte_counts, _noise_std(constants), error_each)
     summary = (
         f"Noise of {sums.size:,} real messages of {d:,} coordinates, of machines and rounds below "
         f"2^32: {len(refutations) + len(alarms) or 'no'} faults of size, low bits or repetition."
@@ -78,71 +78,68 @@ def run(context: AttackContext) -> Finding:
 
 def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
     """Run constants with MNIST-sized messages and no masks; 2^32 machines would need too many masks."""
-    correlation, settings = (
-        audited.mechanism.correlation,
-        dict[str, Any](rho=rho, server=audited.problem.server),
-    )
+    settings: dict[str, Any] = {"rho": rho, "server": audited.problem.server}
     if "masks" in lookup("servers", audited.problem.server).options.model_fields:
         settings["masks"] = "none"
-    if correlation is not None:
+    if (correlation := audited.mechanism.correlation) is not None:
         settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
         settings["method"] = "mu2-sgd" if correlation.is_cumulative else "anytime-dp-mf"
-        settings["rounds"] = len(MORE_ROUNDS) + 1
-    return realistic_constants(**settings)
+        settings["rounds"] = len(CONSECUTIVE_ROUNDS) + 1
+    return mnist_sized_constants(**settings)
 
 
 def _tested_machines_and_rounds(constants: RunConstants) -> tuple[list[int], list[int]]:
     """Select the machines (from 0) and rounds (from 1) whose noise is tested."""
-    machines = [0] if constants.problem.trust_mode.is_central else BOUNDARIES
+    is_central = constants.problem.trust_mode.is_central
+    machines = [0] if is_central else BOUNDARY_INDICES
     if constants.mechanism.correlation is not None:
-        return machines, list(MORE_ROUNDS[: len(MORE_ROUNDS) // len(machines)])
-    return machines, sorted(
-        {*BOUNDARIES[1:], *(MORE_ROUNDS if constants.problem.trust_mode.is_central else ())}
-    )
+        return machines, list(CONSECUTIVE_ROUNDS[: len(CONSECUTIVE_ROUNDS) // len(machines)])
+    return machines, sorted({*BOUNDARY_INDICES[1:], *(CONSECUTIVE_ROUNDS if is_central else ())})
 
 
 def noise_statistics(
     constants: RunConstants, key: bytes, machines: list[int], rounds: list[int]
 ) -> tuple[FloatArray, list[float], int, IntArray]:
     """Return squared noise by coordinate and by message, repeated chunks, and histograms of low bytes."""
-    scale, d = _noise_scale(constants), constants.problem.d
+    noise_std, d = _noise_std(constants), constants.problem.d
     if not constants.problem.trust_mode.is_central:
         constants = constants.with_problem(machines=MAX_STREAM_INDEX)
     if constants.mechanism.correlation is None:
         constants = replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
-    squares, sums, counts = np.zeros(d), [], np.zeros((len(TESTED_BYTES), 256), np.int64)
-    chunk_hashes, chunked = [], d // CHUNK * CHUNK
+    squares, sums, counts = np.zeros(d), [], np.zeros((len(TESTED_NOISE_BYTES), 256), np.int64)
+    chunk_hashes, chunked = [], d // KEYSTREAM_SIZE * KEYSTREAM_SIZE
     for noise, fresh in chain.from_iterable(_machine_noise(constants, key, i, rounds) for i in machines):
-        message_squares = np.square(fresh / scale)
+        message_squares = np.square(fresh / noise_std)
         squares += message_squares
         sums.append(float(message_squares.sum()))
-        chunk_hashes.append(fresh[:chunked].reshape(-1, CHUNK)[:, : len(HASH_FACTORS)] @ HASH_FACTORS)
-        count_bytes(counts[:3], noise)
-        count_bytes(counts[3:4], noise[1:] - noise[:-1])
-        count_bytes(counts[4:], noise[PAIRS:] - noise[:-PAIRS])
+        chunk_hashes.append(
+            fresh[:chunked].reshape(-1, KEYSTREAM_SIZE)[:, : len(HASH_MULTIPLIERS)] @ HASH_MULTIPLIERS
+        )
+        add_byte_counts(counts[:3], noise)
+        add_byte_counts(counts[3:4], noise[1:] - noise[:-1])
+        add_byte_counts(counts[4:], noise[NORMAL_PAIRS:] - noise[:-NORMAL_PAIRS])
     hashes = np.concatenate(chunk_hashes)
     return squares, sums, hashes.size - np.unique(hashes).size, counts
 
 
-def standardised(sums: FloatArray, n: int) -> FloatArray:
+def standard_scores(square_sums: FloatArray, n: int) -> FloatArray:
     """Return standard scores of sums of n squared standard normals (Wilson and Hilferty, 1931)."""
     variance = 2 / (9 * n)
-    scores: FloatArray = (np.cbrt(sums / n) - (1 - variance)) / math.sqrt(variance)
-    return scores
+    return np.asarray((np.cbrt(square_sums / n) - (1 - variance)) / math.sqrt(variance))
 
 
-def low_bit_faults(counts: IntArray, scale: float, risk: float) -> list[str]:
-    """Return descriptions of low noise bits, below the noise std `scale`, that are not uniform."""
-    faults, bits = [], math.floor(math.log2(scale))
-    for row, (byte, values) in zip(counts, TESTED_BYTES, strict=True):
+def low_bit_faults(byte_counts: IntArray, noise_std: float, error_probability: float) -> list[str]:
+    """Return descriptions of low noise bits, below the noise std, that are not uniform."""
+    faults, bits = [], math.floor(math.log2(noise_std))
+    for row, (byte, values) in zip(byte_counts, TESTED_NOISE_BYTES, strict=True):
         width = max(0, min(8, bits - 8 * byte))
-        uniform = row.reshape(-1, 2**width).sum(axis=0)
-        if width and chi_square_evidence(uniform) > math.log(len(counts) / risk):
+        bit_counts = row.reshape(-1, 2**width).sum(axis=0)
+        if width and chi_square_evidence(bit_counts) > math.log(len(byte_counts) / error_probability):
             faults.append(f"bits {8 * byte} to {8 * byte + width - 1} of {values} are not uniform")
     return faults
 
 
-def _noise_scale(constants: RunConstants) -> float:
+def _noise_std(constants: RunConstants) -> float:
     """Noise std of one machine's message, or of a central server's sum, in grid spacings."""
     senders = 1 if constants.problem.trust_mode.is_central else constants.problem.machines
     variance = constants.problem.noise_variance / senders
@@ -153,16 +150,16 @@ def _machine_noise(
     constants: RunConstants, key: bytes, machine: int, rounds: list[int]
 ) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield the noise of a machine in each round, and its part that is independent of earlier rounds."""
-    machines, server = single_machine(constants, machine, Communicator(), key)
+    machines, server = create_single_machine(constants, machine, Communicator(), key)
     previous: Any = 0
     if (correlation := constants.mechanism.correlation) is not None:
         buffers = np.zeros((len(correlation.weights), constants.problem.d))
     for t in rounds:
         server.run_round(t, machines, Timer())
-        message = server.iterates.noised_sum if server.unmasked is None else server.unmasked
+        message = server.iterates.noised_sum if server.unmasked_message is None else server.unmasked_message
         if message is None:
             raise RuntimeError("the server took no step")
-        noise = fresh = (message - machines.q).ravel()
+        noise = fresh = (message - machines.message_sum).ravel()
         if correlation is not None:
             y = (noise - previous) / correlation.column_norm(t)
             previous = noise * correlation.is_cumulative

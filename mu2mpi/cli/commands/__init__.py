@@ -1,9 +1,9 @@
 """Commands, one module each; `mu2mpi.register` adds others, of the kind ``commands``.
 
-A command has a docstring, which is its help, ``add_arguments(parser)``, and ``execute(arguments)``, which
-may return an exit code. Optional are ``outputs(arguments, ranks)``, the result files of a run, which a signal
-then stops with a checkpoint, and ``COMMON_OPTIONS`` and ``EXAMPLES``, the first screen of a help with topics.
-Slow imports are in functions.
+A command has a docstring, which is its help, ``add_arguments(parser)``, and ``run_command(arguments)``, which
+may return an exit code. Optional are ``output_paths(arguments, ranks)``, the result files of a run that a
+signal stops with a checkpoint, and ``COMMON_OPTIONS`` and ``USAGE_EXAMPLES``, the first screen of a help with
+topics. Slow imports are in functions.
 """
 
 from mu2mpi.core.registry import known_names

@@ -11,12 +11,12 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
-EXAMPLES = """\
+USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
   mu2mpi audit --server shuffled --machines 5 --seed 1"""
 # Settings whose default or values in an audit differ from those of an experiment
-AUDIT_OVERRIDES: dict[str, dict[str, Any]] = {
+AUDIT_OPTION_OVERRIDES: dict[str, dict[str, Any]] = {
     "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
@@ -34,31 +34,31 @@ def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_field
     from mu2mpi.config import experiment_options as options
 
-    fields, server_options = options.option_fields(), options.own_options("server")
+    fields, server_options = options.option_fields(), options.component_options("server")
     shared_names = ("loss", "method", *options.method_option_names(), "mechanism", "server", *server_options)
-    for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_OVERRIDES)):
-        add_field(parser, name, fields[name], **AUDIT_OVERRIDES.get(name, {}))
+    for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_OPTION_OVERRIDES)):
+        add_field(parser, name, fields[name], **AUDIT_OPTION_OVERRIDES.get(name, {}))
     trials_help = "number of runs per canary value [default: 2000]"
     parser.add_argument("--trials", type=int, default=2000, metavar="N", help=trials_help)
     parser.set_defaults(machines=3, rounds=10, delta=1e-5)
 
 
-def execute(arguments: Namespace) -> int:
-    from mu2mpi.audit.trials import PAPER_SERVERS, audit_servers
+def run_command(arguments: Namespace) -> int:
+    from mu2mpi.audit.trials import PAPER_TRUST_MODES, audit_trust_modes
     from mu2mpi.cli.experiment_arguments import explicit_settings
     from mu2mpi.core.parallel import world
     from mu2mpi.core.registry import known_names
-    from mu2mpi.execution.warmup import start_compiler_without_scipy
+    from mu2mpi.execution.warmup import initialise_numba_without_scipy
 
     communicator, settings = world(), explicit_settings(arguments)
-    start_compiler_without_scipy()
+    initialise_numba_without_scipy()
     problems = []
-    for finding in audit_servers(settings, arguments.trials, communicator):
-        problems += finding.problems
+    for finding in audit_trust_modes(settings, arguments.trials, communicator):
+        problems += finding.failures
         if communicator.rank == 0:
-            print(f"{finding.describe()}\n", flush=True)
+            print(f"{finding.to_text()}\n", flush=True)
     if "server" not in settings and communicator.rank == 0:
-        unused = ", ".join(name for name in known_names("servers") if name not in PAPER_SERVERS)
+        unused = ", ".join(name for name in known_names("servers") if name not in PAPER_TRUST_MODES)
         print(f"Without --server, only the paper's trust modes are audited. Others are {unused}.", flush=True)
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)

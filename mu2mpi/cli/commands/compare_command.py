@@ -7,16 +7,16 @@ statistical test compares groups of several seeds.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.common_arguments import add_shared, read_runs
+from mu2mpi.cli.common_arguments import add_shared_options, read_runs
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     for name in ("a", "b"):
         parser.add_argument(name, type=Path, metavar=name.upper(), help="result file or folder")
-    add_shared(parser, "--values", "--strict")
+    add_shared_options(parser, "--values", "--strict")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.differences import compare
 
     inputs = (Namespace(paths=[p], strict=arguments.strict, where=[]) for p in (arguments.a, arguments.b))

@@ -5,7 +5,7 @@ Only this command downloads MNIST if it is missing.
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
-from mu2mpi.cli.common_arguments import add_flag, add_shared
+from mu2mpi.cli.common_arguments import add_flag, add_shared_options
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -15,10 +15,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     for option in ("--strict", "--data-is-public"):
         parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
     add_flag(parser, "--schema-template", "schema of a file's columns with blanks to fill, instead")
-    add_shared(parser, "--data-dir")
+    add_shared_options(parser, "--data-dir")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.cli.experiment_arguments import explicit_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.source import DataRequest
@@ -29,4 +29,6 @@ def execute(arguments: Namespace) -> None:
         return
     experiment = Experiment.from_settings(explicit_settings(arguments))
     settings = experiment.data, experiment.source_options, experiment.scaling
-    print(describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify=False)))
+    print(
+        describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify_checksums=False))
+    )

@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--overwrite", "replacement of existing files")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.core.parallel import world_if_parallel
 
     if world_if_parallel().rank != 0:

@@ -14,7 +14,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--cite", "citation of the paper and of this version in BibTeX, instead")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.core.parallel import world
 
     communicator = world()
@@ -22,9 +22,9 @@ def execute(arguments: Namespace) -> None:
         entries = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")
         text = entries.replace("VERSION", __version__).rstrip()
     else:
-        from mu2mpi.execution.environment import describe, folders
+        from mu2mpi.execution.environment import data_and_cache_folders, describe_environment
 
-        facts = {**describe(communicator), **folders()}
+        facts = {**describe_environment(communicator), **data_and_cache_folders()}
         text = "\n".join(f"{name:22} {value}" for name, value in facts.items())
     if communicator.rank == 0:
         print(text)

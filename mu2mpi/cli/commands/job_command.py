@@ -10,7 +10,7 @@ from pathlib import Path
 from mu2mpi.cli.common_arguments import add_flag, add_output
 
 COMMON_OPTIONS = "config output submit status scheduler nodes ntasks time partition account data_dir setup"
-EXAMPLES = """\
+USAGE_EXAMPLES = """\
   mu2mpi job experiment.toml --ntasks 10 --time 02:00:00
   mu2mpi job tables.toml --output runs/ --submit
   mu2mpi job tables.toml --output runs/ --status"""
@@ -32,14 +32,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         group.add_argument(f"--{field.alias}", default=SUPPRESS, help=field.description, **keywords)
 
 
-def execute(arguments: Namespace) -> None:
-    from mu2mpi.cluster.job_script import JobOptions, option_names
+def run_command(arguments: Namespace) -> None:
+    from mu2mpi.cluster.job_script import JobOptions, job_option_names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.core.toml import read_toml
 
     config = arguments.config
-    values = {name: getattr(arguments, name.replace("-", "_"), None) for name in option_names()}
+    values = {name: getattr(arguments, name.replace("-", "_"), None) for name in job_option_names()}
     explicit = {name: value for name, value in values.items() if value is not None}
     options = JobOptions.with_site_defaults(explicit)
     sweep = Sweep(read_toml(config), str(config))

@@ -16,22 +16,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("words", nargs=REMAINDER, metavar="COMMAND ...", help=command_help)
 
 
-def execute(arguments: Namespace) -> int:
+def run_command(arguments: Namespace) -> int:
     from mu2mpi.cli.program import parse
-    from mu2mpi.cluster.launcher import OutputFiles, SignalForwarder, default_rank_count, launch
-    from mu2mpi.core.registry import import_flags
-    from mu2mpi.execution.signals import STOP_SIGNALS, signal_handlers
+    from mu2mpi.cluster.launcher import OutputFiles, SignalForwarder, default_rank_count, launch_ranks
+    from mu2mpi.core.registry import import_arguments
+    from mu2mpi.execution.signals import STOP_SIGNALS, installed_signal_handlers
 
     if not arguments.words:
         message = "The command to start is missing. Name it, such as: mu2mpi launch run --seed 1"
         arguments.parser.error(message)
     if arguments.ranks is not None and arguments.ranks < 1:
         arguments.parser.error(f"--ranks must be at least 1, got {arguments.ranks}")
-    signals = SignalForwarder()
-    with signal_handlers(dict.fromkeys(STOP_SIGNALS, signals)):
+    forwarder = SignalForwarder()
+    with installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, forwarder)):
         ranks = arguments.ranks or default_rank_count()
         # Parse here, so that bad input is reported before any rank is started.
         parsed = parse(arguments.words)
-        paths = parsed.command.outputs(parsed, ranks) if hasattr(parsed.command, "outputs") else []
+        has_results = hasattr(parsed.command, "output_paths")
+        paths = parsed.command.output_paths(parsed, ranks) if has_results else []
         outputs = OutputFiles(paths, getattr(parsed, "overwrite", False))
-        return launch([*import_flags(), *arguments.words], outputs, ranks, arguments.requeues, signals)
+        command = [*import_arguments(), *arguments.words]
+        return launch_ranks(command, outputs, ranks, arguments.requeues, forwarder)

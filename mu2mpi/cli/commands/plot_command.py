@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.common_arguments import add_flag, add_output, add_paths, add_shared, read_runs
+from mu2mpi.cli.common_arguments import add_flag, add_output, add_paths, add_shared_options, read_runs
 from mu2mpi.core.registry import known_names, summary_line
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.text import warn
@@ -14,24 +14,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     known = "; ".join(f"{name} ({summary_line('figures', name)})" for name in known_names("figures"))
     parser.description = (
         f"{__doc__} FIGURE is one of: {known}. "
-        "Default: tradeoff for several rho or epsilon or with --against a setting, else history."
+        "Default: tradeoff for several rho or epsilon or with --x-axis a setting, else history."
     )
     add_paths(parser, metavar="[FIGURE] PATH")
-    add_shared(parser, "--where", "--strict")
+    add_shared_options(parser, "--where", "--strict")
     add_output(parser, "image file: .png, .svg or .pdf [default: FIGURE.png]")
-    against_help = "horizontal axis of history or tradeoff, such as samples [default: round; rho or epsilon]"
-    parser.add_argument("--against", metavar="NAME", help=against_help)
+    x_axis_help = "horizontal axis of history or tradeoff, such as samples [default: round; rho or epsilon]"
+    parser.add_argument("--x-axis", "--against", metavar="NAME", help=x_axis_help)
     width_help = "width in inches, or of a column (3.3) or page (7) [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width_help)
     parser.add_argument("--title", metavar="TEXT", help="title above the figure")
-    add_shared(parser, "--labels")
+    add_shared_options(parser, "--labels")
     add_flag(parser, "--linear", "linear axes instead of logarithmic ones")
     style_help = "matplotlib style sheet, applied last"
     parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style_help)
-    add_shared(parser, "--overwrite")
+    add_shared_options(parser, "--overwrite")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.aggregation import version_note
     from mu2mpi.analysis.figures import draw_figure, figure_format, figure_options, get_figure, render_figure
     from mu2mpi.analysis.setting_labels import unmatched_labels
@@ -47,10 +47,10 @@ def execute(arguments: Namespace) -> None:
     elif not os.path.exists(first):
         hint = suggest_or_list(str(first), known_names("figures"), "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{hint}")
-    elif arguments.against is not None:
-        figure = "history" if arguments.against in get_figure("history").axes else "tradeoff"
+    elif arguments.x_axis is not None:
+        figure = "history" if arguments.x_axis in get_figure("history").x_axes else "tradeoff"
     if figure is not None:
-        get_figure(figure, arguments.against)
+        get_figure(figure, arguments.x_axis)
     if arguments.output is not None:
         figure_format(arguments.output)
         check_output(arguments.output, arguments.overwrite)
@@ -61,6 +61,6 @@ def execute(arguments: Namespace) -> None:
     output = arguments.output or Path(f"{figure}.png")
     check_output(output, arguments.overwrite)
     warn(*version_note(runs), *unmatched_labels(arguments.labels, runs))
-    drawing = draw_figure(figure, runs, arguments.against, options)
+    drawing = draw_figure(figure, runs, arguments.x_axis, options)
     write_atomically(output, [render_figure(drawing, figure_format(output), options)])
     print(output)

@@ -8,7 +8,7 @@ or features as for run.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.common_arguments import add_flag, add_output, add_shared
+from mu2mpi.cli.common_arguments import add_flag, add_output, add_shared_options
 from mu2mpi.core.errors import InputError
 
 
@@ -16,11 +16,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RESULT", help="result file")
     parser.add_argument("data", type=Path, metavar="DATA", help="file of new samples, in any format")
     add_output(parser, "CSV file [default: standard output]")
-    add_shared(parser, "--overwrite")
+    add_shared_options(parser, "--overwrite")
     add_flag(parser, "--data-is-public", "permission for messages to name rows and values")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.tables import csv_table
     from mu2mpi.core.files import write_atomically
     from mu2mpi.results.reader import read_result
@@ -35,7 +35,7 @@ def execute(arguments: Namespace) -> None:
     margins = result.margins(arguments.data, arguments.data_is_public)
     columns, header = [result.predictions(margins).tolist()], ["prediction"]
     if result.label_range is None:
-        header += [f"score:{name}" for name in result.names_of_classes]
+        header += [f"score:{name}" for name in result.class_labels]
         columns += result.class_scores(margins).T.tolist()
     text = csv_table(header, [[str(value) for value in row] for row in zip(*columns, strict=True)])
     if output is None:

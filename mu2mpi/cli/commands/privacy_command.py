@@ -16,7 +16,6 @@ GROUP_SIZE_HELP = "group size: up to K samples of a person at a machine, or `all
 
 
 def _parse_count(text: str) -> int | None:
-    """Parse a positive number of samples or machines; None for "all"."""
     if text == "all":
         return None
     if not text.isdecimal() or (number := int(text)) < 1:
@@ -38,8 +37,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=convert, metavar=metavar, default=SUPPRESS, help=text)
 
 
-def execute(arguments: Namespace) -> int:
-    from mu2mpi.analysis.privacy_reports import Person, check_claims, convert_budget
+def run_command(arguments: Namespace) -> int:
+    from mu2mpi.analysis.privacy_reports import GroupSize, check_privacy_claims, convert_budget
 
     fail, suffix = arguments.parser.error, "_of_a_person"
     budget = {name: getattr(arguments, name) for name in BUDGET_OPTIONS if name in arguments}
@@ -50,8 +49,10 @@ def execute(arguments: Namespace) -> int:
         fail("Options about a person need result files. Give files instead of --rho, --epsilon and --delta")
     if "machines" in sizes and sizes["machines"] is None:
         fail("--machines-of-a-person must be a number, got all. Give the largest number of machines")
-    person = Person(**sizes) if sizes else None
-    text, problems = (convert_budget(budget), []) if budget else check_claims(arguments.paths, person)
+    group_size = GroupSize(**sizes) if sizes else None
+    text, problems = (
+        (convert_budget(budget), []) if budget else check_privacy_claims(arguments.paths, group_size)
+    )
     print(text)
     for problem in problems:
         print(f"mu2mpi: error: {problem}", file=sys.stderr)

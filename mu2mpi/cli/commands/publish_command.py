@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 
 from mu2mpi.cli.common_arguments import add_flag, add_output, add_paths
 
-FLAGS = {
+HELP_BY_FLAG = {
     "overwrite": "replacement of existing files",
     "even_if_unprotected": "publication of runs without noise, or whose noise follows from a seed, too",
     "with_test_results": "loss and accuracy on a share of the data file, which no noise protects",
@@ -18,12 +18,12 @@ FLAGS = {
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser)
     add_output(parser, "file for one result, or folder for several", "PATH", required=True)
-    for name, text in FLAGS.items():
+    for name, text in HELP_BY_FLAG.items():
         add_flag(parser, f"--{name.replace('_', '-')}", text)
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.publication import publish
 
-    flags = {name: getattr(arguments, name) for name in FLAGS}
+    flags = {name: getattr(arguments, name) for name in HELP_BY_FLAG}
     print("\n".join(publish(arguments.paths, arguments.output, **flags)))

@@ -9,35 +9,35 @@ from pathlib import Path
 from mu2mpi.cli.common_arguments import add_output
 
 COMMON_OPTIONS = "data method preset server machines rounds epsilon delta loss seed output config"
-EXAMPLES = """\
+USAGE_EXAMPLES = """\
   mu2mpi run --machines 10 --epsilon 2 --seed 1
   mpirun -n 4 mu2mpi run --data mnist --server trusted --output a.h5
   mu2mpi run --config experiment.toml --rounds 500"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cli.experiment_arguments import add_running_options
+    from mu2mpi.cli.experiment_arguments import add_run_options
 
     config_help = "file with settings, which options override"
     parser.add_argument("--config", type=Path, metavar="TOML", help=config_help)
     add_output(parser, "result file [default: runs/ and the settings]")
-    add_running_options(parser)
+    add_run_options(parser, "replacement of an existing output")
 
 
-def outputs(arguments: Namespace, ranks: int) -> list[Path]:
+def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
     from mu2mpi.cli.experiment_arguments import build_experiment, output_path
 
     return [output_path(arguments, build_experiment(arguments), ranks)]
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.cli import experiment_arguments
     from mu2mpi.core.parallel import world
 
     communicator = world()
-    with communicator.shared_errors():
+    with communicator.collective_errors():
         experiment = experiment_arguments.build_experiment(arguments)
-    from mu2mpi.analysis.description import KEY_DISCARDED, privacy_summary
+    from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, privacy_summary
     from mu2mpi.execution.job import run
     from mu2mpi.execution.progress import advice_on_ranks
 
@@ -49,7 +49,7 @@ def execute(arguments: Namespace) -> None:
         print(f"{output}: test loss {loss:.4f}, {score}; next: mu2mpi show {output}")
         print(privacy_summary(result.privacy, result.accounts))
         if result.privacy.is_key_discarded:
-            print(KEY_DISCARDED)
-        experiment_arguments.warn_about_test_sets([result.experiment])
+            print(KEY_DISCARDED_NOTE)
+        experiment_arguments.warn_about_unprotected_test_sets([result.experiment])
         if (advice := advice_on_ranks(result)) is not None:
             print(advice)

@@ -15,8 +15,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--coefficients", coefficients_help)
 
 
-def execute(arguments: Namespace) -> None:
-    from mu2mpi.analysis.description import describe, describe_checkpoint, describe_coefficients
+def run_command(arguments: Namespace) -> None:
+    from mu2mpi.analysis.description import describe_checkpoint, describe_coefficients, describe_result
     from mu2mpi.results.checkpoint import read_checkpoint
     from mu2mpi.results.reader import read_result
     from mu2mpi.results.records import CHECKPOINT_SUFFIX, checkpoint_path
@@ -30,4 +30,4 @@ def execute(arguments: Namespace) -> None:
     elif arguments.coefficients:
         print(describe_coefficients(read_result(path), path))
     else:
-        print(describe(read_result(path), path, arguments.diagnostics))
+        print(describe_result(read_result(path), path, arguments.diagnostics))

@@ -11,14 +11,14 @@ from pathlib import Path
 from mu2mpi.cli.common_arguments import add_flag, add_output
 
 COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part list output"
-EXAMPLES = """\
+USAGE_EXAMPLES = """\
   mu2mpi sweep tables.toml --list
   mpirun -n 2 mu2mpi sweep tables.toml --output runs/
   mu2mpi sweep --methods all --data digits --epsilon 2 --machines 10"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cli.experiment_arguments import add_running_options
+    from mu2mpi.cli.experiment_arguments import add_run_options
 
     config_help = "file with settings, of which any may be a list"
     parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=config_help)
@@ -28,19 +28,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--index", type=int, metavar="I", help="index of the only combination to run, from 0")
     part_help = "K-th of N parts of the combinations, from 0 (array jobs)"
-    group.add_argument("--part", type=_parse_part, default=(0, 1), metavar="K/N", help=part_help)
+    group.add_argument("--part", type=_parse_sweep_part, default=(0, 1), metavar="K/N", help=part_help)
     add_flag(parser, "--list", "list of the combinations and their indices; nothing is run")
-    add_running_options(parser, overwrite="repetition of finished runs")
+    add_run_options(parser, "repetition of finished runs")
 
 
-def _parse_part(text: str) -> tuple[int, int]:
+def _parse_sweep_part(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None or int(match[1]) >= int(match[2]):
         raise ArgumentTypeError(f"{text!r} is not K/N with whole numbers 0 <= K < N")
     return int(match[1]), int(match[2])
 
 
-def outputs(arguments: Namespace, ranks: int) -> list[Path]:
+def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
     if arguments.list:
         return []
     from mu2mpi.cli.experiment_arguments import select_runs_of_sweep
@@ -49,13 +49,13 @@ def outputs(arguments: Namespace, ranks: int) -> list[Path]:
     return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
 
 
-def execute(arguments: Namespace) -> None:
-    from mu2mpi.cli.experiment_arguments import prepare_run, select_runs_of_sweep, warn_about_test_sets
+def run_command(arguments: Namespace) -> None:
+    from mu2mpi.cli import experiment_arguments
     from mu2mpi.core.parallel import world
 
     communicator = world()
-    with communicator.shared_errors():
-        sweep, chosen = select_runs_of_sweep(arguments)
+    with communicator.collective_errors():
+        sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
     if arguments.list:
         if communicator.rank == 0:
             for line in sweep.exclusions:
@@ -65,7 +65,8 @@ def execute(arguments: Namespace) -> None:
         return
     from mu2mpi.execution.sweep_runner import run_sweep
 
-    keywords = prepare_run(arguments, communicator, outputs(arguments, communicator.size))
+    paths = output_paths(arguments, communicator.size)
+    keywords = experiment_arguments.prepare_run(arguments, communicator, paths)
     run_sweep(sweep, chosen, arguments.output, **keywords)
     if communicator.rank == 0:
-        warn_about_test_sets(experiment for _, experiment in chosen)
+        experiment_arguments.warn_about_unprotected_test_sets(experiment for _, experiment in chosen)

@@ -6,18 +6,18 @@ tables.
 
 from argparse import ArgumentParser, Namespace
 
-from mu2mpi.cli.common_arguments import add_flag, add_paths, add_shared, read_runs, split_names
+from mu2mpi.cli.common_arguments import add_flag, add_paths, add_shared_options, read_runs, split_names
 from mu2mpi.core.text import warn
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser)
-    add_shared(parser, "--where", "--strict")
+    add_shared_options(parser, "--where", "--strict")
     rows_help = "settings of the rows [default: method if several, server, epsilon or rho]"
     parser.add_argument("--rows", type=split_names, default=(), metavar="NAMES", help=rows_help)
     columns_help = "settings of the columns [default: machines, or another setting that differs]"
     parser.add_argument("--columns", type=split_names, default=(), metavar="NAMES", help=columns_help)
-    add_shared(parser, "--values")
+    add_shared_options(parser, "--values")
     formats, format_help = ("text", "csv", "markdown", "latex"), "output format [default: text]"
     parser.add_argument("--format", choices=formats, default="text", help=format_help)
     add_flag(parser, "--best", "marks on the best mean at the same privacy, machines and data")
@@ -25,16 +25,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--caption", default="", metavar="TEXT", help=caption_help)
     parser.add_argument("--label", default="", metavar="NAME", help="label for \\ref, in LaTeX")
     add_flag(parser, "--siunitx", "alignment of numbers by the siunitx package, in LaTeX")
-    add_shared(parser, "--labels")
+    add_shared_options(parser, "--labels")
 
 
-def execute(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.aggregation import TableLayout
-    from mu2mpi.analysis.setting_labels import Labels, read_labels, unmatched_labels
+    from mu2mpi.analysis.setting_labels import Labels, parse_labels, unmatched_labels
     from mu2mpi.analysis.tables import TableStyle, build_table
 
     layout = TableLayout(arguments.rows, arguments.columns, arguments.values)
-    labels = Labels(read_labels(arguments.labels))
+    labels = Labels(parse_labels(arguments.labels))
     style = TableStyle(arguments.caption, arguments.label, arguments.siunitx, arguments.best, labels)
     runs, _ = read_runs(arguments)
     warn(*unmatched_labels(arguments.labels, runs))

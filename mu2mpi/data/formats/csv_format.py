@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
@@ -14,15 +15,15 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import ColumnValues, object_array, parse_number
-from mu2mpi.data.formats.format import TextFile, ValueKind
-from mu2mpi.data.redaction import DataError, row_label
+from mu2mpi.data.formats.format import TextFile, ValueType
+from mu2mpi.data.redaction import DataError, describe_row
 
 CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
 BYTES_PER_CELL = 100  # memory of a cell during the conversion
 
 
 @register
-class Csv(TextFile):
+class CsvFile(TextFile):
     """File of comma-, semicolon- or tab-separated values; without a header, columns are named 0, 1, ..."""
 
     name, suffixes = "csv", (".csv", ".csv.gz")
@@ -32,8 +33,8 @@ class Csv(TextFile):
         super().__init__(path)
         with self._rows() as rows:
             first = [name.strip() for name in next(rows, [])]
-        self.has_header = self.has_names = not first or None in map(parse_number, first)
-        self.names = first if self.has_header else [str(k) for k in range(len(first))]
+        self.has_header = self.has_column_names = not first or None in map(parse_number, first)
+        self.array_names = first if self.has_header else [str(k) for k in range(len(first))]
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
@@ -42,37 +43,36 @@ class Csv(TextFile):
             delimiter = max(",;\t", key=first.count)
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 
-    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, NDArray[Any]]:
-        blocks: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted}
-        cache: dict[str, str] = {}
-        n_rows, width = 0, len(self.names)
+    def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, NDArray[Any]]:
+        blocks: dict[str, list[NDArray[Any]]] = {name: [] for name in wanted_arrays}
+        n_rows, width = 0, len(self.array_names)
         with self._rows() as lines:
             rows = islice(lines, int(self.has_header), None)
             while block := list(islice(rows, max(1, CELLS_PER_BLOCK // max(1, width)))):
                 check_fits_in_memory(self.path, BYTES_PER_CELL * len(block) * width)
                 for number, row in enumerate(block, n_rows) if {*map(len, block)} != {width} else ():
                     if len(row) != width:
-                        detail = f"{row_label(number, self.has_header)} has {len(row)} values, and the first"
                         message = f"{self.path}: a row has more or fewer values than the first"
-                        raise DataError(message, f"{self.path}: {detail} {width}")
+                        place = f"{self.path}: {describe_row(number, self.has_header)}"
+                        raise DataError(message, f"{place} has {len(row)} values, and the first {width}")
                 numbers = np.arange(n_rows, n_rows + len(block))
-                columns = dict(zip(self.names, zip(*block, strict=True), strict=True))
+                columns = dict(zip(self.array_names, zip(*block, strict=True), strict=True))
                 n_rows += len(block)
-                for name, kind in wanted.items():
-                    if kind == "numbers":
+                for name, value_type in wanted_arrays.items():
+                    if value_type == "numbers":
                         texts = object_array(columns[name])
                         values = ColumnValues(self.path, name, numbers, texts, self.has_header).to_numbers()
                     else:
-                        values = object_array([cache.setdefault(t, t) for t in map(str.strip, columns[name])])
+                        values = object_array([*map(sys.intern, map(str.strip, columns[name]))])
                     blocks[name].append(values)
         if n_rows == 0:
             raise InputError(f"{self.path} is empty: it has no rows but the first line")
         arrays = {name: np.concatenate(column_blocks) for name, column_blocks in blocks.items()}
-        names = [name for name, kind in wanted.items() if kind == "names"]
-        return arrays | {name: _integers_or_objects(arrays[name].tolist()) for name in names}
+        names = [name for name, value_type in wanted_arrays.items() if value_type == "names"]
+        return arrays | {name: _to_integers_or_texts(arrays[name].tolist()) for name in names}
 
 
-def _integers_or_objects(values: list[str]) -> NDArray[np.generic]:
+def _to_integers_or_texts(values: list[str]) -> NDArray[np.generic]:
     with suppress(ValueError, OverflowError):
         if not any("_" in value for value in values):  # int("1_2") is 12.
             return np.array([int(value) for value in values], np.int64)

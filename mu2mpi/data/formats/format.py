@@ -20,21 +20,21 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues
-from mu2mpi.data.redaction import format_names, printable, read_errors
+from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
 
 # Default names of the array or columns of features and labels, by option, in order of preference
-DEFAULT_NAMES = {
+DEFAULT_ARRAY_NAMES = {
     "features": ("features", "X", "x", "images", "data"),
     "labels": ("labels", "label", "y", "target", "class"),
 }
 OWNER_COLUMN = "machine"  # name of the array or column of owners
 MAX_FEATURES = 10_000_000
-MIN_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
+MIN_GZIP_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
 MAX_GZIP_RATIO = 250  # largest ratio of unpacked to packed size of such a file
 
-Role = Literal["label", "owner"]
+ColumnRole = Literal["label", "owner"]
 # How values are read from text: as float64, unconverted, or as int64 if all are integers and else as text
-ValueKind = Literal["numbers", "texts", "names"]
+ValueType = Literal["numbers", "texts", "names"]
 # Callable(names, rows): values of columns in ascending rows, as numbers or objects (text or None)
 ReadColumns: TypeAlias = "Callable[[Sequence[str], IntArray], dict[str, NDArray[Any]]]"
 
@@ -71,7 +71,7 @@ class Table:
         dense: NDArray[np.generic] = block if isinstance(block, np.ndarray) else block.toarray()
         return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
 
-    def column(self, role: Role, rows: IntArray) -> ColumnValues:
+    def column(self, role: ColumnRole, rows: IntArray) -> ColumnValues:
         """Unconverted labels or owners of given samples (ascending rows)."""
         values = self._columns[role][rows].reshape(len(rows))
         if values.dtype.kind not in "biufSUO":
@@ -82,103 +82,106 @@ class Table:
 class ColumnReader:
     """Random access to named columns of a data file by ascending row numbers."""
 
-    def __init__(self, path: Path, samples: int, read: ReadColumns, has_header: bool = False) -> None:
-        self.path, self.samples, self.read, self.has_header = path, samples, read, has_header
+    def __init__(self, path: Path, samples: int, read_columns: ReadColumns, has_header: bool = False) -> None:
+        self.path, self.samples, self.read_columns, self.has_header = path, samples, read_columns, has_header
         if samples == 0:
             raise InputError(f"{path} is empty: it has no rows")
 
     def columns(self, names: Sequence[str], rows: IntArray) -> dict[str, ColumnValues]:
         """Unconverted values of named columns in given rows (ascending), by column name."""
-        values = self.read(names, rows)
+        values = self.read_columns(names, rows)
         return {name: ColumnValues(self.path, name, rows, values[name], self.has_header) for name in names}
 
 
 class DataFile(ABC):
-    """Base class of file formats, which set `names` and define `arrays`: an open file of named arrays."""
+    """Open data file of named arrays; base class of the file formats."""
 
     component_kind: ClassVar[str] = "formats"
     name: ClassVar[str]  # of the format
     suffixes: ClassVar[tuple[str, ...]]  # of file names, in lower case
-    names: list[str]  # of the arrays
+    array_names: list[str]
     has_header = False  # whether the first row holds column names
-    has_names = True  # whether columns have names, and not only numbers
+    has_column_names = True  # whether columns have names, and not only numbers
     is_table = False  # whether each array is one column
-    first_feature = 0  # number of the first column of a feature matrix
+    first_feature_number = 0  # number of the first column of a feature matrix
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         self.path = path
 
     @abstractmethod
-    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
-        """Arrays by name, indexed by ascending rows; `wanted` maps their names to how text is converted."""
+    def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
+        """Arrays by name, indexed by ascending rows; `wanted_arrays` maps names to text conversions."""
 
     def table(self, features: str | None, labels: str | None) -> Table:
         """Read a data file without a schema, from the arrays or columns that --features and --labels name."""
         options: Sequence[str | None] = [features]
         if self.is_table:
             options = [] if features is None else [name.strip() for name in features.split(",")]
-        inputs = [find_array_name(self.path, self.names, name, "features") for name in options]
-        label_name = find_array_name(self.path, self.names, labels, "labels")
-        targets = [label_name, *({OWNER_COLUMN} & {*self.names})]
+        inputs = [find_array_name(self.path, self.array_names, name, "features") for name in options]
+        label_name = find_array_name(self.path, self.array_names, labels, "labels")
+        targets = [label_name, *({OWNER_COLUMN} & {*self.array_names})]
         if self.is_table and features is None:
-            inputs = [name for name in self.names if name not in targets]
+            inputs = [name for name in self.array_names if name not in targets]
         name, count = Counter([*inputs, *set(targets)]).most_common(1)[0]
         if count > 1:
-            raise InputError(f"{self.path}: {printable(name)} is named twice; name others with --features")
-        kinds: dict[str, ValueKind] = {**dict.fromkeys(inputs, "numbers"), **dict.fromkeys(targets, "names")}
+            raise InputError(f"{self.path}: {safe_text(name)} is named twice; name others with --features")
+        kinds: dict[str, ValueType] = {**dict.fromkeys(inputs, "numbers"), **dict.fromkeys(targets, "names")}
         arrays = self.arrays(kinds)
         columns = [arrays[name] for name in inputs]
         if not self.is_table:
             return Table(self.path, *columns, *(arrays[name] for name in dict.fromkeys(targets)))
         matrix = np.column_stack([np.empty((len(arrays[targets[0]]), 0)), *columns])
         table = Table(self.path, matrix, *(arrays[name] for name in targets))
-        table.has_header, table.feature_names = self.has_header, tuple(inputs) if self.has_names else None
+        table.has_header = self.has_header
+        table.feature_names = tuple(inputs) if self.has_column_names else None
         return table
 
     @cached_property
     def _structured_array(self) -> Any:
         """Structured array of a file that contains no other array, else None."""
-        array = next(iter(self.arrays({self.names[0]: "texts"}).values())) if len(self.names) == 1 else None
-        return array if array is not None and len(array.shape) == 1 and array.dtype.names else None
+        if len(self.array_names) != 1:
+            return None
+        [array] = self.arrays({self.array_names[0]: "texts"}).values()
+        return array if len(array.shape) == 1 and array.dtype.names else None
 
     @cached_property
-    def _numbered_table(self) -> Table | None:
-        """Samples of a file with a feature matrix, whose columns a schema names by number, else None."""
-        name = next((name for name in DEFAULT_NAMES["features"] if name in self.names), None)
+    def _matrix_table(self) -> Table | None:
+        """Feature matrix with columns numbered from 0 for a schema; None for a file of named columns."""
+        name = next((name for name in DEFAULT_ARRAY_NAMES["features"] if name in self.array_names), None)
         is_matrix = name is not None and len(self.arrays({name: "numbers"})[name].shape) > 1
         return self.table(None, None) if is_matrix else None
 
     @property
     def column_names(self) -> list[str]:
         """Names of all columns of the file, as a schema declares them."""
-        if self.is_table or (self._numbered_table is None and self._structured_array is None):
-            return self.names
-        if self._numbered_table is None:
+        if self.is_table or (self._matrix_table is None and self._structured_array is None):
+            return self.array_names
+        if self._matrix_table is None:
             return list(self._structured_array.dtype.names)
-        numbers = range(self.first_feature, self.first_feature + self._numbered_table.dimension)
-        return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._numbered_table.has_owners]
+        numbers = range(self.first_feature_number, self.first_feature_number + self._matrix_table.dimension)
+        return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._matrix_table.has_owners]
 
-    def column_reader(self, wanted: Mapping[str, ValueKind]) -> ColumnReader:
-        """Reader of the columns in `wanted`, which maps column or array names to how text is converted."""
-        if set(wanted) <= set(self.names):
-            return column_reader(self.path, self.arrays(wanted), self.has_header)
-        path, table, array = self.path, self._numbered_table, self._structured_array
+    def column_reader(self, wanted_arrays: Mapping[str, ValueType]) -> ColumnReader:
+        """Reader of columns or arrays; `wanted_arrays` maps names to text conversions."""
+        if set(wanted_arrays) <= set(self.array_names):
+            return column_reader(self.path, self.arrays(wanted_arrays), self.has_header)
+        path, table, array = self.path, self._matrix_table, self._structured_array
         if table is not None:
 
             def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
                 features: Any = table.features(rows) if any(map(str.isdecimal, names)) else None
                 return {
-                    name: features[:, int(name) - self.first_feature]
+                    name: features[:, int(name) - self.first_feature_number]
                     if name.isdecimal()
                     else table.column("owner" if name == OWNER_COLUMN else "label", rows).values
                     for name in names
                 }
 
             return ColumnReader(self.path, table.samples, read_numbered)
-        for name in wanted:
+        for name in wanted_arrays:
             field = array.dtype[name]
             if field.subdtype or field.kind not in "biufSUO":
-                raise InputError(f"{path}: field {printable(name)} is of type {field}; declare it as ignored")
+                raise InputError(f"{path}: field {safe_text(name)} is of type {field}; declare it as ignored")
 
         def read_fields(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
             block = array[rows].reshape(len(rows))
@@ -197,7 +200,7 @@ class TextFile(DataFile):
             with open(path, "rb") as file:
                 file.seek(-4, os.SEEK_END)
                 unpacked = int.from_bytes(file.read(4), "little")
-            if unpacked > max(MIN_BOMB_BYTES, MAX_GZIP_RATIO * size):
+            if unpacked > max(MIN_GZIP_BOMB_BYTES, MAX_GZIP_RATIO * size):
                 raise InputError(f"{path} unpacks to over {MAX_GZIP_RATIO} times its size; unpack it first")
             size = unpacked
         check_fits_in_memory(path, size)
@@ -206,37 +209,38 @@ class TextFile(DataFile):
     def text(self) -> Iterator[TextIO]:
         """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
         opener: Any = gzip.open if self.is_gzipped else open
-        with read_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as lines:
-            yield lines
+        with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+            yield file
 
 
-def find_array_name(path: Path, available: Collection[str], name: str | None, option: str) -> str:
-    """Name of the array that --features or --labels selects; by default that of DEFAULT_NAMES in the file."""
-    for candidate in DEFAULT_NAMES[option] if name is None else (name,):
-        if candidate in available:
+def find_array_name(path: Path, array_names: Collection[str], name: str | None, option: str) -> str:
+    """Name of the array that --features or --labels selects; by default one of DEFAULT_ARRAY_NAMES."""
+    for candidate in DEFAULT_ARRAY_NAMES[option] if name is None else (name,):
+        if candidate in array_names:
             return candidate
-    lack = f"none of {', '.join(DEFAULT_NAMES[option])}" if name is None else f"no {printable(name)}"
-    raise InputError(f"{path} has {lack}, but {format_names(available) or 'nothing'}. Give --{option} NAME.")
+    lack = f"none of {', '.join(DEFAULT_ARRAY_NAMES[option])}" if name is None else f"no {safe_text(name)}"
+    found = format_names(array_names) or "nothing"
+    raise InputError(f"{path} has {lack}, but {found}. Give --{option} NAME.")
 
 
 def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = False) -> ColumnReader:
     """Reader of a data file whose columns are the given arrays, indexed by ascending rows."""
     for name, array in arrays.items():
         if len(array.shape) != 1 and (len(array.shape) != 2 or array.shape[1] != 1):
-            raise InputError(f"{path}: {printable(name)} must have one axis, got the shape {array.shape}")
+            raise InputError(f"{path}: {safe_text(name)} must have one axis, got the shape {array.shape}")
     lengths = {array.shape[0] for array in arrays.values()}
     if len(lengths) != 1:
         raise InputError(f"{path} has columns of different lengths")
 
-    def read(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
+    def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
         return {name: arrays[name][rows].reshape(len(rows)) for name in names}
 
-    return ColumnReader(path, lengths.pop(), read, has_header)
+    return ColumnReader(path, lengths.pop(), read_columns, has_header)
 
 
 def formats_by_suffix() -> dict[str, type[DataFile]]:
     """Return the registered file formats, by suffix of file names such as .csv."""
-    formats: list[type[DataFile]] = [lookup("formats", name) for name in known_names("formats")]
+    formats = (lookup("formats", name) for name in known_names("formats"))
     return {suffix: file_format for file_format in formats for suffix in file_format.suffixes}
 
 
@@ -257,7 +261,7 @@ def open_data_file(path: Path, dimension: int = 0) -> DataFile:
     for suffix, file_format in formats_by_suffix().items():
         if name.endswith(suffix):
             file = file_format(path, dimension)
-            if len(set(file.names)) < len(file.names):
+            if len(set(file.array_names)) < len(file.array_names):
                 raise InputError(f"{path}: two columns have the same name")
             return file
     raise InputError(f"{path} has an unknown suffix; give {describe_suffixes()}")

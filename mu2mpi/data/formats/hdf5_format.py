@@ -15,14 +15,14 @@ from mu2mpi.core.files import file_identity
 from mu2mpi.core.lazy import NDArray, h5py, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.format import DEFAULT_NAMES, OWNER_COLUMN, DataFile, ValueKind
-from mu2mpi.data.redaction import check_unchanged, printable, read_errors
+from mu2mpi.data.formats.format import DEFAULT_ARRAY_NAMES, OWNER_COLUMN, DataFile, ValueType
+from mu2mpi.data.redaction import as_input_errors, check_unchanged, safe_text
 
 BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must locate, decompress or convert
 
 
 @register
-class Hdf5(DataFile):
+class Hdf5File(DataFile):
     """HDF5 file with datasets in one group, or in one group per owner inside the group ``machine``."""
 
     name, suffixes = "hdf5", (".h5", ".hdf5")
@@ -31,7 +31,7 @@ class Hdf5(DataFile):
         from mu2mpi.core.hdf5 import open_for_reading
 
         super().__init__(path)
-        with read_errors(path):
+        with as_input_errors(path):
             file: Any = open_for_reading(path)
             # HDF5 would open the target of an external link, even a pipe.
             if file.id.links.visit(lambda _, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
@@ -40,17 +40,17 @@ class Hdf5(DataFile):
             self._owners = sorted(owners) if isinstance(owners, h5py.Group) else None
             if self._owners is None:
                 self._groups = [_find_table_group(file)]
-                self.names = [name for name in self._groups[0] if not name.startswith("_i_")]
+                self.array_names = [name for name in self._groups[0] if not name.startswith("_i_")]
                 return
             self._groups = [owners[name] for name in self._owners]
         if not self._groups or not all(isinstance(group, h5py.Group) for group in self._groups):
             raise InputError(f"{path}: its group {OWNER_COLUMN} must have a group for each owner")
-        self.names = [*self._groups[0], OWNER_COLUMN]
+        self.array_names = [*self._groups[0], OWNER_COLUMN]
 
-    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
+    def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
         owners = self._owners
-        names = [name for name in wanted if owners is None or name != OWNER_COLUMN]
-        with read_errors(self.path):
+        names = [name for name in wanted_arrays if owners is None or name != OWNER_COLUMN]
+        with as_input_errors(self.path):
             datasets = {n: [DatasetRows(self.path, n, group[n]) for group in self._groups] for n in names}
         if owners is None:
             return {name: parts[0] for name, parts in datasets.items()}
@@ -58,14 +58,14 @@ class Hdf5(DataFile):
         if len(lengths) > 1:
             raise InputError(f"{self.path}: an owner has more or fewer labels than rows of features")
         columns: dict[str, list[Any]] = {**datasets}
-        if OWNER_COLUMN in wanted:
+        if OWNER_COLUMN in wanted_arrays:
             counts = zip(owners, lengths.pop(), strict=True)
             columns[OWNER_COLUMN] = [np.broadcast_to(np.array([[n]]), (count, 1)) for n, count in counts]
         return {name: ConcatenatedRows(self.path, parts) for name, parts in columns.items()}
 
 
 def _find_table_group(group: Any) -> Any:
-    while not any(name in group for name in DEFAULT_NAMES["features"]):
+    while not any(name in group for name in DEFAULT_ARRAY_NAMES["features"]):
         children = [group[name] for name in group if not name.startswith("_i_")]
         if len(children) != 1 or not isinstance(children[0], h5py.Group):
             break
@@ -78,16 +78,16 @@ class ConcatenatedRows:
 
     def __init__(self, path: Path, datasets: list[Any]) -> None:
         self._datasets, self.dtype = datasets, np.result_type(*{dataset.dtype for dataset in datasets})
-        self._bounds = np.cumsum([0, *(dataset.shape[0] for dataset in datasets)])
+        self._row_offsets = np.cumsum([0, *(dataset.shape[0] for dataset in datasets)])
         if len({math.prod(dataset.shape[1:]) for dataset in datasets}) > 1:
             raise InputError(f"{path}: the owners in its group {OWNER_COLUMN} differ in number of features")
-        self.shape = int(self._bounds[-1]), *datasets[0].shape[1:]
+        self.shape = int(self._row_offsets[-1]), *datasets[0].shape[1:]
 
     def __getitem__(self, rows: IntArray) -> NDArray[Any]:
-        bounds = np.searchsorted(rows, self._bounds)
+        bounds = np.searchsorted(rows, self._row_offsets)
         blocks = [np.empty((0, math.prod(self.shape[1:])), self.dtype)]
         for k in np.flatnonzero(np.diff(bounds)).tolist():
-            blocks.append(self._datasets[k][rows[bounds[k] : bounds[k + 1]] - self._bounds[k]])
+            blocks.append(self._datasets[k][rows[bounds[k] : bounds[k + 1]] - self._row_offsets[k]])
         return np.concatenate(blocks, dtype=self.dtype)
 
 
@@ -96,24 +96,24 @@ class DatasetRows:
 
     def __init__(self, path: Path, name: str, dataset: Any) -> None:
         if not isinstance(dataset, h5py.Dataset):
-            raise InputError(f"{path}: {printable(name)} is not a dataset")
+            raise InputError(f"{path}: {safe_text(name)} is not a dataset")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
         if not dataset.shape or not (is_text or dataset.dtype.names or dataset.dtype.kind in "biuf"):
             layout = f"the type {dataset.dtype} and the shape {dataset.shape}"
-            raise InputError(f"{path}: {printable(name)} must have rows of numbers or text, got {layout}")
+            raise InputError(f"{path}: {safe_text(name)} must have rows of numbers or text, got {layout}")
         if dataset.is_virtual or dataset.external:
-            raise InputError(f"{path}: {printable(name)} has its values elsewhere; copy them into a dataset")
+            raise InputError(f"{path}: {safe_text(name)} has its values elsewhere; copy them into a dataset")
         stored, needed = dataset.id.get_storage_size(), dataset.size * dataset.id.get_type().get_size()
         if dataset.chunks:
             grid = (-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True))
             stored, needed = dataset.id.get_num_chunks(), math.prod(grid)
         if stored < needed:  # HDF5 would return zeros.
-            raise InputError(f"{path}: only {stored / needed:.0%} of {printable(name)} was ever written")
+            raise InputError(f"{path}: only {stored / needed:.0%} of {safe_text(name)} was ever written")
         self._path, self._identity, self.shape = path, file_identity(path), dataset.shape
         self._values = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
-        self._width = math.prod(dataset.shape[1:])
-        self._row_bytes = max(1, self._width * dataset.dtype.itemsize)
+        self._row_length = math.prod(dataset.shape[1:])
+        self._row_bytes = max(1, self._row_length * dataset.dtype.itemsize)
         is_native = self.dtype.isnative and self.dtype.kind in "iuf" and not dataset.file.userblock_size
         is_same = is_native and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
         self._offset: int | None = dataset.id.get_offset() if is_same and not dataset.chunks else None
@@ -122,8 +122,8 @@ class DatasetRows:
         check_fits_in_memory(path, min(self._block_rows, max(1, self.shape[0])) * self._row_bytes)
 
     def __getitem__(self, rows: IntArray) -> NDArray[Any]:
-        out = np.empty((len(rows), self._width), self.dtype)
-        with read_errors(self._path):
+        out = np.empty((len(rows), self._row_length), self.dtype)
+        with as_input_errors(self._path):
             check_unchanged(self._path, self._identity)
             if self._offset is None:
                 self._read_blocks(rows, out)
@@ -145,5 +145,5 @@ class DatasetRows:
         starts = np.flatnonzero(np.diff(rows // self._block_rows, prepend=-1))
         for start, stop in pairwise([*starts, len(rows)]):
             first, last = int(rows[start]), int(rows[stop - 1])
-            block = self._values[first : last + 1].reshape(last + 1 - first, self._width)
+            block = self._values[first : last + 1].reshape(last + 1 - first, self._row_length)
             out[start:stop] = block[rows[start:stop] - first]

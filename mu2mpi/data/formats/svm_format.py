@@ -7,16 +7,16 @@ from typing import Any
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueKind
+from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueType
 
 
 @register
-class Svm(TextFile):
+class SvmFile(TextFile):
     """LIBSVM file: a label and pairs feature:value per line; it has at least `dimension` features."""
 
     name, suffixes = "svm", (".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
-    names = ["features", "labels"]  # noqa: RUF012
-    first_feature = 1
+    array_names = ["features", "labels"]  # noqa: RUF012
+    first_feature_number = 1
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
@@ -34,5 +34,5 @@ class Svm(TextFile):
             raise InputError(f"{path} has no features")
         self._arrays = {"features": features, "labels": np.asarray(labels)}
 
-    def arrays(self, wanted: Mapping[str, ValueKind]) -> dict[str, Any]:
-        return {name: self._arrays[name] for name in wanted}
+    def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
+        return {name: self._arrays[name] for name in wanted_arrays}

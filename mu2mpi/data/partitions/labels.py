@@ -9,12 +9,12 @@ from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import LabelPartition, Random
-from mu2mpi.data.source import Source
+from mu2mpi.data.partition import LabelPartition, RandomState
+from mu2mpi.data.source import DataSource
 
 
 @register
-class Labels(LabelPartition):
+class LabelsPartition(LabelPartition):
     """Partition that gives each machine N shards of equal size, each of samples of one class."""
 
     name, option_syntax, summary = "labels", "labels:N", "N classes each"
@@ -22,10 +22,10 @@ class Labels(LabelPartition):
     def __init__(self, value: str | None = None) -> None:
         if not re.fullmatch(r"[1-9]\d{0,8}", value or ""):
             raise InputError("should be labels:N with a number of classes such as labels:2")
-        self.labels = int(value or 0)
+        self.labels_per_machine = int(value or 0)
 
-    def min_samples_per_machine(self, source: Source, machines: int) -> int:
-        labels = self.labels
+    def min_samples_per_machine(self, source: DataSource, machines: int) -> int:
+        labels = self.labels_per_machine
         if labels > source.classes:
             raise InputError(f"labels:{labels} needs {labels} classes, and there are only {source.classes}")
         samples = labels * shard_size(source.class_sizes, machines * labels)
@@ -33,15 +33,15 @@ class Labels(LabelPartition):
             raise InputError(f"{source.name} has too few samples for labels:{labels}. Give fewer --machines.")
         return samples
 
-    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, rng: RandomState) -> IntArray:
         """Class counts per machine from random equal shards; samples beyond whole shards are not used.
 
         See McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
         """
-        size = shard_size(class_sizes, machines * self.labels)
-        class_of_shard = random.permutation(np.repeat(np.arange(len(class_sizes)), class_sizes // size))
+        size = shard_size(class_sizes, machines * self.labels_per_machine)
+        class_of_shard = rng.permutation(np.repeat(np.arange(len(class_sizes)), class_sizes // size))
         counts = np.zeros((machines, len(class_sizes)), np.int64)
-        machine_of_shard = np.repeat(np.arange(machines), self.labels)
+        machine_of_shard = np.repeat(np.arange(machines), self.labels_per_machine)
         np.add.at(counts, (machine_of_shard, class_of_shard[: len(machine_of_shard)]), size)
         return counts
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import LabelPartition, Random
+from mu2mpi.data.partition import LabelPartition, RandomState
 
 
 @register
-class Sorted(LabelPartition):
+class SortedPartition(LabelPartition):
     """Partition into equal blocks of samples sorted by class, so that most machines have one class."""
 
     name, summary = "sorted", "class by class"
 
-    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, random: Random) -> IntArray:
+    def class_counts(self, class_sizes: IntArray, machines: int, samples: int, rng: RandomState) -> IntArray:
         ends = np.minimum(np.cumsum(class_sizes), machines * samples)
         bounds = samples * np.arange(machines + 1)[:, np.newaxis]
         return np.diff(np.clip(ends, bounds[:-1], bounds[1:]) - bounds[:-1], axis=1, prepend=0)

@@ -20,7 +20,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import cache_folder, check_readable, write_atomically
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
-from mu2mpi.data.source import DataRequest, Samples, Source, SplitName
+from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName
 
 GZIP_MAGIC = b"\x1f\x8b"  # first bytes of a gzip file
 
@@ -43,24 +43,24 @@ class IdxFile:
         """Size of the decompressed IDX file in bytes."""
         return len(self.header) + math.prod(self.shape)
 
-    def check(self, content: Any, verify: bool, label: object) -> None:
-        """Raise InputError unless header, size and, with `verify`, checksum match; `label` names the file."""
+    def check_content(self, content: Any, verify_checksum: bool, display_name: object) -> None:
+        """Raise InputError unless header, size and (if requested) checksum of a file are as expected."""
         header = self.header
         if bytes(content[: len(header)]) != header or len(content) != self.size:
             raise InputError(
-                f"{label} is another file than expected: it has {len(content)} bytes or more that begin "
-                f"with 0x{bytes(content[:16]).hex()}, expected {self.size} bytes and 0x{header.hex()}"
+                f"{display_name} is another file than expected: it has {len(content)} bytes or more that "
+                f"begin with 0x{bytes(content[:16]).hex()}, expected {self.size} bytes and 0x{header.hex()}"
             )
-        if verify and (sha256 := hashlib.sha256(content).hexdigest()) != self.sha256:
-            raise InputError(f"{label} has the wrong checksum: SHA-256 of its content is {sha256}")
+        if verify_checksum and (sha256 := hashlib.sha256(content).hexdigest()) != self.sha256:
+            raise InputError(f"{display_name} has the wrong checksum: SHA-256 of its content is {sha256}")
 
-    def decompress(self, archive: bytes, verify: bool, label: object) -> bytes:
-        """Decompress a gzip archive of this IDX file and check its content; `label` names the archive."""
+    def decompress(self, archive: bytes, verify_checksum: bool, display_name: object) -> bytes:
+        """Decompress a gzip archive of this IDX file, and check its content."""
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(self.size + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{label} is a truncated or damaged gzip file: {error}") from None
-        self.check(content, verify, label)
+            raise InputError(f"{display_name} is a truncated or damaged gzip file: {error}") from None
+        self.check_content(content, verify_checksum, display_name)
         return content
 
 
@@ -71,24 +71,24 @@ IDX_SPECS = (
     ("t10k-images", (10_000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
     ("t10k-labels", (10_000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 )
-FILES = tuple(IdxFile(f"{name}-idx{len(shape)}-ubyte", shape, sha256) for name, shape, sha256 in IDX_SPECS)
+MNIST_FILES = tuple(IdxFile(f"{name}-idx{len(axes)}-ubyte", axes, sha256) for name, axes, sha256 in IDX_SPECS)
 CVDF_MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", CVDF_MIRROR)
-TIMEOUT = (5.0, 15.0)  # seconds to connect, and between pieces of a response
+DOWNLOAD_TIMEOUT_SECONDS = (5.0, 15.0)  # seconds to connect, and between pieces of a response
 
 
 @register
-class Mnist(Source):
+class Mnist(DataSource):
     """MNIST data set, 60,000 training and 10,000 test images as uint8, memory-mapped from validated files."""
 
     name, summary = "mnist", "70,000 images of 28 x 28 pixels, downloaded by `mu2mpi data mnist`"
     classes, scale = 10, 1 / 255
 
-    def __init__(self, data_dir: Path | None = None, verify: bool = True) -> None:
+    def __init__(self, data_dir: Path | None = None, verify_checksum: bool = True) -> None:
         folder, is_cache = _locate_folder(data_dir)
-        arrays, problems = _open_arrays(folder, verify)
+        arrays, problems = _open_arrays(folder, verify_checksum)
         if problems:
-            raise InputError(_unusable_message(folder, is_cache, [*problems.values()]))
+            raise InputError(_unusable_folder_message(folder, is_cache, [*problems.values()]))
         self.files = tuple(arrays)
         images, labels, test_images, test_labels = arrays.values()
         self.training_samples, self.test_samples = len(labels), len(test_labels)
@@ -97,20 +97,20 @@ class Mnist(Source):
 
     @classmethod
     def open(cls, request: DataRequest) -> Self:
-        return cls(request.data_dir, request.verify)
+        return cls(request.data_dir, request.verify_checksums)
 
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
         """Download missing MNIST files; damaged ones are replaced in the cache only. Return all paths."""
         folder, is_cache = _locate_folder(data_dir)
         failures = []
-        arrays, problems = _open_arrays(folder, verify=True)
+        arrays, problems = _open_arrays(folder, verify_checksum=True)
         if problems and (is_cache or not any(_find_idx_file(folder, file) for file in problems)):
             failures = _download([*problems], folder)
-            arrays, problems = _open_arrays(folder, verify=True)
+            arrays, problems = _open_arrays(folder, verify_checksum=True)
         if problems:
             reasons = [*problems.values(), *(f"not downloaded from {failure}" for failure in failures)]
-            raise InputError(_unusable_message(folder, is_cache, reasons))
+            raise InputError(_unusable_folder_message(folder, is_cache, reasons))
         return [*arrays]
 
     def read(self, split: SplitName, rows: IntArray) -> Samples:
@@ -129,44 +129,44 @@ def _find_idx_file(folder: Path, file: IdxFile) -> Path | None:
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _open_arrays(folder: Path, verify: bool) -> tuple[dict[Path, NDArray[np.uint8]], dict[IdxFile, str]]:
+def _open_arrays(folder: Path, verify_checksum: bool) -> tuple[dict[Path, NDArray[Any]], dict[IdxFile, str]]:
     """Open the four MNIST arrays; return the valid ones by path, and a message for each faulty file."""
     arrays, problems = {}, {}
-    for file in FILES:
+    for file in MNIST_FILES:
         try:
             if (path := _find_idx_file(folder, file)) is None:
                 raise InputError(f"{folder / file.name}[.gz] is missing, or its folder is not readable")
-            arrays[path] = open_idx(path, file, verify)
+            arrays[path] = open_idx(path, file, verify_checksum)
         except InputError as error:
             problems[file] = str(error)
     return arrays, problems
 
 
-def open_idx(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+def open_idx(path: Path, idx_file: IdxFile, verify_checksum: bool) -> NDArray[np.uint8]:
     """Open the array in an IDX file, memory-mapped; a gzip file is decompressed into the cache once."""
     check_readable(path)
     try:
         with open(path, "rb") as file:
             if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-                return _open_mapped(path, expected, verify)
-            archive = GZIP_MAGIC + file.read(min(os.path.getsize(path), 2 * expected.size))
+                return _memory_map_idx(path, idx_file, verify_checksum)
+            archive = GZIP_MAGIC + file.read(min(os.path.getsize(path), 2 * idx_file.size))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     # Named by the archive's checksum, so that a good cached copy never hides a damaged archive.
-    cached_copy = cache_folder() / "unpacked" / f"{expected.name}-{hashlib.sha256(archive).hexdigest()}"
+    cached_copy = cache_folder() / "unpacked" / f"{idx_file.name}-{hashlib.sha256(archive).hexdigest()}"
     with suppress(OSError, InputError):
-        return _open_mapped(cached_copy, expected, verify)
-    content = expected.decompress(archive, verify, path)
+        return _memory_map_idx(cached_copy, idx_file, verify_checksum)
+    content = idx_file.decompress(archive, verify_checksum, path)
     with suppress(OSError):
         write_atomically(cached_copy, [content])
-        return _open_mapped(cached_copy, expected, verify=False)
-    return np.frombuffer(content, np.uint8, offset=len(expected.header)).reshape(expected.shape)
+        return _memory_map_idx(cached_copy, idx_file, verify_checksum=False)
+    return np.frombuffer(content, np.uint8, offset=len(idx_file.header)).reshape(idx_file.shape)
 
 
-def _open_mapped(path: Path, expected: IdxFile, verify: bool) -> NDArray[np.uint8]:
+def _memory_map_idx(path: Path, idx_file: IdxFile, verify_checksum: bool) -> NDArray[np.uint8]:
     content: Any = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else b""
-    expected.check(content, verify, path)
-    return np.asarray(np.memmap(path, np.uint8, "r", len(expected.header), expected.shape))
+    idx_file.check_content(content, verify_checksum, path)
+    return np.asarray(np.memmap(path, np.uint8, "r", len(idx_file.header), idx_file.shape))
 
 
 def _download(files: list[IdxFile], folder: Path) -> list[str]:
@@ -180,7 +180,7 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
             while remaining:
                 name = f"{remaining[0].name}.gz"
                 print(f"downloading {mirror}{name} into {folder}", file=sys.stderr, flush=True)
-                response = requests.get(f"{mirror}{name}", timeout=TIMEOUT)
+                response = requests.get(f"{mirror}{name}", timeout=DOWNLOAD_TIMEOUT_SECONDS)
                 response.raise_for_status()
                 content = remaining[0].decompress(response.content, True, name)
                 write_atomically(folder / remaining[0].name, [content])
@@ -194,7 +194,7 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
     return failures
 
 
-def _unusable_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
+def _unusable_folder_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
     command, removal = "mu2mpi data mnist", ""
     if not is_cache:
         command, removal = f"{command} --data-dir {folder.parent}", "Remove damaged files. "
@@ -205,7 +205,7 @@ def _unusable_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
             f"{removal}With a network, `{command}` downloads missing files; a run never does.",
             f"Or put these four files, with or without .gz, into {folder}, or into the subfolder mnist/ of "
             "the folder that --data-dir or MU2MPI_DATA_DIR names:",
-            *(f"  {file.name}.gz" for file in FILES),
+            *(f"  {file.name}.gz" for file in MNIST_FILES),
             f"Sources: {' '.join(MIRRORS)}",
         ]
     )

@@ -11,12 +11,12 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.seed_stream import SeedStream, philox_key, unit_uniforms
-from mu2mpi.data.source import Rows, Samples, Source, SplitName
+from mu2mpi.data.source import DataSource, Samples, SplitName
 from mu2mpi.data.sources.synthetic import GeneratedOptions
 
-POINTS = 1024  # size of the support; a power of two, so that a uniform number selects a point exactly
-MAX_SIZE = 1 << 14  # features, or classes: support and joint probabilities then take at most 128 MB
-CORNERS, UNIFORM, PREFERENCES = range(3)  # Philox streams of the seed
+SUPPORT_SIZE = 1024  # size of the support; a power of two, so that a uniform number selects a point exactly
+MAX_FEATURES_OR_CLASSES = 1 << 14  # support and joint probabilities then take at most 128 MB
+SEED_STREAMS = {"corners": 0, "uniform": 1, "preferences": 2}  # Philox streams of the seed
 
 
 class PopulationOptions(GeneratedOptions):
@@ -28,8 +28,8 @@ class PopulationOptions(GeneratedOptions):
 
 
 @register
-class Population(Source):
-    """Population uniform on POINTS points of the cube [-1, 1]^features, with noisy class labels.
+class Population(DataSource):
+    """Population uniform on SUPPORT_SIZE points of the cube [-1, 1]^features, with noisy class labels.
 
     A point of class c is ``margin * v_c + (1 - margin) * u``, where v_c is a corner of the cube, opposite to
     v_{c+1} for even c, and u is uniform in the cube. The label is the point's class, or with probability
@@ -39,7 +39,7 @@ class Population(Source):
     and 1, 2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner
     (1 - heterogeneity) / K. Twins prefer opposite classes; a machine without a twin prefers none.
 
-    `support`, shape (POINTS, features), holds multiples of 2^-12: their sums are exact in any order.
+    `support`, shape (SUPPORT_SIZE, features), holds multiples of 2^-12: their sums are exact in any order.
     """
 
     name, summary = "population", "known distributions, one per machine, with known minimal loss"
@@ -57,18 +57,19 @@ class Population(Source):
         samples: int,
         data_seed: int,
     ) -> None:
-        if max(features, classes) > MAX_SIZE:
-            raise InputError(f"--features and --classes must be at most {MAX_SIZE}; or use --data synthetic")
-        self.dimension, self.classes = features, classes
+        if max(features, classes) > MAX_FEATURES_OR_CLASSES:
+            limit = f"--features and --classes must be at most {MAX_FEATURES_OR_CLASSES}"
+            raise InputError(f"{limit}; or use --data synthetic")
+        self.dimension, self.classes, self._seed = features, classes, data_seed
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
-        self.training_samples, self.test_samples = samples, POINTS
-        self._seed = data_seed
-        self.point_classes = (np.arange(POINTS) % classes).astype(np.int32)
-        pairs = (min(classes, POINTS) + 1) // 2
-        corners = np.repeat(_random_signs(data_seed, CORNERS, 0, (pairs, features)), 2, axis=0)
+        self.training_samples, self.test_samples = samples, SUPPORT_SIZE
+        self.point_classes = (np.arange(SUPPORT_SIZE) % classes).astype(np.int32)
+        pairs = (min(classes, SUPPORT_SIZE) + 1) // 2
+        corners = np.repeat(_random_signs(data_seed, "corners", 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
-        spread = 2 * unit_uniforms(SeedStream(data_seed, UNIFORM).integers(0, POINTS * features)) - 1
-        exact = margin * corners[self.point_classes] + (1 - margin) * spread.reshape(POINTS, features)
+        integers = SeedStream(data_seed, SEED_STREAMS["uniform"]).integers(0, SUPPORT_SIZE * features)
+        uniform_points = (2 * unit_uniforms(integers) - 1).reshape(SUPPORT_SIZE, features)
+        exact = margin * corners[self.point_classes] + (1 - margin) * uniform_points
         self.support = np.rint(exact * 2.0**12) * 2.0**-12
 
     @classmethod
@@ -78,21 +79,21 @@ class Population(Source):
             raise InputError("partition needs a fixed data set, and a population has none. Leave it out.")
 
     def joint_probabilities(self) -> FloatArray:
-        labels = np.full((POINTS, self.classes), self.label_noise / self.classes)
-        labels[np.arange(POINTS), self.point_classes] += 1 - self.label_noise
-        return labels / POINTS
+        labels = np.full((SUPPORT_SIZE, self.classes), self.label_noise / self.classes)
+        labels[np.arange(SUPPORT_SIZE), self.point_classes] += 1 - self.label_noise
+        return labels / SUPPORT_SIZE
 
-    def generate_samples(self, key: bytes, machine: int, machines: int, numbers: Rows) -> Samples:
-        first, last = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, -1)
-        integers = SeedStream(philox_key(key, "fresh samples")).integers(machine, last + 1 - first, first)
-        scaled = POINTS * unit_uniforms(integers)[numbers - first]
+    def generate_samples(self, key: bytes, machine: int, machines: int, sample_numbers: IntArray) -> Samples:
+        first, end = (sample_numbers.min(), sample_numbers.max() + 1) if sample_numbers.size else (0, 0)
+        stream = SeedStream(philox_key(key, "fresh samples"))
+        integers = stream.integers(machine, int(end - first), int(first))
+        scaled = SUPPORT_SIZE * unit_uniforms(integers)[sample_numbers - first]
         points = scaled.astype(np.int64)
         labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)
         scaled_class = uniforms[noisy] * (self.classes / self.label_noise) if noisy.size else uniforms[noisy]
         classes = np.minimum(scaled_class.astype(np.int32), self.classes - 1)
-        has_twin = machine ^ 1 < machines
-        if has_twin and self.heterogeneity > 0:
+        if machine ^ 1 < machines and self.heterogeneity > 0:  # It has a twin.
             sides, preferred = self._class_preferences(machine)
             pairs = np.minimum(classes // 2, len(preferred) - 1)
             is_partner = (sides[points[noisy]] ^ preferred[pairs]) != (classes % 2 == 1)
@@ -106,13 +107,13 @@ class Population(Source):
         raise TypeError("a population has no rows: samples are drawn, and expectations are finite sums")
 
     def _class_preferences(self, machine: int) -> tuple[BoolArray, BoolArray]:
-        """Side of each support point relative to a machine's plane, and a preference bit per class pair."""
+        """Side of the machine's hyperplane of each support point, and its likelier class of each pair."""
         pairs = self.classes // 2
-        random = _random_signs(self._seed, PREFERENCES, machine // 2, (self.dimension + 1 + pairs,))
+        random = _random_signs(self._seed, "preferences", machine // 2, (self.dimension + 1 + pairs,))
         plane, signs = random[:-pairs], random[-pairs:]
         return self.support @ plane[:-1] + plane[-1] < 0, (signs < 0) ^ (machine % 2 == 1)
 
 
-def _random_signs(seed: int, stream: int, substream: int, shape: tuple[int, ...]) -> FloatArray:
-    bits = SeedStream(seed, stream).integers(substream, int(np.prod(shape))) >> np.uint64(63)
+def _random_signs(seed: int, stream: str, substream: int, shape: tuple[int, ...]) -> FloatArray:
+    bits = SeedStream(seed, SEED_STREAMS[stream]).integers(substream, int(np.prod(shape))) >> np.uint64(63)
     return 1 - 2 * bits.reshape(shape).astype(np.float64)

@@ -12,12 +12,12 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
 from mu2mpi.data.seed_stream import SeedStream, unit_uniforms
-from mu2mpi.data.source import Samples, Source, SplitName
+from mu2mpi.data.source import DataSource, Samples, SplitName
 
 SEED_STREAMS = {"true model": 0, "training": 1, "test": 2}  # of the seed
-BLOCK_VALUES = 1 << 15  # features in a block of rows, which share a substream
-MAX_SINGLE_ROWS = 8  # rows of a block generated one by one: each costs about an eighth of the block
-MAX_INFORMATIVE = 256  # features on which labels depend
+VALUES_PER_BLOCK = 1 << 15  # features in a block of rows, which share a substream
+MAX_ROWS_ONE_BY_ONE = 8  # rows of a block generated one by one: each costs about an eighth of the block
+MAX_INFORMATIVE_FEATURES = 256  # features on which labels depend
 MAX_MODEL_SIZE = 1 << 22  # entries of the true model
 LABEL_BUFFER_SIZE = 1 << 20  # numbers in each temporary array while labels are drawn
 
@@ -32,7 +32,7 @@ class GeneratedOptions(Options):
 
 
 @register
-class Synthetic(Source):
+class Synthetic(DataSource):
     """Synthetic samples with features z uniform on [-1, 1) and labels drawn from softmax(W z + b).
 
     The entries of W and b are uniform, and scaled so that each logit has the standard deviation
@@ -46,11 +46,10 @@ class Synthetic(Source):
 
     def __init__(self, samples: int, features: int, classes: int, data_seed: int) -> None:
         self.training_samples, self.test_samples = samples, max(1000, samples // 5)
-        self.dimension, self.classes = features, classes
-        self._seed = data_seed
-        self._block_rows = max(1, BLOCK_VALUES // features)
-        informative = min(features, MAX_INFORMATIVE, max(1, MAX_MODEL_SIZE // classes))
-        self._columns = np.arange(informative) * features // informative
+        self.dimension, self.classes, self._seed = features, classes, data_seed
+        self._block_rows = max(1, VALUES_PER_BLOCK // features)
+        informative = min(features, MAX_INFORMATIVE_FEATURES, max(1, MAX_MODEL_SIZE // classes))
+        self._informative_features = np.arange(informative) * features // informative
         self._weights, self._intercept = _random_model(data_seed, classes, informative)
 
     def read(self, split: SplitName, rows: IntArray) -> Samples:
@@ -62,20 +61,19 @@ class Synthetic(Source):
         starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for group in np.split(order, starts[1:]) if len(rows) else []:
             block, own_offsets = int(blocks[group[0]]), offsets[group]
-            if len(group) > MAX_SINGLE_ROWS:
+            if len(group) > MAX_ROWS_ONE_BY_ONE:
                 block_features, block_uniforms = self._generate_rows(stream, block, 0, self._block_rows)
                 features[group], uniforms[group] = block_features[own_offsets], block_uniforms[own_offsets]
                 continue
             for row, offset in zip(group.tolist(), own_offsets.tolist(), strict=True):
-                single_row = slice(row, row + 1)
-                features[single_row], uniforms[single_row] = self._generate_rows(stream, block, offset, 1)
+                [features[row]], [uniforms[row]] = self._generate_rows(stream, block, offset, 1)
         return Samples(features, self._random_labels(features, uniforms))
 
-    def _generate_rows(self, stream: SeedStream, block: int, first: int, rows: int) -> tuple[Any, Any]:
+    def _generate_rows(self, stream: SeedStream, block: int, first_row: int, rows: int) -> tuple[Any, Any]:
         """Generate features of consecutive rows of a block, and uniform random numbers for their labels."""
         # A substream has a word for each row's label, then half a word for each feature.
-        uniforms = unit_uniforms(stream.integers(block, rows, first))
-        start, end = first * self.dimension, (first + rows) * self.dimension
+        uniforms = unit_uniforms(stream.integers(block, rows, first_row))
+        start, end = first_row * self.dimension, (first_row + rows) * self.dimension
         integers = stream.integers(block, (end + 1) // 2 - start // 2, self._block_rows + start // 2)
         half_words = integers.view(np.uint32)[start % 2 :][: end - start]
         # 24 bits of each half word are exact in float32, and so is the shift to [-1, 1).
@@ -86,17 +84,18 @@ class Synthetic(Source):
 
     def _random_labels(self, features: NDArray[Any], uniforms: FloatArray) -> NDArray[np.int32]:
         labels = np.empty(len(features), np.int32)
-        step = max(1, LABEL_BUFFER_SIZE // max(self.classes, len(self._columns)))
+        step = max(1, LABEL_BUFFER_SIZE // max(self.classes, len(self._informative_features)))
         for start in range(0, len(features), step):
             rows = slice(start, start + step)
-            cumulative = self._cumulative_weights(features[rows])
+            cumulative = self._cumulative_class_weights(features[rows])
             threshold = uniforms[rows, np.newaxis] * cumulative[:, -1:]
             labels[rows] = (cumulative[:, :-1] <= threshold).sum(axis=1)
         return labels
 
-    def _cumulative_weights(self, features: NDArray[np.generic]) -> FloatArray:
+    def _cumulative_class_weights(self, features: NDArray[np.generic]) -> FloatArray:
         """Cumulative sums of the unnormalised class probabilities of n samples: shape (n, classes)."""
-        logits = features[:, self._columns].astype(np.float64) @ self._weights.T + self._intercept
+        informative = features[:, self._informative_features].astype(np.float64)
+        logits = informative @ self._weights.T + self._intercept
         return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
 
 

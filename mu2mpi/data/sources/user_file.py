@@ -14,30 +14,30 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import MAX_NUMBER, MIN_NUMBER, Options, check_file_name
+from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE, Options, check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.data.column_values import FORBIDDEN_CHARACTERS, MISSING_MARKERS
+from mu2mpi.data.column_values import MISSING_MARKERS, UNSAFE_CHARACTERS
 from mu2mpi.data.formats.format import Table, open_data_file
-from mu2mpi.data.redaction import DataError, printable, redacted_errors, row_label
-from mu2mpi.data.source import COLUMN_ROWS, DataRequest, Samples, Source, SplitName, class_indices, row_chunks
+from mu2mpi.data.redaction import DataError, describe_row, redacted_errors, safe_text
+from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName, class_indices, row_chunks
 from mu2mpi.data.table_schema import (
-    LABEL_BINS,
+    LABEL_RANGE_BINS,
     MAX_CLASSES,
     ColumnSchema,
     EncodedTable,
-    Flaws,
+    InvalidValues,
     Schema,
-    ShareOrFile,
+    TestSetOption,
     read_schema,
 )
 
 MAX_ABS_FEATURE = 1e150  # sums of squares of larger features may overflow
-READ_BYTES = 4 << 20  # features read at a time
+BYTES_PER_READ = 4 << 20  # features read at a time
 MAX_STORED_TEST_ROWS = 1_000_000  # rows of the test set that a result stores
-MAX_SPARSE_CLASSES = 100  # with more classes, an average class must have at least three samples
+MAX_CLASSES_WITH_FEW_SAMPLES = 100  # with more classes, an average class must have at least three samples
 
 FileName = Annotated[str | None, AfterValidator(lambda name: name and check_file_name(name))]
-Flag = Annotated[bool | None, AfterValidator(lambda value: value or None)]
+BoolOption = Annotated[bool | None, AfterValidator(lambda value: value or None)]
 
 # `schema` shadows a deprecated method of pydantic, now called model_json_schema.
 warnings.filterwarnings("ignore", 'Field name "schema"')
@@ -57,20 +57,23 @@ class FileOptions(Options):
         "dataset or columns of features [default: features, X, x, images or data; in CSV all others]"
     )
     labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
-    test: ShareOrFile = Field(None, description="share for testing, or another file [default: 0.2]")
+    test: TestSetOption = Field(None, description="share for testing, or another file [default: 0.2]")
     missing_labels: Literal["keep"] | None = Field(
         None, description="treatment of labels such as NA: keep them as class names"
     )
     feature_bound: float | None = Field(
-        None, ge=MIN_NUMBER, le=MAX_NUMBER, description="public divisor of features, with normalize = box"
+        None,
+        ge=MIN_OPTION_VALUE,
+        le=MAX_OPTION_VALUE,
+        description="public divisor of features, with normalize = box",
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
     label_range: str | None = Field(None, description="public range LOW:HIGH of numeric labels")
-    strict: Flag = Field(None, description="refuse missing and undeclared values; for public data")
-    data_is_public: Flag = Field(None, description="let messages name rows and values, and count flaws")
+    strict: BoolOption = Field(None, description="refuse missing and undeclared values; for public data")
+    data_is_public: BoolOption = Field(None, description="let messages name rows and values, and count flaws")
 
     @model_validator(mode="after")
-    def _check_combination(self) -> Self:
+    def _check_option_combination(self) -> Self:
         if self.schema is not None:
             replaced = ("features", "labels", "missing_labels", "feature_bound", "label_range")
             if given_options := [name for name in replaced if getattr(self, name) is not None]:
@@ -81,7 +84,7 @@ class FileOptions(Options):
 
     @field_validator("label_range")
     @classmethod
-    def _check_range(cls, value: str | None) -> str | None:
+    def _check_label_range(cls, value: str | None) -> str | None:
         try:
             low, high = map(float, (value or "0:1").split(":"))
             ColumnSchema(type="label", low=low, high=high)
@@ -91,12 +94,12 @@ class FileOptions(Options):
 
 
 @register
-class UserFile(Source):
+class UserFile(DataSource):
     """Samples of a user's data file, scaled by ``--feature-bound`` or to norm 1 (``--normalize unit``)."""
 
     name, option_syntax, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
     options, is_user_data, classes_are_numbers = FileOptions, True, False
-    feature_remedy = "give --schema, --normalize unit, or --normalize box with a larger --feature-bound"
+    feature_advice = "give --schema, --normalize unit, or --normalize box with a larger --feature-bound"
 
     @classmethod
     def check_experiment(cls, experiment: Any, options: Any) -> None:
@@ -111,49 +114,50 @@ class UserFile(Source):
 
     def __init__(self, request: DataRequest) -> None:
         options = self._options = request.options
-        self.is_public, self._strict = bool(options.data_is_public), bool(options.strict)
+        self.is_public = bool(options.data_is_public)
+        self.invalid_values = InvalidValues(bool(options.strict))
         self._missing_markers = MISSING_MARKERS if options.missing_labels is None else set[str]()
-        self.flaws: Flaws = {}  # counts incremented as rows are read
-        self._sets: dict[str, tuple[Table, Callable[[IntArray], IntArray]]] = {}
+        self._tables: dict[str, tuple[Table, Callable[[IntArray], IntArray]]] = {}
         schema = None if options.schema is None else read_schema(Path(options.schema).expanduser())
         with redacted_errors(self.is_public):
             training = self._open_table(schema, Path(request.data).expanduser())
-            self.name, self.has_owners = str(training.path), training.has_owners
-            self.dimension = training.dimension
-            self._open_test(schema, training)
-            self._label: ColumnSchema | None = None
+            self.name, self.dimension = str(training.path), training.dimension
+            self.has_owners = training.has_owners
+            self._open_test_set(schema, training)
+            self._label_schema: ColumnSchema | None = None
             if schema is not None:
-                self._label, self.schema_toml = schema.label[1], schema.toml
+                self._label_schema, self.schema_toml = schema.label[1], schema.toml
                 self.max_squared_norm = float(len(schema.features))  # as categorical columns are one-hot
             elif options.label_range is not None:
                 low, high = map(float, options.label_range.split(":"))
-                self._label = ColumnSchema(type="label", low=low, high=high)
-            if self._label is None:
+                self._label_schema = ColumnSchema(type="label", low=low, high=high)
+            if self._label_schema is None:
                 self._class_values = _distinct_labels(training, self._missing_markers)
                 self.class_names = tuple(map(str, self._class_values))
             else:
-                self.label_range = self._label.range
-                self.class_names = tuple(map(str, self._label.classes)) if self._label.classes else None
-            self.classes = len(self.class_names) if self.class_names else LABEL_BINS
+                self.label_range, classes = self._label_schema.range, self._label_schema.classes
+                self.class_names = tuple(map(str, classes)) if classes else None
+            self.classes = len(self.class_names) if self.class_names else LABEL_RANGE_BINS
         if request.scaling == "unit":
-            self.scale, self.feature_limit, self.feature_remedy = 1.0, MAX_ABS_FEATURE, "remove the sample"
+            self.scale, self.max_abs_feature, self.feature_advice = 1.0, MAX_ABS_FEATURE, "remove the sample"
         else:
             self.scale = 1 / (options.feature_bound or 1.0)
-        self._block_rows = max(1, READ_BYTES // (training.feature_type.itemsize * training.dimension))
-        names = training.feature_names  # A result file cannot store forbidden characters.
-        self.feature_names = names if names and not any(map(FORBIDDEN_CHARACTERS.search, names)) else None
+        self._block_rows = max(1, BYTES_PER_READ // (training.feature_type.itemsize * training.dimension))
+        self.feature_names = training.feature_names
+        if any(map(UNSAFE_CHARACTERS.search, self.feature_names or ())):
+            self.feature_names = None  # A result file cannot store them.
 
-    def _open_test(self, schema: Schema | None, training: Table) -> None:
+    def _open_test_set(self, schema: Schema | None, training: Table) -> None:
         test = self._options.test or (schema and schema.test) or 0.2
         if not isinstance(test, str):
             if training.samples < 2:
                 raise InputError(f"{self.name} has only one row. Give another file for testing with --test.")
             split = HoldoutSplit(training.samples, test, self._options.data_seed)
-            self.training_samples, self.test_samples = split.n_training, split.n_test
-            self._sets = {"training": (training, split.training_rows), "test": (training, split.test_rows)}
+            self.training_samples, self.test_samples = split.training_samples, split.test_samples
+            self._tables = {"training": (training, split.training_rows), "test": (training, split.test_rows)}
             self.files = (training.path,)
-            if split.n_test <= MAX_STORED_TEST_ROWS:
-                self.test_rows = split.test_rows(np.arange(split.n_test))
+            if split.test_samples <= MAX_STORED_TEST_ROWS:
+                self.test_rows = split.test_rows(np.arange(split.test_samples))
             return
         path = Path(test).expanduser()
         test_table = self._open_table(schema, path, training.dimension)
@@ -162,12 +166,12 @@ class UserFile(Source):
         if (count := test_table.dimension) != self.dimension:
             raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
         self.training_samples, self.test_samples = training.samples, test_table.samples
-        self._sets = {"training": (training, np.asarray), "test": (test_table, np.asarray)}
+        self._tables = {"training": (training, np.asarray), "test": (test_table, np.asarray)}
         self.files = training.path, path
 
     def read(self, split: SplitName, rows: IntArray) -> Samples:
         """Read samples block by block in the order of the file; return them in the order of `rows`."""
-        table, file_rows = self._sets[split]
+        table, file_rows = self._tables[split]
         rows = file_rows(rows)
         order = np.argsort(rows, kind="stable")
         features = np.empty((len(rows), self.dimension), table.feature_type)
@@ -179,33 +183,32 @@ class UserFile(Source):
         return Samples(features, labels)
 
     def _describe_sample(self, split: SplitName, number: int) -> str:
-        table, file_rows = self._sets[split]
-        return f"{table.path}: {row_label(file_rows(np.array([number]))[0], table.has_header)}"
+        table, file_rows = self._tables[split]
+        return f"{table.path}: {describe_row(file_rows(np.array([number]))[0], table.has_header)}"
 
     def training_labels(self) -> NDArray[np.int32]:
-        table, file_rows = self._sets["training"]
-        blocks = row_chunks(self.training_samples, COLUMN_ROWS)
+        table, file_rows = self._tables["training"]
         with redacted_errors(self.is_public):
-            labels = [self._read_labels(table, file_rows(numbers)) for numbers in blocks]
+            labels = [self._read_labels(table, file_rows(r)) for r in row_chunks(self.training_samples)]
         return class_indices(np.concatenate(labels), self.classes)
 
     def read_owners(self, rows: IntArray) -> NDArray[np.generic]:
         if not self.has_owners:
             return super().read_owners(rows)
-        table, file_rows = self._sets["training"]
+        table, file_rows = self._tables["training"]
         with redacted_errors(self.is_public):
-            return table.column("owner", file_rows(rows)).to_names(self._missing_markers)
+            return table.column("owner", file_rows(rows)).to_integers_or_texts(self._missing_markers)
 
     def _read_labels(self, table: Table, rows: IntArray) -> NDArray[Any]:
         column = table.column("label", rows)
-        if self._label is not None:
-            return self._label.encode_labels(column, self._strict, self.flaws)
-        labels = column.to_names(self._missing_markers)
+        if self._label_schema is not None:
+            return self._label_schema.encode_labels(column, self.invalid_values)
+        labels = column.to_integers_or_texts(self._missing_markers)
         if labels.dtype != self._class_values.dtype:
             raise InputError(f"the labels in {table.path} differ in type from those in {self.name}")
         classes = np.minimum(np.searchsorted(self._class_values, labels), self.classes - 1)
         unknown = self._class_values[classes] != labels
-        column.reject(unknown, f"a label of which {self.name} has no sample", "remove the sample")
+        column.reject_values(unknown, f"a label of which {self.name} has no sample", "remove the sample")
         return classes.astype(np.int32)
 
     def _open_table(self, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
@@ -214,14 +217,14 @@ class UserFile(Source):
         last_feature = max((int(name) for name in schema.columns if name.isdecimal()), default=0)
         file = open_data_file(path, last_feature)
         schema.check_column_names(path, file.column_names)
-        return EncodedTable(file.column_reader(schema.value_kinds), schema, self._strict, self.flaws)
+        return EncodedTable(file.column_reader(schema.value_types), schema, self.invalid_values)
 
 
 def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
-    classes = table.column("label", np.arange(0)).to_names(missing_markers)
-    for rows in row_chunks(table.samples, COLUMN_ROWS):
-        classes = np.union1d(classes, table.column("label", rows).to_names(missing_markers))
-        if len(classes) > MAX_CLASSES or (MAX_SPARSE_CLASSES < len(classes) > table.samples / 3):
+    classes = table.column("label", np.arange(0)).to_integers_or_texts(missing_markers)
+    for rows in row_chunks(table.samples):
+        classes = np.union1d(classes, table.column("label", rows).to_integers_or_texts(missing_markers))
+        if len(classes) > MAX_CLASSES or (MAX_CLASSES_WITH_FEW_SAMPLES < len(classes) > table.samples / 3):
             fix = "give numbers a --label-range LOW:HIGH and a loss such as squared, or name other --labels"
             raise DataError(
                 f"{table.path} has too many different labels for classes; {fix}",
@@ -230,7 +233,7 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
     if len(classes) < 2:
         raise DataError(
             f"{table.path}: every label is the same; classification needs two",
-            f"{table.path}: every label is {printable(classes[0])}; classification needs two",
+            f"{table.path}: every label is {safe_text(classes[0])}; classification needs two",
         )
     return classes
 
@@ -239,27 +242,27 @@ class HoldoutSplit:
     """Random split of file rows into training and test sets, with one test row in each of equal strata."""
 
     def __init__(self, rows: int, fraction: float, seed: int) -> None:
-        self.n_test = min(rows - 1, max(1, round(fraction * rows)))
-        self.n_training = rows - self.n_test
+        self.test_samples = min(rows - 1, max(1, round(fraction * rows)))
+        self.training_samples = rows - self.test_samples
         self._rows = rows
         digest = hashlib.sha256(b"mu2mpi: test split %d" % seed).digest()
         self._key = np.uint64(int.from_bytes(digest[:8], "little"))
 
-    def test_rows(self, numbers: IntArray) -> IntArray:
+    def test_rows(self, sample_numbers: IntArray) -> IntArray:
         """File rows of test samples by their numbers; test sample k lies in stratum k."""
-        start = self._stratum_start(numbers)
-        length = (self._stratum_start(numbers + 1) - start).astype(np.uint64)
-        return start + (_splitmix64(numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
+        start = self._stratum_start(sample_numbers)
+        length = (self._stratum_start(sample_numbers + 1) - start).astype(np.uint64)
+        return start + (_splitmix64(sample_numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
 
-    def training_rows(self, numbers: IntArray) -> IntArray:
+    def training_rows(self, sample_numbers: IntArray) -> IntArray:
         """File rows of training samples by their numbers."""
-        # floor(k n_training / n_test) training samples precede stratum k.
-        stratum = ((numbers + 1) * self.n_test - 1) // self.n_training
-        rows = numbers + stratum
+        # floor(k training_samples / test_samples) training samples precede stratum k.
+        stratum = ((sample_numbers + 1) * self.test_samples - 1) // self.training_samples
+        rows = sample_numbers + stratum
         return rows + (rows >= self.test_rows(stratum))
 
     def _stratum_start(self, stratum: IntArray) -> IntArray:
-        return stratum * self._rows // self.n_test
+        return stratum * self._rows // self.test_samples
 
 
 def _splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -8,14 +8,14 @@ from mu2mpi.federation.participation.schedule import ParticipationSchedule
 
 @register
 class FullParticipation(ParticipationSchedule):
-    """Every machine in every round."""
+    """Participation of every machine in every round."""
 
     name = "all"
     summary = "every machine in every round"
     is_default = True
 
     @classmethod
-    def expected_share(cls, value: str, machines: int) -> float:
+    def expected_share(cls, option_value: str, machines: int) -> float:
         """Return 1, the expected share of the machines in every round."""
         return 1.0
 

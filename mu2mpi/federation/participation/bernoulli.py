@@ -6,32 +6,33 @@ from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.registry import register
 from mu2mpi.federation.participation.schedule import Federation, ParticipationSchedule
 
-MIN_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
+MIN_PARTICIPATION_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
 
 
 @register
 class BernoulliParticipation(ParticipationSchedule):
-    """Every machine in every round with probability p, independently of all others."""
+    """Participation of each machine in each round with probability p, independently."""
 
     name, option_syntax = "bernoulli", "bernoulli:p"
     summary = "each machine with probability p"
 
-    def __init__(self, value: str, federation: Federation) -> None:
-        super().__init__(value, federation)
-        self.probability = float(value)
+    def __init__(self, option_value: str, federation: Federation) -> None:
+        super().__init__(option_value, federation)
+        self.probability = float(option_value)
 
     @classmethod
-    def check_value(cls, value: str) -> None:
-        """Raise ValueError unless the value is a probability of at least `MIN_PROBABILITY`."""
-        if not (re.fullmatch(r"\d*\.?\d+(?:e-?\d)?", value) and MIN_PROBABILITY <= float(value) <= 1):
+    def check_option_value(cls, option_value: str) -> None:
+        """Raise ValueError unless the value is a probability of at least `MIN_PARTICIPATION_PROBABILITY`."""
+        p_min, pattern = MIN_PARTICIPATION_PROBABILITY, r"\d*\.?\d+(?:e-?\d)?"
+        if not (re.fullmatch(pattern, option_value) and p_min <= float(option_value) <= 1):
             raise ValueError(
-                f"should be bernoulli:p with a probability of {MIN_PROBABILITY:g} to 1, such as bernoulli:0.2"
+                f"should be bernoulli:p with a probability of {p_min:g} to 1, such as bernoulli:0.2"
             )
 
     @classmethod
-    def expected_share(cls, value: str, machines: int) -> float:
+    def expected_share(cls, option_value: str, machines: int) -> float:
         """Return p, the expected share of the machines in every round."""
-        return float(value)
+        return float(option_value)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true where a uniform random number is less than p."""

@@ -8,7 +8,7 @@ from mu2mpi.federation.participation.schedule import ParticipationSchedule
 
 @register
 class ProportionalParticipation(ParticipationSchedule):
-    """Every machine once per sample, evenly spread over the rounds.
+    """Participation of each machine in one round per sample, evenly spread over the run.
 
     Machine i takes part in N_i rounds, its number of samples; in fewer if the largest machine has more
     samples than there are rounds, but in at least one.
@@ -21,7 +21,7 @@ class ProportionalParticipation(ParticipationSchedule):
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true where the quota floor((t N_i + shift_i) / T) increases."""
-        T, sizes = total_rounds, self.federation.sizes
+        T, sizes = total_rounds, self.federation.samples_per_machine
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))
         shifts = (self.random_integers(range(1)) % np.uint64(T)).astype(np.int64)
         t = np.arange(rounds.start - 1, rounds.stop)[:, np.newaxis]
@@ -30,4 +30,4 @@ class ProportionalParticipation(ParticipationSchedule):
     @property
     def max_rounds(self) -> int:
         """Largest number of rounds: the number of samples of the largest machine."""
-        return int(self.federation.sizes.max())
+        return int(self.federation.samples_per_machine.max())

@@ -18,10 +18,10 @@ _PARTICIPATION_STREAM = 0x70617274  # separates random numbers of schedules from
 class Federation(NamedTuple):
     """Public facts about the machines, from which a schedule is built."""
 
-    sizes: IntArray  # number of samples of each machine, shape (machines,)
-    names: tuple[str, ...]  # owners of the samples, or indices of the machines
+    samples_per_machine: IntArray  # number of samples of each machine, shape (machines,)
+    machine_names: tuple[str, ...]  # owners of the samples, or indices of the machines
     seed: int  # public seed of random schedules
-    recorded: BoolArray | None = None  # participation matrix of a result file, in place of input files
+    recorded_matrix: BoolArray | None = None  # participation matrix of a result file, in place of input files
 
 
 class ParticipationSchedule(OptionValue, ABC):
@@ -38,27 +38,27 @@ class ParticipationSchedule(OptionValue, ABC):
     default_objective: ClassVar[str] = "machines"  # default of --objective
     needs_fresh_samples: ClassVar[bool] = False  # whether it is for methods with fresh samples only
 
-    def __init__(self, value: str, federation: Federation) -> None:
-        self.value, self.federation = value, federation
+    def __init__(self, option_value: str, federation: Federation) -> None:
+        self.option_value, self.federation = option_value, federation
 
     @property
     def machines(self) -> int:
         """Number of machines M."""
-        return len(self.federation.sizes)
+        return len(self.federation.samples_per_machine)
 
     @classmethod
-    def check_value(cls, value: str) -> None:
+    def check_option_value(cls, option_value: str) -> None:
         """Raise ValueError unless the schedule accepts the value, the text behind the colon of the option."""
-        if value:
+        if option_value:
             raise ValueError(f"should be {cls.option_syntax}, without a value")
 
     @classmethod
-    def input_files(cls, value: str) -> tuple[str, ...]:
+    def input_files(cls, option_value: str) -> tuple[str, ...]:
         """Return the names of the files that the schedule reads, as given in the option."""
         return ()
 
     @classmethod
-    def expected_share(cls, value: str, machines: int) -> Fraction | float | None:
+    def expected_share(cls, option_value: str, machines: int) -> Fraction | float | None:
         """Return the expected share of the machines in every round, or None if rounds differ."""
         return None
 
@@ -87,7 +87,7 @@ class ParticipationSchedule(OptionValue, ABC):
 
     def expected_counts(self, counts: IntArray, rounds: int) -> FloatArray:
         """Return each machine's expected participation count; its actual count if shares vary by round."""
-        share = self.expected_share(self.value, self.machines)
+        share = self.expected_share(self.option_value, self.machines)
         return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
 
 
@@ -98,11 +98,11 @@ def parse_schedule(text: str | None) -> tuple[type[ParticipationSchedule], str]:
 
 
 def check_participation(text: str) -> str | None:
-    """Return a valid option ``--participation``, None for the default schedule; else raise ValueError."""
+    """Validate a value of ``--participation`` and return it, None for the default; ValueError if invalid."""
     name, colon, value = text.partition(":")
     if name not in known_names("participation") or (colon and not value):
         forms = [lookup("participation", known).option_syntax for known in known_names("participation")]
         raise ValueError(f"should be {', '.join(forms)}{did_you_mean(text, forms)}")
     schedule: type[ParticipationSchedule] = lookup("participation", name)
-    schedule.check_value(value)
+    schedule.check_option_value(value)
     return None if schedule.is_default else text

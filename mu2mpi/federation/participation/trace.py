@@ -16,25 +16,25 @@ class RecordedParticipation(ParticipationSchedule):
     name, option_syntax = "trace", "trace:FILE"
     summary = "as recorded in a file of rounds and machines"
 
-    def __init__(self, value: str, federation: Federation) -> None:
+    def __init__(self, option_value: str, federation: Federation) -> None:
         """Read the trace file, unless a result file holds its participation matrix."""
-        from mu2mpi.data.machine_files import read_trace
+        from mu2mpi.data.machine_files import read_participation_trace
 
-        super().__init__(value, federation)
-        recorded = federation.recorded
-        self.matrix = read_trace(Path(value).expanduser(), federation.names) if recorded is None else recorded
+        super().__init__(option_value, federation)
+        matrix, path = federation.recorded_matrix, Path(option_value).expanduser()
+        self.matrix = read_participation_trace(path, federation.machine_names) if matrix is None else matrix
 
     @classmethod
-    def check_value(cls, value: str) -> None:
+    def check_option_value(cls, option_value: str) -> None:
         """Raise ValueError unless the value is the name of a trace file."""
-        if not value:
+        if not option_value:
             raise ValueError("should be trace:FILE with the name of a file, such as trace:seen.csv")
-        check_file_name(value)
+        check_file_name(option_value)
 
     @classmethod
-    def input_files(cls, value: str) -> tuple[str, ...]:
+    def input_files(cls, option_value: str) -> tuple[str, ...]:
         """Return the name of the trace file, in a tuple."""
-        return (value,)
+        return (option_value,)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return rows of the recorded participation matrix; InputError if the run has more rounds."""

@@ -12,14 +12,14 @@ from mu2mpi.federation.participation.schedule import Federation, ParticipationSc
 
 @register
 class UniformParticipation(ParticipationSchedule):
-    """A subset of m machines per round, drawn uniformly and independently of other rounds."""
+    """Participation of m machines per round, sampled uniformly without replacement."""
 
     name, option_syntax = "uniform", "uniform:m"
     summary = "m machines per round, drawn uniformly"
 
-    def __init__(self, value: str, federation: Federation) -> None:
-        super().__init__(value, federation)
-        self.subset_size = int(value)
+    def __init__(self, option_value: str, federation: Federation) -> None:
+        super().__init__(option_value, federation)
+        self.subset_size = int(option_value)
         if self.subset_size > self.machines:
             raise InputError(
                 f"--participation uniform:m must have m at most {self.machines:,} (machines), got "
@@ -27,15 +27,15 @@ class UniformParticipation(ParticipationSchedule):
             )
 
     @classmethod
-    def check_value(cls, value: str) -> None:
+    def check_option_value(cls, option_value: str) -> None:
         """Raise ValueError unless the value is a positive number of machines."""
-        if not re.fullmatch(r"[1-9]\d{0,8}", value):
+        if not re.fullmatch(r"[1-9]\d{0,8}", option_value):
             raise ValueError("should be uniform:m with a number of machines, such as uniform:20")
 
     @classmethod
-    def expected_share(cls, value: str, machines: int) -> Fraction:
+    def expected_share(cls, option_value: str, machines: int) -> Fraction:
         """Return m / M, the expected share of the machines in every round."""
-        return Fraction(int(value), machines)
+        return Fraction(int(option_value), machines)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true for the m machines with the smallest random words."""

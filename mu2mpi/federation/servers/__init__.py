@@ -1,1 +1,1 @@
-"""Trust modes, one module each: where noise enters, what crosses the wire, and who may see it."""
+"""Trust modes, one module each: noise placement, collectives and released values."""

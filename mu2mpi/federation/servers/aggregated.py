@@ -23,8 +23,8 @@ class MaskOptions(ColludersOptions):
 
 
 @register
-class AggregatedServer(WithColluders, UntrustedServer):
-    """Every machine adds N(0, sigma^2 / (M - c)), and masks that cancel in the sum modulo 2^64.
+class SecureAggregationServer(WithColluders, UntrustedServer):
+    """Secure aggregation: noise N(0, sigma^2 / (M - c)) per machine, masks that cancel in the sum.
 
     It protects samples against the server and up to c colluding machines, who learn the sum over the other
     M - c machines, with noise of variance sigma^2 or more. It assumes that at most c machines collude, that
@@ -40,7 +40,7 @@ class AggregatedServer(WithColluders, UntrustedServer):
     trusted_parties = "all machines but the colluders, to add their noise and to keep the keys of their masks"
 
     @classmethod
-    def simulation_fidelity(cls, options: Any) -> str:
+    def simulation_label(cls, options: Any) -> str:
         """Return the simulation's label in privacy statements: "unmasked" without masks, else "protocol"."""
         return "unmasked" if options.masks == "none" else "protocol"
 
@@ -50,17 +50,15 @@ class AggregatedServer(WithColluders, UntrustedServer):
         from mu2mpi.privacy.noise.noise_stream import derive_key, padded_zeros
 
         super().set_up_rank()
-        self._flat_masked, self._masked = padded_zeros(self._shape)
+        self._flat_masked, self._masked = padded_zeros(self._message_shape)
         problem, masks = self._constants.problem, self._constants.problem.server_options.masks
         if self._key is not None and masks != "none":
             mask_key = derive_key(self._key.astype("<u4").tobytes(), "masks")
-            self.masks = (
-                Masks(problem.machines, problem.colluders, mask_key, self._hosted, masks == "all") or None
-            )
+            machines = problem.machines, problem.colluders
+            self.masks = Masks(*machines, mask_key, self._hosted_machines, masks == "all") or None
 
     def _message(self, t: int, machines: "Machines") -> IntArray:
-        """Return the sum of the rank's masked messages of round t, in a buffer that is reused."""
-        self.unmasked = message = machines.noised_message(t)
+        self.unmasked_message = message = machines.noised_message(t)
         if not self.masks:
             return message
         self._masked[...] = message

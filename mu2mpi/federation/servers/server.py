@@ -20,7 +20,7 @@ class Server(TrustMode):
     """Server side of a trust mode on one rank: collects messages and steps from x_t to x_{t+1}."""
 
     masks: "Masks | None" = None  # masks of the rank's machines, if messages are masked
-    unmasked: IntArray | None = None  # last message of the rank, before masking
+    unmasked_message: IntArray | None = None  # last message of the rank, before masking
 
     def __init__(
         self, constants: "RunConstants", hosted_machines: range, communicator: "Communicator", key: Key
@@ -28,9 +28,9 @@ class Server(TrustMode):
         from mu2mpi.federation.iterates import Iterates
 
         self.iterates = Iterates(constants)
-        self._constants, self._rounds, self._hosted = constants, constants.rounds, hosted_machines
+        self._constants, self._rounds, self._hosted_machines = constants, constants.rounds, hosted_machines
         self._communicator, self._key = communicator, key
-        self._shape = (constants.problem.rows, constants.problem.features)
+        self._message_shape = (constants.problem.model_rows, constants.problem.features)
         self.set_up_rank()
 
     def set_up_rank(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     NoiseBits = NDArray[np.uint8]
     Messages = UInt32Array  # twice the index of a coordinate, plus the bit
 
-MAX_MESSAGES = 2**26  # largest number of messages per round, of all machines
+MAX_SHUFFLED_MESSAGES = 2**26  # largest number of messages per round, of all machines
 
 
 class ShuffleOptions(ColludersOptions):
@@ -37,7 +37,7 @@ class ShuffleOptions(ColludersOptions):
 
 @register
 class ShuffledServer(WithColluders, TrustedServer):
-    """Each machine sends its message and random noise as bits, and a shuffler permutes the bits of all.
+    """Shuffle model: machines send messages and noise as bits, which a shuffler permutes.
 
     It protects samples against the server, which sees the shuffled bits, and up to c colluding machines. It
     assumes that the shuffler permutes all messages of a round and does not collude with the server, and that
@@ -74,9 +74,9 @@ class ShuffledServer(WithColluders, TrustedServer):
         if constants.problem.server_options.shuffle != "messages":
             return
         mechanism: Any = constants.mechanism
-        if (messages := mechanism.machines * mechanism.messages_per_round) > MAX_MESSAGES:
+        if (messages := mechanism.machines * mechanism.messages_per_round) > MAX_SHUFFLED_MESSAGES:
             raise InputError(
-                f"--shuffle messages supports at most {MAX_MESSAGES:,} messages per round, got "
+                f"--shuffle messages supports at most {MAX_SHUFFLED_MESSAGES:,} messages per round, got "
                 f"{messages:.3g}. Use a smaller model, fewer --machines or --rounds, or --shuffle sums (with "
                 "the same distribution)."
             )
@@ -88,18 +88,17 @@ class ShuffledServer(WithColluders, TrustedServer):
         mechanism: Any = self._constants.mechanism
         if self._machines_in_sum == 0:
             # After a resume, rank 0 holds the sum over all machines of the earlier rounds.
-            holds_all = t > 1 and self._communicator.rank == 0
-            self._machines_in_sum = self._constants.problem.machines if holds_all else len(self._hosted)
-        key, q, summed = self._bits_key, machines.q.ravel(), self._machines_in_sum
-        messages = encode_messages(mechanism, key, self._hosted, t, q, summed)
+            holds_all, problem = t > 1 and self._communicator.rank == 0, self._constants.problem
+            self._machines_in_sum = problem.machines if holds_all else len(self._hosted_machines)
+        key, sums = self._bits_key, (machines.message_sum.ravel(), self._machines_in_sum)
+        messages = encode_messages(mechanism, key, self._hosted_machines, t, *sums)
         gathered = self._communicator.gather(messages)
         if gathered is None:
             return None
-        return decode_sum(mechanism, shuffle_messages(gathered, key, t)).reshape(machines.q.shape)
+        return decode_sum(mechanism, shuffle_messages(gathered, key, t)).reshape(machines.message_sum.shape)
 
-    def _noised_sum(self, t: int, total: IntArray, machines: "Machines") -> IntArray:
-        """Return the sum over machines with noise, unless its simulated messages included the noise."""
-        return super()._noised_sum(t, total, machines) if self._bits_key is None else total
+    def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
+        return super()._noised_sum(t, message_sum, machines) if self._bits_key is None else message_sum
 
 
 def generate_noise_bits(mechanism: "BinomialMechanism", key: bytes, machine: int, t: int) -> "NoiseBits":
@@ -115,16 +114,16 @@ def encode_messages(
     key: bytes,
     hosted_machines: range,
     t: int,
-    q: IntArray,
+    message_sum: IntArray,
     summed_machines: int,
 ) -> "Messages":
-    """Return the one-bit messages of a rank in round t, which encode its sum q and its machines' noise bits.
+    """Return the one-bit messages of a rank in round t, which encode its sum and its machines' noise bits.
 
-    Their number depends on `summed_machines`, the number of machines in the sum q, and not on data.
+    Their number depends on `summed_machines`, the number of machines in that sum, and not on data.
     """
     zeros = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
     bound = summed_machines * mechanism.max_coordinate
-    messages = [np.repeat(zeros + np.uint32(1), bound + q), np.repeat(zeros, bound - q)]
+    messages = [np.repeat(zeros + np.uint32(1), bound + message_sum), np.repeat(zeros, bound - message_sum)]
     for machine in hosted_machines:
         messages.append((generate_noise_bits(mechanism, key, machine, t) + zeros[:, np.newaxis]).ravel())
     return np.concatenate(messages)

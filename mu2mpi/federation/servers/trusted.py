@@ -34,15 +34,16 @@ class TrustedServer(Server):
         from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, padded_zeros
 
         self._noise_source: NoiseSource | None = None
-        self._total: IntArray | None = None
+        self._message_sum: IntArray | None = None
         if self._communicator.rank == 0:
-            self._flat_total, self._total = padded_zeros(self._shape)
-            self._flat_message, self._message = padded_zeros(self._shape)
+            self._flat_message_sum, self._message_sum = padded_zeros(self._message_shape)
+            self._flat_message, self._message = padded_zeros(self._message_shape)
             constants = self._constants
             if self._key is not None and constants.mechanism.is_noisy:
-                variance, size = constants.problem.noise_variance, self._flat_total.size
+                variance, size = constants.problem.noise_variance, self._flat_message_sum.size
+                arguments = variance, size, constants.max_undithered_std
                 self._noise_source = constants.mechanism.noise_source(
-                    self._key, (SERVER_STREAM, 0, 1), variance, size, constants.dither_threshold
+                    self._key, (SERVER_STREAM, 0, 1), *arguments
                 )
 
     @classmethod
@@ -55,14 +56,15 @@ class TrustedServer(Server):
         iterates = self.iterates
         machines.accumulate(t, iterates.x, iterates.x_previous)
         timer.record("compute")
-        total = self._reduce(t, machines)
+        message_sum = self._reduce(t, machines)
         timer.record("communication")
         if t == self._rounds:
             return
-        if total is not None:
-            message = self._noised_sum(t, total, machines) if self._constants.mechanism.is_noisy else total
+        if message_sum is not None:
+            if self._constants.mechanism.is_noisy:
+                message_sum = self._noised_sum(t, message_sum, machines)
             timer.record("noise")
-            iterates.step(t, message)
+            iterates.step(t, message_sum)
             timer.record("step")
             self._communicator.bcast(iterates.x)
         else:
@@ -71,17 +73,16 @@ class TrustedServer(Server):
         timer.record("communication")
 
     def _reduce(self, t: int, machines: "Machines") -> IntArray | None:
-        """Return the sum of all machines' messages of round t on rank 0, and None elsewhere."""
-        return self._communicator.reduce(machines.q, self._total)
+        return self._communicator.reduce(machines.message_sum, self._message_sum)
 
-    def _noised_sum(self, t: int, total: IntArray, machines: "Machines") -> IntArray:
-        """Return the sum of messages of round t with noise, shape (rows, F)."""
+    def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
         # A lone rank gets its own array back.
-        return self._add_noise(t, self._flat_total if total is self._total else machines.flat_q)
+        is_received = message_sum is self._message_sum
+        return self._add_noise(t, self._flat_message_sum if is_received else machines.flat_message_sum)
 
-    def _add_noise(self, t: int, flat_total: IntArray) -> IntArray:
+    def _add_noise(self, t: int, flat_message_sum: IntArray) -> IntArray:
         """Return a padded sum of messages with the noise of round t; RuntimeError without a noise key."""
         if self._noise_source is None:
             raise RuntimeError("the server holds no noise key")
-        self._noise_source(self._flat_message, flat_total, t)
+        self._noise_source(self._flat_message, flat_message_sum, t)
         return self._message

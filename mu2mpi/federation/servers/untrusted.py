@@ -28,7 +28,7 @@ class UntrustedServer(Server):
         """Allocate the buffer of the sum of messages."""
         from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
-        _, self._total = padded_zeros(self._shape)
+        _, self._message_sum = padded_zeros(self._message_shape)
 
     @classmethod
     def noise_variance(cls, machines: int, noise_shares: int) -> float:
@@ -42,13 +42,12 @@ class UntrustedServer(Server):
         timer.record("compute")
         message = self._message(t, machines)
         timer.record("noise")
-        total = self._communicator.allreduce(message, self._total)
+        message_sum = self._communicator.allreduce(message, self._message_sum)
         timer.record("communication")
         if t < self._rounds:
-            iterates.step(t, total)
+            iterates.step(t, message_sum)
             timer.record("step")
 
     def _message(self, t: int, machines: "Machines") -> IntArray:
-        """Return the noised sum of the rank's messages of round t, in a buffer that is reused."""
-        self.unmasked = machines.noised_message(t)
-        return self.unmasked
+        self.unmasked_message = machines.noised_message(t)
+        return self.unmasked_message

@@ -15,5 +15,5 @@ class Mae(Metric):
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
-        errors = np.abs(predictions.errors)
-        return predictions.half_range * float(np.sum(predictions.weights * errors)) / predictions.total_weight
+        weighted_errors = predictions.weights * np.abs(predictions.errors)
+        return predictions.label_half_range * float(np.sum(weighted_errors)) / predictions.total_weight

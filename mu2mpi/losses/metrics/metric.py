@@ -27,7 +27,7 @@ class ClassPredictions:
 
     @cached_property
     def correct_weights(self) -> FloatArray:
-        """Weight of each sample's predicted class as the true one, shape (n,): 1 if correct."""
+        """Probability that each sample's predicted class is true, shape (n,): 0 or 1 for known labels."""
         return self.weights[np.arange(len(self.weights)), self.predicted]
 
     @cached_property
@@ -43,7 +43,7 @@ class NumberPredictions:
     predicted: FloatArray  # predicted number, shape (n,)
     labels: FloatArray  # shape (n, K), or (K,) if all samples have the same
     weights: FloatArray  # weight (0, 1 or a probability) of each label, shape (n, K)
-    half_range: float  # half the declared label range: 1 in the labels' own units
+    label_half_range: float  # half the declared label range: 1 in the labels' own units
 
     @cached_property
     def errors(self) -> FloatArray:

@@ -15,4 +15,4 @@ class Rmse(Metric):
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
-        return predictions.half_range * math.sqrt(predictions.weighted_mean(predictions.errors**2))
+        return predictions.label_half_range * math.sqrt(predictions.weighted_mean(predictions.errors**2))

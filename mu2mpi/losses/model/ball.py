@@ -6,16 +6,16 @@ from typing import NamedTuple
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray
-from mu2mpi.core.kernels import inline, reduction
+from mu2mpi.core.kernels import inline, reduction_kernel
 from mu2mpi.losses.model.linear import inner, norm
 
-# Coordinates per partial sum of squares: rounding errors grow with NORM_BLOCK + d / NORM_BLOCK, not with d.
-NORM_BLOCK = 256
-MINIMUM_TOLERANCE = 1e-6  # duality gap, in nats, at which minimisation of the test loss stops
+# Coordinates per partial sum of squares: rounding errors grow with this + d / this, not with d.
+NORM_BLOCK_SIZE = 256
+DUALITY_GAP_TOLERANCE = 1e-6  # duality gap, in nats, at which minimisation of the test loss stops
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]  # returns value and gradient
 
 
-@reduction
+@reduction_kernel
 def squared_norm(v):  # type: ignore[no-untyped-def]
     """Return the squared Euclidean norm of a vector."""
     square_sum = 0.0
@@ -25,9 +25,9 @@ def squared_norm(v):  # type: ignore[no-untyped-def]
 
 
 @inline
-def projection_factor(squared, radius):  # type: ignore[no-untyped-def]
-    """Return the factor min(1, radius / norm) that projects a vector with norm^2 = squared on a ball."""
-    return 1.0 if squared <= radius * radius else radius / np.sqrt(squared)
+def projection_factor(norm_squared, radius):  # type: ignore[no-untyped-def]
+    """Return the factor min(1, radius / norm) that projects a vector with norm^2 = norm_squared on a ball."""
+    return 1.0 if norm_squared <= radius * radius else radius / np.sqrt(norm_squared)
 
 
 class Minimum(NamedTuple):
@@ -40,12 +40,7 @@ class Minimum(NamedTuple):
 
 
 def minimise_over_ball(
-    function: Objective,
-    start: FloatArray,
-    radius: float,
-    smoothness: float,
-    max_passes: int,
-    tolerance: float,
+    function: Objective, x: FloatArray, radius: float, smoothness: float, max_passes: int, tolerance: float
 ) -> Minimum:
     """Minimise a convex function over a ball about 0 by projected accelerated gradient steps with restarts.
 
@@ -54,7 +49,7 @@ def minimise_over_ball(
     Beck and Teboulle, "A fast iterative shrinkage-thresholding algorithm", 2009 (FISTA); O'Donoghue and
     Candes, "Adaptive restart for accelerated gradient schemes", 2015.
     """
-    x = y = start
+    y = x
     # The local smoothness on real data is far below the worst case, so the estimate starts low.
     momentum, local_smoothness = 1.0, smoothness * (1 / 64)
     value, gradient = function(y)
@@ -82,6 +77,5 @@ def minimise_over_ball(
 
 
 def _project(y: FloatArray, radius: float) -> FloatArray:
-    """Return the Euclidean projection of a vector y on the ball of the given radius about 0."""
     y_norm = norm(y)
     return y if y_norm <= radius else y * (radius / y_norm)

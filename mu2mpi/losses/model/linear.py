@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray
-from mu2mpi.core.kernels import aligned_empty, inline, kernel, reduction
+from mu2mpi.core.kernels import aligned_empty, inline, kernel, reduction_kernel
 
-SAMPLE_BLOCK = 4  # samples per block, whose margins are computed with one read of the model
-TILE = 400  # features per tile: a block of samples and two rows of models fit into the L1 cache
+SAMPLES_PER_BLOCK = 4  # samples per block, whose margins are computed with one read of the model
+FEATURES_PER_TILE = 400  # features per tile: a block of samples and two rows of models fit into the L1 cache
 
 
 def residual(margins: Any, label: Any) -> None:
@@ -40,8 +40,8 @@ def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
     z[row.size] = bias
 
 
-@reduction
-def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
+@reduction_kernel
+def _inner_products_2x4(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
     """Return the inner products of vectors x and y with four vectors z0 to z3, reading each vector once."""
     x0 = x1 = x2 = x3 = 0.0
     y0 = y1 = y2 = y3 = 0.0
@@ -57,9 +57,8 @@ def _eight_products(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
     return (x0, x1, x2, x3), (y0, y1, y2, y3)
 
 
-@reduction
-def _two_products(x, y, z):  # type: ignore[no-untyped-def]
-    """Return the inner products of two vectors x and y with a vector z."""
+@reduction_kernel
+def _inner_products_2x1(x, y, z):  # type: ignore[no-untyped-def]
     x_product = y_product = 0.0
     for j in range(x.size):
         x_product += x[j] * z[j]
@@ -72,29 +71,29 @@ def two_model_margins(x, y, z, x_margins, y_margins):  # type: ignore[no-untyped
     """Write margins of two models x and y, shape (K, F), on one sample or a block z, shape (n, >= F)."""
     if z.shape[0] == 1:
         for k in range(x.shape[0]):
-            x_margins[0, k], y_margins[0, k] = _two_products(x[k], y[k], z[0, : x.shape[1]])
+            x_margins[0, k], y_margins[0, k] = _inner_products_2x1(x[k], y[k], z[0, : x.shape[1]])
         return
-    for i in range(SAMPLE_BLOCK):
+    for i in range(SAMPLES_PER_BLOCK):
         for k in range(x.shape[0]):
             x_margins[i, k] = y_margins[i, k] = 0.0
-    for first in range(0, x.shape[1], TILE):
-        stop = min(first + TILE, x.shape[1])
+    for first in range(0, x.shape[1], FEATURES_PER_TILE):
+        stop = min(first + FEATURES_PER_TILE, x.shape[1])
         z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
         for k in range(x.shape[0]):
-            x_products, y_products = _eight_products(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
-            for i in range(SAMPLE_BLOCK):
+            x_products, y_products = _inner_products_2x4(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
+            for i in range(SAMPLES_PER_BLOCK):
                 x_margins[i, k] += x_products[i]
                 y_margins[i, k] += y_products[i]
 
 
 @inline
-def model_margins(x, z, margins, upper_half):  # type: ignore[no-untyped-def]
+def model_margins(x, z, margins, upper_margins):  # type: ignore[no-untyped-def]
     """Write margins of a model x, shape (K, F), on one sample or a block z to `margins`, shape (n, K)."""
     half, upper_start = (x.shape[0] + 1) // 2, x.shape[0] // 2  # both halves of the rows share reads of z
-    two_model_margins(x[:half], x[upper_start:], z, margins, upper_half)
+    two_model_margins(x[:half], x[upper_start:], z, margins, upper_margins)
     for i in range(z.shape[0]):
         for k in range(half):
-            margins[i, upper_start + k] = upper_half[i, k]
+            margins[i, upper_start + k] = upper_margins[i, k]
 
 
 # The functions below replace BLAS, whose last bits depend on its number of threads.
@@ -113,12 +112,12 @@ def norm(x: FloatArray) -> float:
 @kernel
 def all_margins(x, z):  # type: ignore[no-untyped-def]
     """Return the margins, shape (n, K), of a model x, shape (K, F), on samples z, shape (n, F)."""
-    margins, upper_half = np.empty((len(z), len(x))), np.empty((SAMPLE_BLOCK, (len(x) + 1) // 2))
-    blocks_end = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
-    for i in range(0, blocks_end, SAMPLE_BLOCK):
-        model_margins(x, z[i : i + SAMPLE_BLOCK], margins[i : i + SAMPLE_BLOCK], upper_half)
+    margins, upper_margins = np.empty((len(z), len(x))), np.empty((SAMPLES_PER_BLOCK, (len(x) + 1) // 2))
+    blocks_end = len(z) // SAMPLES_PER_BLOCK * SAMPLES_PER_BLOCK
+    for i in range(0, blocks_end, SAMPLES_PER_BLOCK):
+        model_margins(x, z[i : i + SAMPLES_PER_BLOCK], margins[i : i + SAMPLES_PER_BLOCK], upper_margins)
     for i in range(blocks_end, len(z)):
-        model_margins(x, z[i : i + 1], margins[i : i + 1], upper_half)
+        model_margins(x, z[i : i + 1], margins[i : i + 1], upper_margins)
     return margins
 
 
@@ -126,10 +125,10 @@ def all_margins(x, z):  # type: ignore[no-untyped-def]
 def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
     """Return the sum over samples of r_i z_i^T, shape (K, F), for r of shape (n, K) and z of shape (n, F)."""
     gradient = np.zeros((r.shape[1], z.shape[1]))
-    blocks_end = len(z) // SAMPLE_BLOCK * SAMPLE_BLOCK
-    for i in range(0, blocks_end, SAMPLE_BLOCK):
-        for first in range(0, z.shape[1], TILE):
-            stop = min(first + TILE, z.shape[1])
+    blocks_end = len(z) // SAMPLES_PER_BLOCK * SAMPLES_PER_BLOCK
+    for i in range(0, blocks_end, SAMPLES_PER_BLOCK):
+        for first in range(0, z.shape[1], FEATURES_PER_TILE):
+            stop = min(first + FEATURES_PER_TILE, z.shape[1])
             z0, z1 = z[i, first:stop], z[i + 1, first:stop]
             z2, z3 = z[i + 2, first:stop], z[i + 3, first:stop]
             for k in range(r.shape[1]):
@@ -147,14 +146,14 @@ def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
     """Return a model's loss and score, summed over stored samples with scale factors (kernel template)."""
     classes, width = x.shape
-    z, margins = empty_block(SAMPLE_BLOCK, width), np.empty((SAMPLE_BLOCK, classes))
-    upper_half = np.empty((SAMPLE_BLOCK, (classes + 1) // 2))
+    z, margins = empty_block(SAMPLES_PER_BLOCK, width), np.empty((SAMPLES_PER_BLOCK, classes))
+    upper_margins = np.empty((SAMPLES_PER_BLOCK, (classes + 1) // 2))
     loss_sum, score_sum = 0.0, 0
-    for start in range(0, labels.size, SAMPLE_BLOCK):
-        count = min(SAMPLE_BLOCK, labels.size - start)
+    for start in range(0, labels.size, SAMPLES_PER_BLOCK):
+        count = min(SAMPLES_PER_BLOCK, labels.size - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        model_margins(x, z, margins, upper_half)
+        model_margins(x, z, margins, upper_margins)
         for i in range(count):
             sample_loss, sample_score = loss(margins[i], labels[start + i])
             loss_sum += sample_loss

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray
 
-UNIT_BIAS = 0.1  # bias feature of samples of norm 1; the others have norm sqrt(1 - UNIT_BIAS^2)
+UNIT_NORM_BIAS = 0.1  # bias feature of samples of norm 1; the others have norm sqrt(1 - UNIT_NORM_BIAS^2)
 _MIN_SQUARED_NORM = 2.0**-900  # above it, underflow of smaller squares is negligible
 
 
@@ -22,7 +22,7 @@ class Scaling:
     @property
     def bias(self) -> float:
         """Value of the constant bias feature of every scaled sample."""
-        return UNIT_BIAS if self.unit_norm else 1.0
+        return UNIT_NORM_BIAS if self.unit_norm else 1.0
 
     @property
     def is_per_sample(self) -> bool:
@@ -44,7 +44,7 @@ class Scaling:
         factors = np.full(len(features), 0.0 if self.unit_norm else scale)
         if not self.is_per_sample:
             return factors
-        target_norm = math.sqrt(1 - UNIT_BIAS**2) if self.unit_norm else float(self.max_norm or 0)
+        target_norm = math.sqrt(1 - UNIT_NORM_BIAS**2) if self.unit_norm else float(self.max_norm or 0)
         min_square = _MIN_SQUARED_NORM if self.unit_norm else (target_norm / scale) ** 2
         chunk_rows = max(1, (1 << 17) // features.shape[1])
         for start in range(0, len(features), chunk_rows):
@@ -60,7 +60,7 @@ class Scaling:
 
 
 def squared_row_norms(rows: NDArray[np.generic]) -> FloatArray:
-    """Return the squared norm of each row, shape (n,), by pairwise sums whose bits depend on no other row."""
+    """Return the squared norm of each row, shape (n,), bitwise independent of the other rows."""
     with np.errstate(over="ignore"):
         terms: FloatArray = np.square(rows, dtype=np.float64)
         width = terms.shape[1]

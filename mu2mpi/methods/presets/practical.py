@@ -8,30 +8,62 @@ from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.presets.preset import Preset
 
-STEP = 1.8  # step size of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
+RELATIVE_STEP_SIZE = 1.8  # of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
 
 
 class PresetConstants(NamedTuple):
     """Clipping norm and diameter of the practical preset, and constants of the loss that they imply."""
 
+    preset: "PracticalPreset"
+    experiment: Any
+    public_facts: PublicFacts
+    machines: int  # M
+    single_pass_rounds: int  # rounds of one pass over the data: by default the samples per machine
+    noise_reduction: float  # ratio of sigma to the noise std of the averaged message
     clip_norm: float  # clipping norm that the preset chooses
     diameter: float  # diameter that the preset chooses
     effective_clip_norm: float  # clipping norm in use: that of the user, if any
-    weight_noise_std: float  # largest noise std of a coordinate of the trained model
+    model_noise_std: float  # largest noise std of a coordinate of the trained model
     G: float  # bound on gradient norms in the ball
     L: float  # smoothness in the ball, regulariser included
     unit_margin_smoothness: float  # smoothness on models whose margins are at most 1, regulariser included
 
-    def noise_limited_step_sum(self, experiment: Any) -> float:
-        """Return the sum of step sizes at which noise of std 2 C / (rho N) reaches `weight_noise_std`."""
+    @property
+    def max_averaged_eta_scale(self) -> float:
+        """Largest stable eta_scale of methods that take gradients at averages of the iterates."""
+        # Beyond, w follows single samples, or oscillates unless samples have norm 1 and labels are classes.
+        multiple = self.public_facts.effective_machines or self.machines
+        label_kind = lookup("losses", self.experiment.loss).label_kind
+        if self.experiment.scaling != "unit" or label_kind == "numbers":
+            multiple = min(multiple, self.single_pass_rounds)
+        return 16.0 * multiple
+
+    def noise_limited_step_sum(self, noise_divisor: float | None = None) -> float:
+        """Return the sum of step sizes at which noise of std 2 C / (rho N) reaches `model_noise_std`.
+
+        The noise divisor N is by default `noise_reduction`.
+        """
         sensitivity = 2 * min(self.effective_clip_norm, self.G)
-        noise_reduction = experiment_noise_reduction(experiment)
-        return float(self.weight_noise_std * experiment.rho * noise_reduction / sensitivity)
+        N = self.noise_reduction if noise_divisor is None else noise_divisor
+        return float(self.model_noise_std * self.experiment.rho * N / sensitivity)
 
     def settings(self, eta_scale: float, **method_settings: Any) -> dict[str, Any]:
         """Return the preset's settings by option name: clipping norm, diameter, eta_scale and others."""
         ball = {"clip_norm": self.clip_norm, "diameter": self.diameter}
         return {**ball, **method_settings, "eta_scale": round_to_four_digits(eta_scale)}
+
+    def multi_pass_settings(
+        self, noise_divisor: float, rounds_range: tuple[int, int], tail: float, acceleration: float = 1.0
+    ) -> dict[str, Any]:
+        """Return the preset's settings of methods with many passes over the data and steps up to 1.8 / L.
+
+        The mean gradient has noise of std 2 C / (rho noise_divisor); momentum scales steps by `acceleration`.
+        """
+        max_step, (min_rounds, max_rounds) = RELATIVE_STEP_SIZE / self.unit_margin_smoothness, rounds_range
+        path = self.noise_limited_step_sum(noise_divisor) / acceleration
+        rounds = math.ceil(min(max(path / max_step, min_rounds), max_rounds))
+        eta_scale = self.L * min(max_step, path / (self.experiment.rounds or rounds))
+        return self.settings(eta_scale, rounds=rounds, tail=tail)
 
 
 @register
@@ -49,8 +81,12 @@ class PracticalPreset(Preset):
     def settings(self, method: Any, experiment: Any, public_facts: PublicFacts | None) -> dict[str, Any]:
         """Return a method's settings, and `normalize`: "unit" unless columns or sample norms have bounds."""
         has_bounds = experiment.schema is not None or experiment.norm_bound is not None
-        chosen = {} if public_facts is None else method.choose_settings(self, experiment, public_facts)
-        return {**method.preset_settings, **chosen, "normalize": "none" if has_bounds else "unit"}
+        settings = dict(method.preset_settings)
+        if public_facts is not None:
+            diameter_factor = method.practical_diameter_factor(experiment)
+            constants = self.practical_constants(experiment, public_facts, diameter_factor)
+            settings |= method.choose_settings(constants)
+        return {**settings, "normalize": "none" if has_bounds else "unit"}
 
     def clip_norm(self, loss_function: Any, sample_norm: float, gradient_bound: float) -> float:
         """Return the preset's clipping norm, given bounds on sample and gradient norms at margins up to 1."""
@@ -58,9 +94,9 @@ class PracticalPreset(Preset):
         return float(gradient_bound / 2 if unit_clip_norm is None else unit_clip_norm * sample_norm)
 
     def practical_constants(
-        self, experiment: Any, public_facts: PublicFacts, scale: float = 1.0
+        self, experiment: Any, public_facts: PublicFacts, diameter_factor: float = 1.0
     ) -> PresetConstants:
-        """Return the preset's constants of a loss and public facts; `scale` is a factor of the diameter."""
+        """Return the preset's constants of a loss and public facts, with a factor of the diameter."""
         # Listing options must not import numpy.
         from mu2mpi.losses.model.scaling import Scaling
 
@@ -69,48 +105,17 @@ class PracticalPreset(Preset):
         scaling = Scaling(experiment.scaling == "unit", experiment.norm_bound)
         max_squared_norm = scaling.max_squared_norm(public_facts.max_squared_norm)
         sample_norm = math.sqrt(max_squared_norm)
-        diameter = round_to_four_digits(scale * 2 * defaults.max_margin / sample_norm)
+        diameter = round_to_four_digits(diameter_factor * 2 * defaults.max_margin / sample_norm)
         radius = (experiment.diameter if "diameter" in experiment.explicit_settings else diameter) / 2
         unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, public_facts.classes)
         G, L, _ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
         clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
-        used_clip_norm, noise_std = experiment.clip_norm or clip_norm, defaults.noise_std / sample_norm
-        return PresetConstants(clip_norm, diameter, used_clip_norm, noise_std, G, L + l2, unit_margin.L + l2)
-
-    def multi_pass_settings(
-        self,
-        experiment: Any,
-        public_facts: PublicFacts,
-        noise_divisor: float,
-        rounds_range: tuple[int, int],
-        tail: float,
-        acceleration: float = 1.0,
-    ) -> dict[str, Any]:
-        """Return the preset's settings of methods with many passes over the data and steps up to 1.8 / L.
-
-        The mean gradient has noise of std 2 C / (rho noise_divisor); momentum scales steps by `acceleration`.
-        """
-        constants, (min_rounds, max_rounds) = self.practical_constants(experiment, public_facts), rounds_range
-        max_step = STEP / constants.unit_margin_smoothness
-        sensitivity = 2 * min(constants.effective_clip_norm, constants.G)
-        path = constants.weight_noise_std * experiment.rho * noise_divisor / sensitivity / acceleration
-        rounds = math.ceil(min(max(path / max_step, min_rounds), max_rounds))
-        eta_scale = constants.L * min(max_step, path / (experiment.rounds or rounds))
-        return constants.settings(eta_scale, rounds=rounds, tail=tail)
-
-
-def max_averaged_eta_scale(experiment: Any, public_facts: PublicFacts) -> float:
-    """Return the largest stable eta_scale of methods that take gradients at averages of the iterates."""
-    # Beyond it, w follows single samples, or oscillates unless samples have norm 1 and labels are classes.
-    multiple = public_facts.effective_machines or experiment.machines or 1
-    if experiment.scaling != "unit" or lookup("losses", experiment.loss).label_kind == "numbers":
-        multiple = min(multiple, single_pass_rounds(experiment, public_facts))
-    return 16.0 * multiple
-
-
-def single_pass_rounds(experiment: Any, public_facts: PublicFacts) -> int:
-    """Return the number of rounds of one pass over the data: by default the samples per machine."""
-    return experiment.rounds or public_facts.samples // (experiment.machines or 1)
+        machines = experiment.machines or 1
+        rounds = experiment.rounds or public_facts.samples // machines
+        sizes = machines, rounds, experiment_noise_reduction(experiment)
+        norms = clip_norm, diameter, experiment.clip_norm or clip_norm, defaults.noise_std / sample_norm
+        smoothness = G, L + l2, unit_margin.L + l2
+        return PresetConstants(self, experiment, public_facts, *sizes, *norms, *smoothness)
 
 
 def round_to_four_digits(value: float) -> float:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_EPS = 2.0**-52  # machine epsilon: twice the relative error of one floating-point operation
-ROUND_UP = 1 + 8 * _EPS  # covers the rounding errors of a formula of a few operations
-_ROUND_DOWN = 1 - 8 * _EPS
+_ULP = 2.0**-52  # of 1, machine epsilon: twice the relative error of one floating-point operation
+ROUND_UP_FACTOR = 1 + 8 * _ULP  # covers the rounding errors of a formula of a few operations
+_ROUND_DOWN_FACTOR = 1 - 8 * _ULP
 MIN_DELTA = 1e-300  # fractions of it are still normal floating-point numbers
 # Above this rho the lemma is tight to a relative 10^-7, below the rounding errors of the exact formula.
 _MAX_EXACT_RHO = 1e8
@@ -38,7 +38,7 @@ def compose_rho(events: Iterable[GaussianEvent]) -> float:
 
 def epsilon_paper(rho: float, delta: float) -> float:
     """Epsilon of rho-GDP by Lemma 2.5, rho^2/2 + rho sqrt(2 log(1/delta)) (Mironov, 2017), rounded up."""
-    return (rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))) * ROUND_UP
+    return (rho * rho / 2 + rho * math.sqrt(-2 * math.log(delta))) * ROUND_UP_FACTOR
 
 
 def rho_paper(epsilon: float, delta: float) -> float:
@@ -46,7 +46,7 @@ def rho_paper(epsilon: float, delta: float) -> float:
     if math.isinf(epsilon):
         return math.inf
     log_term = -2 * math.log(delta)
-    return 2 * epsilon / (math.sqrt(log_term) + math.sqrt(log_term + 2 * epsilon)) * _ROUND_DOWN
+    return 2 * epsilon / (math.sqrt(log_term) + math.sqrt(log_term + 2 * epsilon)) * _ROUND_DOWN_FACTOR
 
 
 def delta_paper(rho: float, epsilon: float) -> float:
@@ -57,7 +57,7 @@ def delta_paper(rho: float, epsilon: float) -> float:
     if z <= 0:
         return 1.0  # Lemma 2.5 holds for delta < 1 only.
     z = min(z, _MAX_Z_SCORE)
-    return _exp_up(-z * z / 2 + 4 * _EPS * z * (z + rho))
+    return _exp_up(-z * z / 2 + 4 * _ULP * z * (z + rho))
 
 
 def gaussian_delta(epsilon: float, rho: float) -> float:
@@ -80,11 +80,11 @@ def epsilon_exact(rho: float, delta: float) -> float:
     if log_delta(0.0, rho).bound <= target_log_delta:
         return 0.0
     epsilon, next_epsilon = math.inf, lemma
-    while next_epsilon < epsilon * (1 - _EPS):
+    while next_epsilon < epsilon * (1 - _ULP):
         epsilon, log = next_epsilon, log_delta(next_epsilon, rho)
         next_epsilon = max(0.0, epsilon - (log.bound - target_log_delta) / log.d_epsilon)
     while (log := log_delta(epsilon, rho)).bound > target_log_delta and epsilon < lemma:
-        epsilon = min(lemma, epsilon * (1 + _EPS) - 2 * (log.bound - target_log_delta) / log.d_epsilon)
+        epsilon = min(lemma, epsilon * (1 + _ULP) - 2 * (log.bound - target_log_delta) / log.d_epsilon)
     return epsilon
 
 
@@ -94,11 +94,11 @@ def rho_exact(epsilon: float, delta: float) -> float:
     if lemma > _MAX_EXACT_RHO:
         return lemma
     target_log_delta = math.log(delta)
-    rho, next_rho = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * _ROUND_DOWN)
-    while next_rho > rho * (1 + _EPS):  # Newton's method is monotonic: log delta is concave in rho
+    rho, next_rho = 0.0, max(lemma, delta * math.sqrt(2 * math.pi) * _ROUND_DOWN_FACTOR)
+    while next_rho > rho * (1 + _ULP):  # Newton's method is monotonic: log delta is concave in rho
         rho, log = next_rho, log_delta(epsilon, next_rho)
         next_rho = rho - (log.bound - target_log_delta) / log.d_rho
-    step = _EPS
+    step = _ULP
     while epsilon_exact(rho, delta) > epsilon:
         rho *= 1 - step
         step *= 2
@@ -107,7 +107,7 @@ def rho_exact(epsilon: float, delta: float) -> float:
 
 def _exp_up(log_probability: float) -> float:
     """Compute the exponential of a log probability, rounded up to a number in (0, 1]."""
-    return max(min(math.exp(min(log_probability, 0.0)) * ROUND_UP, 1.0), math.ulp(0.0))
+    return max(min(math.exp(min(log_probability, 0.0)) * ROUND_UP_FACTOR, 1.0), math.ulp(0.0))
 
 
 class LogDelta(NamedTuple):
@@ -137,16 +137,15 @@ def log_delta(epsilon: float, rho: float) -> LogDelta:
         log = math.log1p(-math.erfc(-a / math.sqrt(2)) / 2 - math.exp(log_density) * _mills_ratio(b)[0])
     density = math.exp(min(log_density - log, 700.0))
     # The rounding error of a, some machine epsilons times b, is multiplied by about a in log delta.
-    error = _EPS * (64 + 4 * abs(a) * b)
+    error = _ULP * (64 + 4 * abs(a) * b)
     return LogDelta(log + error, -density * _mills_ratio(b)[0], density)
 
 
-def _integrate_mills_slope(middle: float, half: float) -> float:
-    """Integrate 1 - z m(z), m Mills' ratio, over [middle - half, middle + half], for half < 1/4."""
-    slopes = (
-        _mills_ratio(middle - half * node)[1] + _mills_ratio(middle + half * node)[1] for node in _GAUSS_NODES
-    )
-    return half * math.fsum(w * slope for w, slope in zip(_GAUSS_WEIGHTS, slopes, strict=True))
+def _integrate_mills_slope(midpoint: float, half_width: float) -> float:
+    """Integrate 1 - z m(z), m Mills' ratio, over [midpoint - half_width, midpoint + half_width]."""
+    offsets = [half_width * node for node in _GAUSS_NODES]
+    slopes = (_mills_ratio(midpoint - x)[1] + _mills_ratio(midpoint + x)[1] for x in offsets)
+    return half_width * math.fsum(w * slope for w, slope in zip(_GAUSS_WEIGHTS, slopes, strict=True))
 
 
 def _mills_ratio(z: float) -> tuple[float, float]:

@@ -19,22 +19,23 @@ class PersonSamples(NamedTuple):
 def person_guarantee(
     machines: Sequence[PersonSamples],
     max_machines: int,
-    shares_noise: bool,
-    one_per_round: bool,
+    machines_share_noise: bool,
+    one_sample_per_round: bool,
     delta: float,
     aggregated_machines: int = 1,
 ) -> Guarantee:
     """Privacy guarantee for all samples of a person at the `max_machines` machines with most privacy loss.
 
-    `delta` ranks machines by loss; `shares_noise`: only noised sums over machines are released, so that one
-    noise term protects all; `one_per_round`: a machine uses at most one of the person's samples per round.
+    `delta` ranks machines by loss; `machines_share_noise`: only noised sums over machines are released, so
+    that one noise term protects all; `one_sample_per_round`: a machine uses at most one of the person's
+    samples per round.
     """
-    shared = one_per_round, aggregated_machines
+    shared = one_sample_per_round, aggregated_machines
     machine_guarantees = {m: m.mechanism.group_guarantee(m.samples, *shared) for m in dict.fromkeys(machines)}
     losses = {m: g.epsilon(delta) if g.rho is None else g.rho for m, g in machine_guarantees.items()}
     worst = sorted(machines, key=losses.__getitem__, reverse=True)[:max_machines]
     guarantees = [machine_guarantees[m] for m in worst]
-    if not shares_noise:
+    if not machines_share_noise:
         return reduce(add, guarantees)
     gaussian = [g for g in guarantees if isinstance(g, GaussianGuarantee)]
     if len(gaussian) == len(guarantees):

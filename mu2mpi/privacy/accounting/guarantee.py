@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from functools import lru_cache, partial
 
-from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA, ROUND_UP, epsilon_exact, epsilon_paper, rho_exact
-from mu2mpi.privacy.noise.sampler_error import EXACT, SAMPLER_RESERVE, SamplerError, epsilon_with_sampler
+from mu2mpi.privacy.accounting import gaussian_dp
+from mu2mpi.privacy.noise.sampler_error import (
+    NO_SAMPLER_ERROR,
+    SAMPLER_BUDGET_SHARE,
+    SamplerError,
+    epsilon_with_sampler,
+)
 
 
 # Cached because a folder of results has few distinct epsilons, and each takes a search.
@@ -16,7 +21,8 @@ from mu2mpi.privacy.noise.sampler_error import EXACT, SAMPLER_RESERVE, SamplerEr
 def rho_for_epsilon(epsilon: float, delta: float) -> float:
     """Largest GDP parameter rho within (epsilon, delta), minus the share reserved for the noise sampler."""
     # Rounded down to 8 significant digits, in which all processors and math libraries agree
-    exact = rho_exact((1 - SAMPLER_RESERVE) * epsilon, (1 - SAMPLER_RESERVE) * delta)
+    unreserved = 1 - SAMPLER_BUDGET_SHARE
+    exact = gaussian_dp.rho_exact(unreserved * epsilon, unreserved * delta)
     return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
 
 
@@ -33,7 +39,7 @@ class Guarantee(ABC):
     """Upper bound on the privacy loss of one sample, replace-one adjacency; `+` is sequential composition."""
 
     rho: float | None = None  # GDP parameter: sensitivity / sigma of an equivalent Gaussian mechanism
-    sampler_error: SamplerError = EXACT  # distance of the sampled noise from exact noise
+    sampler_error: SamplerError = NO_SAMPLER_ERROR  # distance of the sampled noise from exact noise
 
     @abstractmethod
     def epsilon_exact_noise(self, delta: float) -> float:
@@ -43,7 +49,7 @@ class Guarantee(ABC):
         """Epsilon at `delta` for sampled noise: the noise sampler's error is included."""
         return epsilon_with_sampler(self.epsilon_exact_noise, delta, self.sampler_error)
 
-    def epsilon_lemma(self, delta: float) -> float:
+    def epsilon_paper(self, delta: float) -> float:
         """Epsilon at `delta` by the paper's Lemma 2.5, or `epsilon` where that does not apply."""
         return self.epsilon(delta)
 
@@ -56,15 +62,15 @@ class GaussianGuarantee(Guarantee):
     """rho-GDP, dominated by one Gaussian mechanism: (a, a rho^2 / 2)-RDP at every order a > 1."""
 
     rho: float
-    sampler_error: SamplerError = EXACT
+    sampler_error: SamplerError = NO_SAMPLER_ERROR
 
     def epsilon_exact_noise(self, delta: float) -> float:
         """Smallest epsilon at which a rho-GDP mechanism with exact noise is (epsilon, delta)-DP."""
-        return epsilon_exact(self.rho, delta)
+        return gaussian_dp.epsilon_exact(self.rho, delta)
 
-    def epsilon_lemma(self, delta: float) -> float:
+    def epsilon_paper(self, delta: float) -> float:
         """Epsilon at `delta` by Lemma 2.5 of the paper, with the noise sampler's error included."""
-        return epsilon_with_sampler(partial(epsilon_paper, self.rho), delta, self.sampler_error)
+        return epsilon_with_sampler(partial(gaussian_dp.epsilon_paper, self.rho), delta, self.sampler_error)
 
     def __add__(self, other: Guarantee) -> Guarantee:
         if isinstance(other, GaussianGuarantee):
@@ -78,7 +84,7 @@ class CurveGuarantee(Guarantee):
     """Guarantee given by a privacy curve delta -> epsilon, such as one computed from a PLD."""
 
     curve: Callable[[float], float]  # delta -> epsilon for exact noise
-    sampler_error: SamplerError = EXACT
+    sampler_error: SamplerError = NO_SAMPLER_ERROR
 
     def epsilon_exact_noise(self, delta: float) -> float:
         """Epsilon at `delta` for exact noise, from the privacy curve."""
@@ -122,7 +128,7 @@ class GroupGuarantee(Guarantee):
     def _group_epsilon(self, epsilon_at: Callable[[float], float], delta: float) -> float:
         if self.group_size == 1:
             return epsilon_at(delta)
-        k, log_target, max_log = self.group_size, -math.log(delta), -math.log(MIN_DELTA)
+        k, log_target, max_log = self.group_size, -math.log(delta), -math.log(gaussian_dp.MIN_DELTA)
 
         def is_feasible(log_candidate: float) -> bool:
             epsilon = epsilon_at(math.exp(-log_candidate))
@@ -137,7 +143,7 @@ class GroupGuarantee(Guarantee):
         for _ in range(30):
             middle = (low + high) / 2
             low, high = (low, middle) if is_feasible(middle) else (middle, high)
-        return k * epsilon_at(math.exp(-high)) * ROUND_UP
+        return k * epsilon_at(math.exp(-high)) * gaussian_dp.ROUND_UP_FACTOR
 
 
 def _components(guarantee: Guarantee) -> tuple[Guarantee, ...]:

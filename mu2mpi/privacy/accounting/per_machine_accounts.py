@@ -25,7 +25,7 @@ class PerMachineAccounts:
     rho_budget: FloatArray = field(metadata=column_metadata("privacy budget rho"))
     rho: FloatArray = field(metadata=column_metadata("rho of one of its samples; NaN if undefined"))
     epsilon: FloatArray = field(metadata=column_metadata("epsilon of one sample at the delta of /privacy"))
-    owners: tuple[str, ...] | None = None  # names of the machines' data owners
+    machine_owners: tuple[str, ...] | None = None  # names of the machines' data owners
     participation: BoolArray | None = None  # shape (rounds, machines); None if it was not recorded
 
     @classmethod
@@ -34,9 +34,9 @@ class PerMachineAccounts:
         return {entry.name: entry.metadata for entry in fields(cls) if entry.metadata}
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def machine_names(self) -> tuple[str, ...]:
         """Name of each machine: its data owner, or its index if owners are unnamed."""
-        return self.owners or tuple(map(str, range(len(self.samples))))
+        return self.machine_owners or tuple(map(str, range(len(self.samples))))
 
     @property
     def total_samples(self) -> int:
@@ -59,8 +59,8 @@ class PerMachineAccounts:
             if not is_equal.all():
                 i = np.argmin(is_equal)
                 messages.append(
-                    f"{name} of machine {self.names[i]} is {stated[i]:.10g}, but its rounds, weight and "
-                    f"budget give {computed[i]:.10g}"
+                    f"{name} of machine {self.machine_names[i]} is {stated[i]:.10g}, but its rounds, weight "
+                    f"and budget give {computed[i]:.10g}"
                 )
         stored, expected = (
             np.empty(0) if a.participation is None else a.participation for a in (self, other)

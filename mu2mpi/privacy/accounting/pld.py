@@ -12,11 +12,11 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 
-_TOLERANCE = 1e-4  # relative excess of the returned noise multiplier over the smallest sufficient one
+_MULTIPLIER_TOLERANCE = 1e-4  # relative excess of the returned multiplier over the smallest sufficient one
 _SIGNIFICANT_DIGITS = 6  # of the noise multiplier, in which all processors and libraries agree
 _MIN_DELTA = 1e-12  # below it, dp-accounting's truncation and rounding errors are no longer negligible
-MIN_MULTIPLIER = 2.0**-4  # with less noise the PLD has too many support points, and hardly any privacy
-MAX_MULTIPLIER = 2.0**100  # the square of a larger one overflows
+MIN_NOISE_MULTIPLIER = 2.0**-4  # with less noise the PLD has too many support points, and hardly any privacy
+MAX_NOISE_MULTIPLIER = 2.0**100  # the square of a larger one overflows
 MAX_PLD_ROUNDS = 10**6  # rounds composed; more would take gigabytes
 
 
@@ -41,20 +41,20 @@ def min_noise_multiplier(
     epsilon_at: Callable[[float, float], float],
     epsilon: float,
     delta: float,
-    reserve: float,
-    initial: float = 1,
+    reserved_share: float,
+    initial_multiplier: float = 1,
 ) -> float:
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
     `epsilon_at` maps (noise multiplier, delta) to epsilon, faster for more noise; the search starts at
-    `initial`. A share `reserve` of epsilon and delta is left unspent. InputError if delta is too small for a
-    PLD. The result is that of a bisection from powers of two, whose last bracket interpolation finds sooner.
+    `initial_multiplier`. A `reserved_share` of epsilon and delta is left unspent. InputError if delta is too
+    small for a PLD. The result is that of a bisection from powers of two, found sooner by interpolation.
     """
     if delta < _MIN_DELTA:
         raise InputError(
             f"--delta must be at least {_MIN_DELTA:g} to account for subsampling, got {delta:g}."
         )
-    unreserved, start = 1 - reserve, 2.0 ** math.ceil(math.log2(initial))
+    unreserved, start = 1 - reserved_share, 2.0 ** math.ceil(math.log2(initial_multiplier))
     bracket = [0.0, math.inf]  # largest evaluated multiplier that is too small, smallest that suffices
     points: list[tuple[float, float]] = []  # log(epsilon / target), log(multiplier)
 
@@ -72,9 +72,9 @@ def min_noise_multiplier(
             break
         bracket[suffices(candidate)] = candidate
         estimate = _interpolate_multiplier(points, *bracket)
-    multiplier = _round_up(high)
+    multiplier = _round_up_digits(high)
     while not suffices(multiplier):  # by discretisation, slightly more noise can do worse
-        multiplier = _round_up(multiplier * (1 + _TOLERANCE))
+        multiplier = _round_up_digits(multiplier * (1 + _MULTIPLIER_TOLERANCE))
     return multiplier
 
 
@@ -82,10 +82,10 @@ def _bisect_multiplier(start: float, suffices: Callable[[float], bool]) -> tuple
     high = start
     while not suffices(high):
         high *= 2
-    while high > MIN_MULTIPLIER and suffices(high / 2):
+    while high > MIN_NOISE_MULTIPLIER and suffices(high / 2):
         high /= 2
-    low = high / 2 if high > MIN_MULTIPLIER else high
-    while high > low * (1 + _TOLERANCE):
+    low = high / 2 if high > MIN_NOISE_MULTIPLIER else high
+    while high > low * (1 + _MULTIPLIER_TOLERANCE):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return low, high
@@ -103,6 +103,6 @@ def _interpolate_multiplier(points: list[tuple[float, float]], low: float, high:
     return 2 * low if math.isinf(high) else high / 2 if low == 0 else math.sqrt(low * high)
 
 
-def _round_up(value: float) -> float:
+def _round_up_digits(value: float) -> float:
     digit_unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _SIGNIFICANT_DIGITS)
     return math.ceil(value / digit_unit) * digit_unit

@@ -33,7 +33,7 @@ def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_si
     b, s = b[b > 0], 2 * counts[b > 0] / multiplier
     x, p_never_drawn = np.exp(epsilons), (1 - 1 / samples) ** batch_size
 
-    def slope(t: FloatArray) -> FloatArray:
+    def derivative(t: FloatArray) -> FloatArray:
         """Compute d/dt of the divergence, divided by the normal density at t: decreasing in t."""
         ratios = (np.exp(np.minimum(-s_j * (t + s_j / 2), 700)) for s_j in s)
         gains = sum(b_j * np.maximum(ratio - x, 0) for b_j, ratio in zip(b, ratios, strict=True))
@@ -43,7 +43,7 @@ def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_si
     low = -s[0] / 2 - (epsilons - math.log(b[0])) / s[0]
     for _ in range(30):
         middle = (low + high) / 2
-        is_rising = slope(middle) > 0
+        is_rising = derivative(middle) > 0
         low, high = np.where(is_rising, middle, low), np.where(is_rising, high, middle)
     divergence = (1 - x) * p_never_drawn * ndtr(low) + binom.sf(max_count, batch_size, 1 / samples)
     for b_j, s_j in zip(b, s, strict=True):

@@ -7,10 +7,10 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.privacy.accounting import pld
 from mu2mpi.privacy.accounting.guarantee import Budget, CurveGuarantee, GaussianGuarantee, Guarantee
-from mu2mpi.privacy.accounting.pld import MAX_MULTIPLIER, MAX_PLD_ROUNDS, MIN_MULTIPLIER, min_noise_multiplier
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.noise.sampler_error import SAMPLER_RESERVE
+from mu2mpi.privacy.noise.sampler_error import SAMPLER_BUDGET_SHARE
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 
@@ -19,7 +19,7 @@ class SubsampledMechanism(Mechanism):
 
     budget_parameter = "epsilon"
     accountant: ClassVar[str]  # name of the accountant, for reports
-    # (C, n, K, T, epsilon, delta, reserve) -> sigma, for T sums over K of n samples, clipped to norm C
+    # (C, n, K, T, epsilon, delta, reserved_share) -> sigma, for T sums over K of n samples, clipped to norm C
     min_sigma: ClassVar[Callable[..., float]]
     compute_epsilon: ClassVar[Callable[..., float]]  # (C, n, K, T, sigma, delta) -> epsilon for exact noise
 
@@ -34,9 +34,8 @@ class SubsampledMechanism(Mechanism):
         if math.isinf(budget.rho):
             return cls.from_sigma(released_sums, 0.0)
         sizes = released_sums.clip_norm, released_sums.samples, released_sums.batch_size, released_sums.rounds
-        return cls.from_sigma(
-            released_sums, cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_RESERVE)
-        )
+        sigma = cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_BUDGET_SHARE)
+        return cls.from_sigma(released_sums, sigma)
 
     def epsilon(self, rounds: int, delta: float) -> float:
         """Epsilon at `delta` of the messages of the first `rounds` rounds, for exact noise."""
@@ -52,7 +51,7 @@ class SubsampledMechanism(Mechanism):
 
     @property
     def accounting_note(self) -> str:
-        """End of a report's sentence: name of the privacy accountant, and the batch size."""
+        """Phrase for reports: name of the privacy accountant, and the batch size."""
         batch = f"{self.batch_size:.6g} of its {self.samples:,} samples"
         return f"by {self.accountant}. A machine draws {batch} in each round, in secret."
 
@@ -75,35 +74,35 @@ class PldMechanism(SubsampledMechanism):
         return 1.0
 
     @classmethod
-    def min_sigma(cls, C: float, *parameters: Any) -> float:
-        """Smallest noise std sigma within the budget; `parameters` are n, K, T, epsilon, delta, reserve."""
-        return C * _min_multiplier(cls, *parameters)
+    def min_sigma(cls, C: float, *arguments: Any) -> float:
+        """Smallest noise std within the budget; `arguments` are n, K, T, epsilon, delta, reserved share."""
+        return C * _min_noise_multiplier(cls, *arguments)
 
     @classmethod
     def compute_epsilon(
         cls, C: float, samples: int, batch_size: float, rounds: int, sigma: float, delta: float
     ) -> float:
         """Epsilon at `delta` of one noised sum per round over a batch, terms clipped to norm C."""
-        pld = cls.compose_pld(sigma / C, samples, batch_size, rounds)
-        return float(pld.get_epsilon_for_delta(delta))
+        losses = cls.compose_pld(sigma / C, samples, batch_size, rounds)
+        return float(losses.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:
         """Error messages on fields outside of their range, or for which no PLD can be computed."""
         errors, C = super().range_errors(), self.clip_norm
-        if self.sigma != 0 and not MIN_MULTIPLIER * C <= self.sigma <= MAX_MULTIPLIER * C:
+        if self.sigma != 0 and not pld.MIN_NOISE_MULTIPLIER * C <= self.sigma <= pld.MAX_NOISE_MULTIPLIER * C:
             errors.append(f"no epsilon can be computed for sigma = {self.sigma!r} and clip_norm = {C!r}")
         return errors
 
 
 @lru_cache(maxsize=32)
-def _min_multiplier(
-    mechanism: type[PldMechanism], n: int, K: float, T: int, epsilon: float, delta: float, reserve: float = 0
+def _min_noise_multiplier(
+    mechanism: type[PldMechanism], n: int, K: float, T: int, epsilon: float, delta: float, share: float = 0
 ) -> float:
-    if T > MAX_PLD_ROUNDS:
+    if T > pld.MAX_PLD_ROUNDS:
         raise InputError(
-            f"--rounds must be at most {MAX_PLD_ROUNDS} for accounting by privacy loss distributions, "
+            f"--rounds must be at most {pld.MAX_PLD_ROUNDS} for accounting by privacy loss distributions, "
             f"got {T}."
         )
-    initial = min(mechanism.initial_multiplier(n, K, T, epsilon, delta), MAX_MULTIPLIER)
+    initial = min(mechanism.initial_multiplier(n, K, T, epsilon, delta), pld.MAX_NOISE_MULTIPLIER)
     epsilon_at = partial(mechanism.compute_epsilon, 1.0, n, K, T)
-    return min_noise_multiplier(epsilon_at, epsilon, delta, reserve, initial)
+    return pld.min_noise_multiplier(epsilon_at, epsilon, delta, share, initial)

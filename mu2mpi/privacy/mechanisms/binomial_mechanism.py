@@ -14,12 +14,17 @@ from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.mechanism import approx_equal
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
-from mu2mpi.privacy.noise.sampler_error import MAX_LOG_INVERSE, MIN_FAIR_BITS, TRUNCATION, SamplerError
+from mu2mpi.privacy.noise.sampler_error import (
+    MAX_NEG_LOG_PROBABILITY,
+    MIN_FAIR_BITS,
+    TRUNCATION_STDS,
+    SamplerError,
+)
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_source import NoiseSource
-    from mu2mpi.privacy.noise.noise_stream import Key, Streams
+    from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 
 _MIN_NOISE_BITS = 8  # log2 of sigma in grid units: enough coins for nearly normal noise
 _MAX_NOISE_BITS = 27  # log2 of the std of all machines' noise in grid units: sums fit into 64-bit integers
@@ -28,12 +33,12 @@ _MAX_NOISE_BITS = 27  # log2 of the std of all machines' noise in grid units: su
 def unit_shift_rho(fair_bits: float) -> float:
     """GDP parameter rho of releasing an integer of sensitivity 1 plus the heads among `fair_bits` fair coins.
 
-    Infinite below `MIN_FAIR_BITS`. Within R = `TRUNCATION` standard deviations, every second difference of
-    -log p is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k.
+    Infinite below `MIN_FAIR_BITS`. Within R = `TRUNCATION_STDS` deviations, every second difference of -log p
+    is at most k = (N + 1) / ((N/2)^2 - R^2), and rho solves rho^2 (1 - rho^2 / 4) = k.
     """
     if fair_bits < MIN_FAIR_BITS:
         return math.inf
-    k = (fair_bits + 1) / (fair_bits * fair_bits / 4 - TRUNCATION**2 * fair_bits / 4)
+    k = (fair_bits + 1) / (fair_bits * fair_bits / 4 - TRUNCATION_STDS**2 * fair_bits / 4)
     return math.sqrt(2 * k / (1 + math.sqrt(1 - k)))
 
 
@@ -45,7 +50,10 @@ class BinomialMechanism(GaussianMechanism):
     name = "binomial"
     is_server_specific = True
     noise_description = ", of fair coins, as private as normal noise but for a probability of e^-640"
-    ranges = GaussianMechanism.ranges | {"fair_bits": (0, 2**58), "increments_per_message": (1, math.inf)}
+    field_ranges = GaussianMechanism.field_ranges | {
+        "fair_bits": (0, 2**58),
+        "increments_per_message": (1, math.inf),
+    }
 
     fair_bits: int  # that each machine flips per coordinate and round
     increments_per_message: int
@@ -53,64 +61,55 @@ class BinomialMechanism(GaussianMechanism):
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the fewest fair coins per machine within the privacy budget."""
-        extra = {
-            "rho": budget.rho,
-            "affected_sums": released_sums.affected_sums,
-            **cls.specific_fields(released_sums),
-        }
+        machines, noise_shares = released_sums.machines, released_sums.noise_shares
+        own_fields: dict[str, Any] = {"rho": budget.rho, "affected_sums": released_sums.affected_sums}
+        own_fields |= cls.specific_fields(released_sums)
         sensitivity = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums)
         normal_sigma = sensitivity / budget.rho
         if not 0 < normal_sigma < math.inf:
-            return cls.from_sigma(released_sums, normal_sigma, fair_bits=0, **extra)
+            return cls.from_sigma(released_sums, normal_sigma, fair_bits=0, **own_fields)
         grid_spacing = choose_grid_spacing(released_sums, normal_sigma, noise_bits=_MIN_NOISE_BITS)
-        total_sigma = normal_sigma * math.sqrt(released_sums.machines / released_sums.noise_shares)
+        total_sigma = normal_sigma * math.sqrt(machines / noise_shares)
         grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_NOISE_BITS))
         if normal_sigma / grid_spacing < 2.0**_MIN_NOISE_BITS:
             raise InputError(
-                f"Binomial noise of {released_sums.machines} machines does not fit into 64-bit integers. "
+                f"Binomial noise of {machines} machines does not fit into 64-bit integers. "
                 "Use fewer --machines or --colluders."
             )
-        machine_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity) / (
-            2 * released_sums.noise_shares
-        )
-        fair_bits = 2 * math.ceil(machine_bits)
-        sigma = math.sqrt(released_sums.noise_shares * fair_bits) / 2 * grid_spacing
-        fields = cls.common_fields(released_sums)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **fields, **extra)
+        all_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity)
+        fair_bits = 2 * math.ceil(all_bits / (2 * noise_shares))
+        sigma = math.sqrt(noise_shares * fair_bits) / 2 * grid_spacing
+        own_fields |= cls.common_fields(released_sums)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **own_fields)
 
     @staticmethod
     def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
         return {"increments_per_message": released_sums.increments_per_message}
 
-    def _compose(self, count: int) -> float:
-        """Compute rho of `count` sums that a sample moves by 2 C; at least the calibrated rho."""
+    def _composed_rho(self, n_sums: int) -> float:
+        """Compute rho of `n_sums` sums of sensitivity 2 C; at least the calibrated rho."""
         if not self.is_noisy:
             return math.inf
         shift = 2 * self.clip_norm / self.grid_spacing
         computed = shift * unit_shift_rho(self.noise_shares * self.fair_bits)
         calibrated = self.rho / math.sqrt(self.affected_sums)
-        return math.sqrt(count) * max(computed, calibrated)
+        return math.sqrt(n_sums) * max(computed, calibrated)
 
     def sampler_error(
-        self, messages: int, aggregated_machines: int = 1, smallest: float = 1, largest: float = 1
+        self, messages: int, aggregated_machines: int = 1, min_factor: float = 1, max_factor: float = 1
     ) -> SamplerError:
         """Error of the binomial sampler: the probability of its truncated tail, as it is exact otherwise."""
-        return SamplerError(0.0, 0.0, math.exp(-MAX_LOG_INVERSE)) if self.is_noisy else SamplerError()
+        return SamplerError(0.0, 0.0, math.exp(-MAX_NEG_LOG_PROBABILITY)) if self.is_noisy else SamplerError()
 
     def noise_source(
-        self,
-        key: "Key",
-        streams: "Streams",
-        variance_factor: float,
-        size: int,
-        dither_threshold: float = math.inf,
+        self, key: "Key", streams: "StreamRange", variance_factor: float, size: int, max_std: float = math.inf
     ) -> "NoiseSource":
-        """Noise source of consecutive machines' fair coins; parameters as in `Mechanism.noise_source`."""
+        """Source of consecutive machines' binomial noise; parameters as in `Mechanism.noise_source`."""
         from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 
         if not self.fair_bits:
-            return super().noise_source(key, streams, variance_factor, size, dither_threshold)
+            return super().noise_source(key, streams, variance_factor, size, max_std)
         fair_bits = round(variance_factor * self.noise_shares) * self.fair_bits
         return BinomialNoiseSource(key, streams, fair_bits, self.parameters)
 
@@ -149,5 +148,5 @@ class BinomialMechanism(GaussianMechanism):
 def min_fair_bits(rho: float) -> float:
     """Smallest number N of fair coins with `unit_shift_rho(N) <= rho`: root of k (N^2 - 1444 N) = 4 N + 4."""
     k = rho * rho * (1 - rho * rho / 4)
-    b = TRUNCATION**2 * k + 4
+    b = TRUNCATION_STDS**2 * k + 4
     return (b + math.sqrt(b * b + 16 * k)) / (2 * k) * (1 + 2.0**-40)

@@ -18,7 +18,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
-from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, MIN_STD_UNITS
+from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD, MIN_STD_UNITS
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 # Ranges in which the buffers' coefficients are verified to approximate those of a power, and to decrease. A
 # power of 0 is the identity matrix: noise is independent over the stream, and nothing cancels.
-MIN_POWER, MAX_POWER = 0.2, 0.9
-MIN_BUFFERS, MAX_BUFFERS = 2, 8
-_DEFAULT_POWER, _DEFAULT_BUFFERS = 0.75, 4  # as good as any on digits and synthetic data
+MIN_NOISE_CORRELATION, MAX_NOISE_CORRELATION = 0.2, 0.9
+MIN_NOISE_BUFFERS, MAX_NOISE_BUFFERS = 2, 8
+_DEFAULT_NOISE_CORRELATION, _DEFAULT_NOISE_BUFFERS = 0.75, 4  # as good as any on digits and synthetic data
 _MAX_ROUNDS = 10**6  # the learning rate depends on the noise of every round
-_ARITHMETIC_SHARE = 2.0**-14  # share of rho that covers floating-point errors of the buffers
-_SAFETY_FACTOR = 4.0  # bound on accumulated noise, or on a buffer, over its estimate T^(1 - power)
+_ROUNDOFF_RHO_SHARE = 2.0**-14  # share of rho that covers floating-point errors of the buffers
+_NOISE_SAFETY_FACTOR = 4.0  # bound on accumulated noise, or on a buffer, over its estimate T^(1 - power)
 
 
 class CorrelatedOptions(Options):
@@ -40,8 +40,9 @@ class CorrelatedOptions(Options):
     noise_correlation: float | None = Field(
         None,
         ge=0,
-        le=MAX_POWER,
-        description=f"power p of strategy (1 - x)^-p, {MIN_POWER:g} to {MAX_POWER:g}; 0: independent noise",
+        le=MAX_NOISE_CORRELATION,
+        description=f"power p of strategy (1 - x)^-p, {MIN_NOISE_CORRELATION:g} to "
+        f"{MAX_NOISE_CORRELATION:g}; 0: independent noise",
         json_schema_extra={
             "details": "The strategy correlates noise over rounds, so that it cancels in their sum "
             "(docs/background/methods.md)."
@@ -49,24 +50,24 @@ class CorrelatedOptions(Options):
     )
     noise_buffers: int | None = Field(
         None,
-        ge=MIN_BUFFERS,
-        le=MAX_BUFFERS,
+        ge=MIN_NOISE_BUFFERS,
+        le=MAX_NOISE_BUFFERS,
         description="number of exponentials that approximate the strategy, each a buffer per machine "
-        f"[default: {_DEFAULT_BUFFERS}]",
+        f"[default: {_DEFAULT_NOISE_BUFFERS}]",
     )
 
     @field_validator("noise_correlation")
     @classmethod
-    def _check_power(cls, value: float | None) -> float | None:
-        if value and value < MIN_POWER:
-            raise ValueError(f"should be 0, or {MIN_POWER:g} to {MAX_POWER:g}")
+    def _check_noise_correlation(cls, value: float | None) -> float | None:
+        if value and value < MIN_NOISE_CORRELATION:
+            raise ValueError(f"should be 0, or {MIN_NOISE_CORRELATION:g} to {MAX_NOISE_CORRELATION:g}")
         return value
 
     @property
     def strategy(self) -> tuple[float, int]:
         """Power p and number of buffers of the noise strategy, with defaults filled in."""
-        power = self.noise_correlation
-        return _DEFAULT_POWER if power is None else power, self.noise_buffers or _DEFAULT_BUFFERS
+        power = _DEFAULT_NOISE_CORRELATION if self.noise_correlation is None else self.noise_correlation
+        return power, self.noise_buffers or _DEFAULT_NOISE_BUFFERS
 
 
 def check_rounds(rounds: int) -> None:
@@ -84,8 +85,8 @@ class CorrelatedMechanism(Mechanism):
     options = CorrelatedOptions
     correlates_rounds = True
     noise_description = " of the strategy; messages cancel part of the noise of earlier rounds"
-    ranges = Mechanism.ranges | {"rounds": (1, _MAX_ROUNDS), "rho": (MIN_POSITIVE, math.inf)}
-    ranges |= {"power": (0, MAX_POWER), "buffers": (MIN_BUFFERS, MAX_BUFFERS)}
+    field_ranges = Mechanism.field_ranges | {"rounds": (1, _MAX_ROUNDS), "rho": (MIN_POSITIVE, math.inf)}
+    field_ranges |= {"power": (0, MAX_NOISE_CORRELATION), "buffers": (MIN_NOISE_BUFFERS, MAX_NOISE_BUFFERS)}
 
     rho: float
     power: float
@@ -104,25 +105,24 @@ class CorrelatedMechanism(Mechanism):
         fields = {"rho": budget.rho, **cls.common_fields(released_sums), **cls.specific_fields(released_sums)}
         noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
         check_rounds(released_sums.rounds)
-        if math.isfinite(budget.rho) and noiseless._arithmetic_error > _ARITHMETIC_SHARE * budget.rho:
+        if math.isfinite(budget.rho) and noiseless._roundoff_error > _ROUNDOFF_RHO_SHARE * budget.rho:
             raise InputError(
                 f"Rounding errors of correlated noise are too large for {released_sums.rounds} rounds of "
                 f"{released_sums.parameters} parameters. Use fewer --rounds or a larger --rho."
             )
         sensitivity = noiseless.correlation.sensitivity
-        sigma = 2 * released_sums.clip_norm * sensitivity * (1 + _ARITHMETIC_SHARE) / budget.rho
+        sigma = 2 * released_sums.clip_norm * sensitivity * (1 + _ROUNDOFF_RHO_SHARE) / budget.rho
         if not math.isfinite(sigma):
             return cls.from_sigma(released_sums, sigma)
         min_sigma = sigma / math.sqrt(released_sums.noise_shares)
-        grid_spacing = choose_grid_spacing(
-            released_sums, sigma * noiseless._max_amplification, min_sigma=min_sigma
-        )
+        max_sigma = sigma * noiseless._max_noise_gain
+        grid_spacing = choose_grid_spacing(released_sums, max_sigma, min_sigma=min_sigma)
         return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
     @staticmethod
     def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
-        power, buffers = released_sums.options.strategy
+        power, buffers = released_sums.mechanism_options.strategy
         return {"power": power, "buffers": buffers, "is_cumulative": released_sums.is_cumulative}
 
     @cached_property
@@ -134,47 +134,48 @@ class CorrelatedMechanism(Mechanism):
         return Correlation(self.power, self.buffers, self.rounds, not self.is_cumulative, self.is_cumulative)
 
     @property
-    def _growth(self) -> float:
-        """Factor by which sums of T rounds of noise exceed one draw: T^max(0, 1/2 - p), times a logarithm."""
+    def _noise_sum_growth(self) -> float:
+        """Growth of the noise std of a sum over T rounds: T^max(0, 1/2 - p), times a logarithm."""
         return float(self.rounds ** max(0.0, 0.5 - self.power)) * math.sqrt(1 + math.log(self.rounds))
 
     @property
-    def _max_amplification(self) -> float:
-        """Bound on the noise of any message over that of a draw of std sigma."""
+    def _max_noise_gain(self) -> float:
+        """Bound on the ratio of any message's noise std to sigma."""
         growth = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.max_column_norm
-        return _SAFETY_FACTOR * growth
+        return _NOISE_SAFETY_FACTOR * growth
 
     @property
     def max_noise_std(self) -> float:
         """Upper bound on the noise std per coordinate of a message in any round."""
-        return self.sigma * self._max_amplification
+        return self.sigma * self._max_noise_gain
 
     @property
-    def equivalent_sigma(self) -> float:
+    def independent_sigma(self) -> float:
         """Std of independent noise with a similar effect on running sums; sigma for streams of gradients."""
         independent = 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho
-        return independent * self.noise_accumulation if self.is_cumulative else self.sigma
+        return independent * self.noise_growth_factor if self.is_cumulative else self.sigma
 
     @property
-    def noise_accumulation(self) -> float:
-        """Factor by which the noise std of the sum of all messages grows if rounds cancel no noise."""
+    def noise_growth_factor(self) -> float:
+        """Ratio of the noise std of the sum of all messages without cancellation to that with it."""
         T = self.rounds
         return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.is_cumulative and not self.power else 1.0
 
     @property
-    def _arithmetic_error(self) -> float:
+    def _roundoff_error(self) -> float:
         """L2 norm of floating-point errors in the noise of all rounds, in units of sigma."""
         draws = math.sqrt(self.rounds * self.noise_shares) * (math.sqrt(self.parameters) + math.sqrt(1400))
-        return 2 * 4 * 2.0**-53 * self.correlation.memory * _SAFETY_FACTOR * self._growth * draws
+        error = 2 * 4 * 2.0**-53 * self.correlation.memory_rounds * _NOISE_SAFETY_FACTOR
+        return error * self._noise_sum_growth * draws
 
     @property
-    def dither_threshold(self) -> float:
+    def max_undithered_std(self) -> float:
         """Largest std of a noise draw, in grid units, that is not dithered."""
         if not (self.is_noisy and math.isfinite(self.rho)):
-            return DITHER_THRESHOLD
+            return MAX_UNDITHERED_STD
         draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
         threshold = 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))
-        return min(DITHER_THRESHOLD, max(MIN_STD_UNITS, threshold))
+        return min(MAX_UNDITHERED_STD, max(MIN_STD_UNITS, threshold))
 
     def round_sigma(self, t: int) -> float:
         """Std of the fresh noise drawn in round t, before noise of earlier rounds is added."""
@@ -188,11 +189,11 @@ class CorrelatedMechanism(Mechanism):
         if not self.is_noisy:
             return GaussianGuarantee(math.inf)
         strategy = self.correlation
-        sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ARITHMETIC_SHARE)
+        sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ROUNDOFF_RHO_SHARE)
         sensitivity *= strategy.sensitivity_fraction(1, messages)
-        error = self.sampler_error(self.rounds, aggregated_machines, largest=strategy.max_column_norm)
+        error = self.sampler_error(self.rounds, aggregated_machines, max_factor=strategy.max_column_norm)
         return GaussianGuarantee(sensitivity / self.sigma, error)
 
-    def rho_fraction(self, first: int, last: int) -> float:
-        """Fraction of a sample's rho of all rounds that the messages of rounds `first` to `last` spend."""
-        return self.correlation.sensitivity_fraction(first, last)
+    def rho_fraction(self, first_round: int, last_round: int) -> float:
+        """Fraction of a sample's rho of all rounds that `first_round` to `last_round` spend."""
+        return self.correlation.sensitivity_fraction(first_round, last_round)

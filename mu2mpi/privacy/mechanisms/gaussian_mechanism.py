@@ -1,4 +1,4 @@
-"""Gaussian mechanism with independent noise in released sums, of which a sample affects a known number."""
+"""Gaussian mechanism with independent noise, for a known number of affected sums per sample."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class GaussianMechanism(Mechanism):
     name = "gaussian"
     scales_with_participation = True
 
-    ranges = Mechanism.ranges | {"affected_sums": (1, math.inf)}
+    field_ranges = Mechanism.field_ranges | {"affected_sums": (1, math.inf)}
 
     rho: float
     affected_sums: int
@@ -41,16 +41,16 @@ class GaussianMechanism(Mechanism):
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Privacy guarantee of any sample for the sums of the first `rounds` rounds, by default of all."""
-        count = self.affected_by(self.rounds if rounds is None else rounds)
-        if count == 0:
+        n_sums = self.affected_sums_until(self.rounds if rounds is None else rounds)
+        if n_sums == 0:
             return GaussianGuarantee(0.0)
-        return GaussianGuarantee(self._compose(count), self.sampler_error(count, aggregated_machines))
+        return GaussianGuarantee(self._composed_rho(n_sums), self.sampler_error(n_sums, aggregated_machines))
 
-    def _compose(self, count: int) -> float:
-        return compose_rho([GaussianEvent(2 * self.clip_norm, self.sigma, count)])
+    def _composed_rho(self, n_sums: int) -> float:
+        return compose_rho([GaussianEvent(2 * self.clip_norm, self.sigma, n_sums)])
 
     def group_guarantee(
-        self, group_size: int, one_per_round: bool, aggregated_machines: int = 1
+        self, group_size: int, one_sample_per_round: bool, aggregated_machines: int = 1
     ) -> GaussianGuarantee:
         """Privacy guarantee for k = `group_size` samples of one machine, composed over the sums they affect.
 
@@ -58,7 +58,7 @@ class GaussianMechanism(Mechanism):
         contain 1, 2, ..., k of them and all later ones k.
         """
         k, T = group_size, self.rounds
-        if not one_per_round:
+        if not one_sample_per_round:
             squares = k * k * self.affected_sums
         elif self.affected_sums < T:
             squares = k * self.affected_sums
@@ -66,13 +66,13 @@ class GaussianMechanism(Mechanism):
             k = min(k, T)
             squares = k * (k + 1) * (2 * k + 1) // 6 + k * k * (T - k)
         error = self.sampler_error(min(T, k * self.affected_sums), aggregated_machines)
-        return GaussianGuarantee(self._compose(squares), error)
+        return GaussianGuarantee(self._composed_rho(squares), error)
 
     def rho_spent(self, rounds: int) -> float:
         """Compute the largest rho that a sample spends in the first `rounds` rounds."""
-        return self.rho * self.rho_fraction(1, self.affected_by(rounds)) if rounds else 0.0
+        return self.rho * self.rho_fraction(1, self.affected_sums_until(rounds)) if rounds else 0.0
 
-    def affected_by(self, rounds: int) -> int:
+    def affected_sums_until(self, rounds: int) -> int:
         """Largest number of the first `rounds` sums that one sample affects."""
         if self.affected_sums in (1, self.rounds):
             return min(rounds, self.affected_sums)
@@ -81,9 +81,9 @@ class GaussianMechanism(Mechanism):
     def _n_passes(self, rounds: int) -> int:
         return -(-rounds * round(self.batch_size) // self.samples)
 
-    def rho_fraction(self, first: int, last: int) -> float:
-        """Fraction of a sample's total rho spent in rounds `first` to `last`: rho^2 is additive over sums."""
-        return math.sqrt((last - first + 1) / self.affected_sums)
+    def rho_fraction(self, first_round: int, last_round: int) -> float:
+        """Fraction of a sample's rho spent in these rounds: rho^2 is additive over sums."""
+        return math.sqrt((last_round - first_round + 1) / self.affected_sums)
 
     def consistency_errors(self, delta: float) -> list[str]:
         """Error messages on mechanism fields that contradict each other."""

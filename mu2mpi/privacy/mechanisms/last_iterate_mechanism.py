@@ -10,7 +10,7 @@ stochastic convex optimization", 2020.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
@@ -21,18 +21,15 @@ from mu2mpi.privacy.mechanisms.mechanism import MAX_FINITE, MIN_POSITIVE, Concer
 from mu2mpi.privacy.noise.grid import choose_grid_spacing, reduce_clip_norm
 from mu2mpi.privacy.released_sums import ReleasedSums
 
-if TYPE_CHECKING:
-    FloatArray = FloatArray
-    Counts = IntArray
-
 # Share of rho that covers floating-point errors, which `mu2mpi.methods.snowball_sgd` checks
-ARITHMETIC_SHARE = 2.0**-12
+ROUNDOFF_RHO_SHARE = 2.0**-12
 # Grid spacing of the last iterate in units of that of its sum. Measured in the noise of the last step, the
 # iterate can be so large that a finer grid would overflow integers.
-LAST_STEP_COARSENING = 2**12
+LAST_STEP_GRID_FACTOR = 2**12
 _MAX_BATCH = 2.0**40  # larger than any data set
 _MAX_STEPS = 2**22  # to list the batches of more steps would take gigabytes
-GRADIENT_TOLERANCE = 2.0**-18  # relative excess of gradient norms over G; that of features over 1 is below it
+# Relative excess of gradient norms over G; that of features over 1 is below it
+GRADIENT_NORM_TOLERANCE = 2.0**-18
 
 
 @lru_cache(maxsize=8)
@@ -49,7 +46,7 @@ def halving_step_sizes(steps: int) -> FloatArray:
     return step_sizes
 
 
-def growing_batches(steps: int, final_batch: float) -> "Counts":
+def growing_batches(steps: int, final_batch: float) -> IntArray:
     """Batch sizes ceil(final_batch eta_t / sqrt(sum of eta_s^2 over s >= t)), at least 1, shape (steps,)."""
     eta = halving_step_sizes(steps)
     sizes = np.ceil(final_batch * last_iterate_rho(eta, eta))
@@ -65,30 +62,32 @@ def last_iterate_rho(
     noise std per coordinate, and `expansions` the L2 excess of the step over a contraction, by rounding.
     """
 
-    def norms_from_step(values: FloatArray) -> FloatArray:
+    def suffix_norms(values: FloatArray) -> FloatArray:
         return np.sqrt(np.cumsum(values[::-1])[::-1])
 
     if not np.all(noise_stds > 0):
         return np.full(len(sensitivities), np.inf)
-    return sensitivities / norms_from_step(noise_stds**2) + norms_from_step((expansions / noise_stds) ** 2)
+    return sensitivities / suffix_norms(noise_stds**2) + suffix_norms((expansions / noise_stds) ** 2)
 
 
-def rounding_expansions(scales: FloatArray, samples: "Counts", grid_spacing: float, d: int) -> FloatArray:
-    """L2 excess of each SGD step, rounded to the grid, over a contraction, shape (steps,)."""
-    expansions: FloatArray = scales * samples + np.append(0.0, scales[:-1])
-    expansions[-1] += LAST_STEP_COARSENING * scales[-1]
+def rounding_expansions(
+    step_factors: FloatArray, samples: IntArray, grid_spacing: float, d: int
+) -> FloatArray:
+    """Bound on the L2 expansion of each SGD step by rounding to the grid, shape (steps,)."""
+    expansions: FloatArray = step_factors * samples + np.append(0.0, step_factors[:-1])
+    expansions[-1] += LAST_STEP_GRID_FACTOR * step_factors[-1]
     return grid_spacing * math.sqrt(d) * expansions
 
 
-def run_rho(
-    batches: "Counts", machines: int, C: float, noise: float, grid_spacing: float, d: int
+def rho_per_step(
+    batch_sizes: IntArray, machines: int, C: float, noise_std: float, grid_spacing: float, d: int
 ) -> FloatArray:
-    """GDP parameter rho of a sample of each step, shape (steps,); `noise`: std in the average gradient."""
-    eta, samples = halving_step_sizes(len(batches)), machines * batches
-    scales = eta / samples
-    expansions = rounding_expansions(scales, samples, grid_spacing, d)
-    rho = last_iterate_rho(2 * C * scales, eta * noise, expansions)
-    return rho + ARITHMETIC_SHARE * float(rho.max())
+    """GDP parameter rho of a sample of each step, shape (steps,); `noise_std` is of the average gradient."""
+    eta, samples = halving_step_sizes(len(batch_sizes)), machines * batch_sizes
+    step_factors = eta / samples
+    expansions = rounding_expansions(step_factors, samples, grid_spacing, d)
+    rho = last_iterate_rho(2 * C * step_factors, eta * noise_std, expansions)
+    return rho + ROUNDOFF_RHO_SHARE * float(rho.max())
 
 
 def final_batch_size(machines: int, d: int, rho: float) -> float:
@@ -122,10 +121,10 @@ def check_steps(rounds: int) -> None:
 class LastIterateMechanism(Mechanism):
     """Gaussian noise of std `sigma` times the step's batch size; only the last round releases an iterate."""
 
-    name, protects, reveals_messages = "last-iterate", "last iterate", False
+    name, protected_outputs, reveals_messages = "last-iterate", "last iterate", False
     noise_description = ", times their batch"
-    ranges = Mechanism.ranges | {"rounds": (2, _MAX_STEPS + 1)}
-    ranges |= {"rho": (MIN_POSITIVE, math.inf), "final_batch": (0, MAX_FINITE)}
+    field_ranges = Mechanism.field_ranges | {"rounds": (2, _MAX_STEPS + 1)}
+    field_ranges |= {"rho": (MIN_POSITIVE, math.inf), "final_batch": (0, MAX_FINITE)}
 
     rho: float
     final_batch: float  # batch size of the last step, not rounded
@@ -138,46 +137,37 @@ class LastIterateMechanism(Mechanism):
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the last-iterate mechanism with the smallest sigma within the privacy budget."""
-        T, M, d, C = (
-            released_sums.rounds,
-            released_sums.machines,
-            released_sums.parameters,
-            released_sums.clip_norm,
-        )
-        check_steps(T)
-        rho, final_batch, fields = (
-            budget.rho,
-            final_batch_size(M, d, budget.rho),
-            cls.common_fields(released_sums),
-        )
+        M, d, C, rho = released_sums.machines, released_sums.parameters, released_sums.clip_norm, budget.rho
+        check_steps(released_sums.rounds)
+        final_batch, fields = final_batch_size(M, d, rho), cls.common_fields(released_sums)
         noiseless = cls(sigma=0.0, grid_spacing=1.0, rho=rho, final_batch=final_batch, **fields)
         # The grid costs rho and depends on the noise, so it is chosen for the noise without rounding.
-        max_batch, G = int(noiseless.batches.max()), released_sums.gradient_norm
+        max_batch, G = int(noiseless.batch_sizes.max()), released_sums.gradient_norm
         unrounded = M * max_batch * (noiseless._max_rho(1.0, 0.0) / rho)
         largest = replace(released_sums, increments_per_message=max_batch, aggregated_machines=1)
         grid_spacing = choose_grid_spacing(largest, unrounded, noise_bits=40)
         # Where C exceeds G, rounded gradients are within C without being clipped.
-        if C > G and reduce_clip_norm(C, grid_spacing, d) < G * (1 + GRADIENT_TOLERANCE):
+        if C > G and reduce_clip_norm(C, grid_spacing, d) < G * (1 + GRADIENT_NORM_TOLERANCE):
             raise InputError("The grid of messages is too coarse for so many machines. Use fewer --machines.")
         sigma = M * (noiseless._max_rho(1.0, grid_spacing) / rho)
         return replace(noiseless, sigma=sigma, grid_spacing=grid_spacing)
 
     @cached_property
-    def batches(self) -> "Counts":
+    def batch_sizes(self) -> IntArray:
         """Batch size of each machine in each step, shape (T - 1,)."""
         return growing_batches(max(1, self.rounds - 1), self.final_batch)
 
-    def _max_rho(self, noise: float, grid_spacing: float) -> float:
-        """Compute the largest rho of any sample; `noise` is the noise std of the average gradient."""
-        messages = self.batches, self.machines, self.clip_norm
-        return float(run_rho(*messages, noise, grid_spacing, self.parameters).max())
+    def _max_rho(self, noise_std: float, grid_spacing: float) -> float:
+        """Compute the largest rho of any sample; `noise_std` is the noise std of the average gradient."""
+        messages = self.batch_sizes, self.machines, self.clip_norm
+        return float(rho_per_step(*messages, noise_std, grid_spacing, self.parameters).max())
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Privacy guarantee for the last iterate; earlier rounds release nothing."""
         if rounds is not None and rounds < self.rounds:
             return GaussianGuarantee(0.0)
-        batches = int(self.batches.min()), int(self.batches.max())
-        error = self.sampler_error(self.rounds, aggregated_machines, *batches)
+        batch_sizes = int(self.batch_sizes.min()), int(self.batch_sizes.max())
+        error = self.sampler_error(self.rounds, aggregated_machines, *batch_sizes)
         return GaussianGuarantee(self._max_rho(self.sigma / self.machines, self.grid_spacing), error)
 
     def rho_spent(self, rounds: int) -> float:
@@ -186,7 +176,7 @@ class LastIterateMechanism(Mechanism):
 
     def round_sigma(self, t: int) -> float:
         """Noise std of the messages of round t (1-based); 0 in the last round, which takes no step."""
-        return self.sigma * int(self.batches[t - 1]) if t < self.rounds else 0.0
+        return self.sigma * int(self.batch_sizes[t - 1]) if t < self.rounds else 0.0
 
     def consistency_errors(self, delta: float) -> list[str]:
         """Error messages on mechanism fields that contradict each other."""
@@ -194,13 +184,13 @@ class LastIterateMechanism(Mechanism):
         final_batch = final_batch_size(self.machines, self.parameters, self.rho)
         if not approx_equal(self.final_batch, final_batch):
             errors.append(f"final_batch is {self.final_batch:.10g}, but rho gives {final_batch:.10g}")
-        elif self.samples != (samples := int(self.batches.sum())):
+        elif self.samples != (samples := int(self.batch_sizes.sum())):
             errors.append(f"samples is {self.samples:,}, but batches have {samples:,}")
         return errors
 
     @classmethod
     def adversary(cls, server: str, colluders: str = "c") -> str:
-        """Subject of a sentence on the adversary: whoever sees only the last iterate."""
+        """Adversary as the subject of a sentence: observers of the last iterate."""
         return "Whoever sees the output alone, and no iterate before it,"
 
     def concerns(self) -> list[Concern]:

@@ -13,25 +13,20 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, GroupGuarantee, Guarantee
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
-from mu2mpi.privacy.noise.sampler_error import (
-    DITHER_THRESHOLD,
-    SamplerError,
-    rounded_sum_error,
-    sampler_error,
-)
+from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD, SamplerError, rounding_error, sampler_error
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.correlation import Correlation
     from mu2mpi.privacy.noise.noise_source import NoiseSource
-    from mu2mpi.privacy.noise.noise_stream import Key, Streams
+    from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
 MAX_FINITE = sys.float_info.max  # largest finite float
-INVALID_GUARANTEE = "A guarantee must be a number >= 0. Fix the mechanism's code."
+INVALID_GUARANTEE_MESSAGE = "A guarantee must be a number >= 0. Fix the mechanism's code."
 
 
 class Concern(NamedTuple):
-    """Limitation of a privacy guarantee: a few words, and a full sentence."""
+    """Limitation of a privacy guarantee, as a short label and as a sentence."""
 
     brief: str
     full: str
@@ -44,7 +39,7 @@ class Mechanism(ABC):
     component_kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]  # value of --mechanism
     options: ClassVar[type[Options]] = Options
-    protects: ClassVar[str] = "all releases"  # or "last iterate": what the guarantee is about
+    protected_outputs: ClassVar[str] = "all releases"  # or "last iterate": what the guarantee is about
     budget_parameter: ClassVar[str] = "rho"  # or "epsilon": the number of a `Budget` that noise is scaled to
     reveals_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
     noise_description: ClassVar[str] = ""  # appended to the noise std in reports
@@ -52,7 +47,7 @@ class Mechanism(ABC):
     scales_with_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
     correlates_rounds: ClassVar[bool] = False  # noise is correlated over rounds, as in DP-FTRL
     # Smallest and largest value of each number for which a guarantee can be computed
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {
+    field_ranges: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("rounds", "machines", "noise_shares"), (1, 2**32 - 1)),
         **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
         **dict.fromkeys(("batch_size", "clip_norm", "grid_spacing"), (MIN_POSITIVE, MAX_FINITE)),
@@ -84,9 +79,9 @@ class Mechanism(ABC):
         """Privacy guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
 
     def group_guarantee(
-        self, group_size: int, one_per_round: bool, aggregated_machines: int = 1
+        self, group_size: int, one_sample_per_round: bool, aggregated_machines: int = 1
     ) -> Guarantee:
-        """Guarantee for `group_size` samples of one machine; `one_per_round`: a round uses at most one."""
+        """Guarantee for `group_size` samples of one machine, of which a round uses any number, or one."""
         single = self.guarantee(aggregated_machines=aggregated_machines)
         if single.rho is None:
             return GroupGuarantee(single, group_size)
@@ -94,14 +89,14 @@ class Mechanism(ABC):
 
     @classmethod
     def from_sigma(
-        cls, released_sums: ReleasedSums, sigma: float, min_sigma: float | None = None, **extra: Any
+        cls, released_sums: ReleasedSums, sigma: float, min_sigma: float | None = None, **fields: Any
     ) -> Self:
         """Build the mechanism with noise std `sigma`, at least `min_sigma` in any round, on a grid."""
         if not math.isfinite(sigma):
             raise InputError("The noise overflows floating-point numbers. Use a larger --rho.")
-        smallest = (min_sigma or sigma) / math.sqrt(released_sums.noise_shares)
-        grid_spacing = choose_grid_spacing(released_sums, sigma, min_sigma=smallest)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.common_fields(released_sums), **extra)
+        min_sigma = (min_sigma or sigma) / math.sqrt(released_sums.noise_shares)
+        grid_spacing = choose_grid_spacing(released_sums, sigma, min_sigma=min_sigma)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.common_fields(released_sums), **fields)
 
     @staticmethod
     def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
@@ -122,10 +117,9 @@ class Mechanism(ABC):
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Copy the mechanism with a noise std of at least its own, and another grid spacing."""
-        if sigma == self.sigma:
-            return replace(self, grid_spacing=grid_spacing)
         noisier: Any = replace(self, sigma=sigma, grid_spacing=grid_spacing)
-        result: Self = replace(noisier, rho=noisier.guarantee().rho) if hasattr(self, "rho") else noisier
+        has_new_rho = sigma != self.sigma and hasattr(self, "rho")
+        result: Self = replace(noisier, rho=noisier.guarantee().rho) if has_new_rho else noisier
         return result
 
     @property
@@ -142,27 +136,23 @@ class Mechanism(ABC):
         return None
 
     def noise_source(
-        self,
-        key: "Key",
-        streams: "Streams",
-        variance_factor: float,
-        size: int,
-        dither_threshold: float = math.inf,
+        self, key: "Key", streams: "StreamRange", variance_factor: float, size: int, max_std: float = math.inf
     ) -> "NoiseSource":
         """Noise source of consecutive machines, or of the server, keyed by `key`, shape (8,).
 
-        Each machine's noise has variance `variance_factor` sigma^2 in `size` padded coordinates.
-        `dither_threshold` bounds the std, in grid units, of correlated noise that is not dithered.
+        Each machine's noise has variance `variance_factor` sigma^2 in `size` padded coordinates. `max_std`
+        bounds the std, in grid units, of correlated noise that is not dithered.
         """
-        from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, independent_source
+        from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, independent_noise_source
 
         factor = math.sqrt(variance_factor)
         if (correlation := self.correlation) is not None:
-            stream, first, count = streams
-            stds = np.full(count, factor * self.sigma / self.grid_spacing)
-            thresholds = np.full(count, min(dither_threshold, self.dither_threshold))
-            return CorrelatedNoiseSource(correlation, key, stream, first, stds, thresholds, size)
-        return independent_source(key, streams, self.round_sigma, self.grid_spacing, factor)
+            stream, first_machine, machines = streams
+            stds = np.full(machines, factor * self.sigma / self.grid_spacing)
+            max_stds = np.full(machines, min(max_std, self.max_undithered_std))
+            return CorrelatedNoiseSource(correlation, key, stream, first_machine, stds, max_stds, size)
+        round_std_units = lambda t: self.round_sigma(t) / self.grid_spacing * factor  # noqa: E731
+        return independent_noise_source(key, streams, round_std_units)
 
     @property
     def is_noisy(self) -> bool:
@@ -175,13 +165,13 @@ class Mechanism(ABC):
         return self.sigma
 
     @property
-    def equivalent_sigma(self) -> float:
+    def independent_sigma(self) -> float:
         """Std of noise independent over rounds that perturbs the sum of all messages about as much."""
         return self.sigma
 
     @property
-    def noise_accumulation(self) -> float:
-        """Factor by which the noise std of the sum of all messages grows if rounds cancel no noise."""
+    def noise_growth_factor(self) -> float:
+        """Ratio of the noise std of the sum of all messages without cancellation to that with it."""
         return 1.0
 
     def round_sigma(self, t: int) -> float:
@@ -193,26 +183,26 @@ class Mechanism(ABC):
         rho = self.guarantee(rounds).rho
         return math.nan if rho is None else rho
 
-    def rho_fraction(self, first: int, last: int) -> float:
-        """Fraction of a sample's rho of all rounds that the messages of rounds `first` to `last` spend."""
+    def rho_fraction(self, first_round: int, last_round: int) -> float:
+        """Fraction of a sample's rho of all rounds that `first_round` to `last_round` spend."""
         return 1.0
 
     def sampler_error(
-        self, messages: int, aggregated_machines: int = 1, smallest: float = 1, largest: float = 1
+        self, messages: int, aggregated_machines: int = 1, min_factor: float = 1, max_factor: float = 1
     ) -> SamplerError:
-        """Error of the sampled noise of `messages` messages, with std from `smallest` to `largest` sigma."""
+        """Error of sampled noise in `messages` messages, of std from `min_factor` to `max_factor` sigma."""
         if not self.is_noisy:
             return SamplerError()
         # In the order of `from_sigma`: otherwise rounding could make the grid seem too coarse.
         units = self.sigma / math.sqrt(self.noise_shares) / self.grid_spacing * math.sqrt(aggregated_machines)
-        draws, stds = messages * self.noise_shares, (units * smallest, units * largest)
-        error = sampler_error(self.parameters, draws, *stds, self.dither_threshold)
-        return error + rounded_sum_error(messages * self.parameters, self.noise_shares, units * smallest)
+        draws, stds = messages * self.noise_shares, (units * min_factor, units * max_factor)
+        error = sampler_error(self.parameters, draws, *stds, self.max_undithered_std)
+        return error + rounding_error(messages * self.parameters, self.noise_shares, units * min_factor)
 
     @property
-    def dither_threshold(self) -> float:
+    def max_undithered_std(self) -> float:
         """Largest std of a noise draw, in grid units, that is not dithered."""
-        return DITHER_THRESHOLD
+        return MAX_UNDITHERED_STD
 
     @property
     def samples_used(self) -> int:
@@ -224,13 +214,13 @@ class Mechanism(ABC):
         """Sentences on what the protocol sends beyond the noised sums; empty by default."""
         return ""
 
-    def attributes(self) -> dict[str, Any]:
+    def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of the mechanism: its name, what it protects, and its fields."""
-        return {"mechanism": self.name, "protects": self.protects, **asdict(self)}
+        return {"mechanism": self.name, "protects": self.protected_outputs, **asdict(self)}
 
     def range_errors(self) -> list[str]:
         """Error messages on fields out of the range for which a guarantee can be computed."""
-        values = ((name, getattr(self, name), limits) for name, limits in self.ranges.items())
+        values = ((name, getattr(self, name), limits) for name, limits in self.field_ranges.items())
         return [f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high]
 
     def consistency_errors(self, delta: float) -> list[str]:
@@ -252,7 +242,7 @@ class Mechanism(ABC):
 
     @property
     def accounting_note(self) -> str:
-        """End of a report's sentence on the accountant, and on what it keeps secret; empty with rho."""
+        """Phrase for reports: the accountant and what has to stay secret; empty for accounting by rho."""
         return ""
 
     def concerns(self) -> list[Concern]:
@@ -260,14 +250,16 @@ class Mechanism(ABC):
         return []
 
 
-def calibrate_mechanism(kind: type[Mechanism], budget: Budget, released_sums: ReleasedSums) -> Mechanism:
+def calibrate_mechanism(
+    mechanism_type: type[Mechanism], budget: Budget, released_sums: ReleasedSums
+) -> Mechanism:
     """Calibrate a mechanism; InputError if no noise suffices, or its guarantee is invalid or over budget."""
-    mechanism = kind.calibrate(budget, released_sums)
+    mechanism, name = mechanism_type.calibrate(budget, released_sums), mechanism_type.name
     for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
         if rho is not None and not rho >= 0:
-            raise InputError(f"mechanism = {kind.name} states rho = {rho:g}. {INVALID_GUARANTEE}")
+            raise InputError(f"mechanism = {name} states rho = {rho:g}. {INVALID_GUARANTEE_MESSAGE}")
     if (rho := mechanism.stated_rho) is not None and rho > budget.rho * (1 + 1e-9):
-        raise InputError(f"mechanism = {kind.name} spends rho = {rho:g}, but the budget is {budget.rho:g}.")
+        raise InputError(f"mechanism = {name} spends rho = {rho:g}, but the budget is {budget.rho:g}.")
     return mechanism
 
 
@@ -281,19 +273,19 @@ def approx_equal(claimed: float | None, computed: float | None) -> bool:
 def per_machine_noise_source(
     mechanisms: Sequence[Mechanism | None],
     key: "Key",
-    first: int,
+    first_machine: int,
     participants: Any,
     is_cumulative: bool,
-    size: int,
+    padded_size: int,
 ) -> "NoiseSource":
     """Noise source of consecutive machines with a mechanism each; `participants`: a `RoundParticipants`."""
     from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
     from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM
 
     stds = np.array([m.sigma / m.grid_spacing if m else 0.0 for m in mechanisms])
-    thresholds = np.array([m.dither_threshold if m else 1.0 for m in mechanisms])
+    max_stds = np.array([m.max_undithered_std if m else 1.0 for m in mechanisms])
+    noise = first_machine, stds, max_stds, padded_size, participants
     correlation = next((m.correlation for m in mechanisms if m is not None), None)
     if correlation is not None:
-        machines = MACHINE_STREAM, first, stds, thresholds
-        return CorrelatedNoiseSource(correlation, key, *machines, size, participants)
-    return PerMachineNoiseSource(key, first, stds, thresholds, size, participants, is_cumulative)
+        return CorrelatedNoiseSource(correlation, key, MACHINE_STREAM, *noise)
+    return PerMachineNoiseSource(key, *noise, is_cumulative)

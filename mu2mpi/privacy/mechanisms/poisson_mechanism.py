@@ -12,28 +12,27 @@ from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
 from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 
 
-@lru_cache(maxsize=4)
-def _compose_poisson_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-    """Compose the PLD of Poisson subsampling over all rounds, replace-one; `multiplier` is sigma / C."""
-    pld = import_pld().privacy_loss_distribution
-    from dp_accounting.privacy_accountant import NeighboringRelation
-
-    one_round = pld.from_gaussian_mechanism(
-        multiplier,
-        value_discretization_interval=discretization_interval(rounds),
-        sampling_prob=batch_size / samples,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE,
-    )
-    return one_round.self_compose(rounds)
-
-
 @register
 @dataclass(frozen=True, kw_only=True)
 class PoissonMechanism(PldMechanism):
     """Gaussian noise in sums over Poisson batches: each of n samples with probability batch_size / n."""
 
     name = "poisson"
-    compose_pld = staticmethod(_compose_poisson_pld)
+
+    @staticmethod
+    @lru_cache(maxsize=4)
+    def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
+        """Compose the PLD of Poisson subsampling over all rounds, replace-one; `multiplier` is sigma / C."""
+        pld = import_pld().privacy_loss_distribution
+        from dp_accounting.privacy_accountant import NeighboringRelation
+
+        one_round = pld.from_gaussian_mechanism(
+            multiplier,
+            value_discretization_interval=discretization_interval(rounds),
+            sampling_prob=batch_size / samples,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        )
+        return one_round.self_compose(rounds)
 
     def range_errors(self) -> list[str]:
         """Error messages on mechanism fields outside of their ranges."""

@@ -32,11 +32,11 @@ def min_batch_size(samples: int, rounds: int, epsilon: float, delta: float) -> i
 
 
 def with_replacement_sigma(
-    C: float, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float, reserve: float = 0.0
+    C: float, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float, reserved: float = 0
 ) -> float:
     """Noise std of Theorem D.2 for sums over K of n samples in R rounds, with terms of norm at most C.
 
-    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for 1 - `reserve` of the budget.
+    It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for 1 - `reserved` of the budget.
     """
     check_epsilon(epsilon, delta)
     batch, smallest = round(batch_size), min_batch_size(samples, rounds, epsilon, delta)
@@ -45,7 +45,7 @@ def with_replacement_sigma(
             f"--batch must be at least {smallest} for {samples} samples per machine in {rounds} rounds, got "
             f"batch = {batch}. Use --batch {smallest} or more --rounds."
         )
-    unreserved = 1 - reserve  # epsilon sigma is constant, so that the formula for epsilon also gives sigma
+    unreserved = 1 - reserved  # epsilon sigma is constant, so that the formula for epsilon also gives sigma
     return with_replacement_epsilon(C, samples, batch_size, rounds, unreserved * epsilon, unreserved * delta)
 
 

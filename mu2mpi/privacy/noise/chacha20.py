@@ -7,10 +7,7 @@ from numba import uint32
 
 from mu2mpi.core.kernels import inline
 
-BLOCKS = 32  # blocks of sixteen 32-bit words per call of `fill_keystream`
-
-# "expand 32-byte k", RFC 8439, section 2.3.
-_C0, _C1, _C2, _C3 = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
+KEYSTREAM_BLOCKS = 32  # blocks of sixteen 32-bit words per call of `fill_keystream`
 
 
 @inline
@@ -49,16 +46,17 @@ def _double_round(a, b, c, d):  # type: ignore[no-untyped-def]
 
 @inline
 def fill_keystream(keystream, key, counter, nonce0, nonce1, nonce2):  # type: ignore[no-untyped-def]
-    """Fill ``keystream`` with `BLOCKS` ChaCha20 blocks: word w of block b at index w * BLOCKS + b."""
-    a0 = uint32(_C0), uint32(_C1), uint32(_C2), uint32(_C3)
+    """Fill ``keystream`` with ChaCha20 blocks: word w of block b at w * KEYSTREAM_BLOCKS + b."""
+    # "expand 32-byte k", RFC 8439, section 2.3
+    a0 = uint32(0x61707865), uint32(0x3320646E), uint32(0x79622D32), uint32(0x6B206574)
     b0, c0 = (key[0], key[1], key[2], key[3]), (key[4], key[5], key[6], key[7])
-    for lane in range(BLOCKS):
+    for lane in range(KEYSTREAM_BLOCKS):
         d0 = uint32(counter + uint32(lane)), nonce0, nonce1, nonce2
         a, b, c, d = a0, b0, c0, d0
         a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
         a, b, c, d = _double_round(*_double_round(*_double_round(*_double_round(*_double_round(a, b, c, d)))))
         for column in range(4):
-            keystream[column * BLOCKS + lane] = uint32(a[column] + a0[column])
-            keystream[(4 + column) * BLOCKS + lane] = uint32(b[column] + b0[column])
-            keystream[(8 + column) * BLOCKS + lane] = uint32(c[column] + c0[column])
-            keystream[(12 + column) * BLOCKS + lane] = uint32(d[column] + d0[column])
+            keystream[column * KEYSTREAM_BLOCKS + lane] = uint32(a[column] + a0[column])
+            keystream[(4 + column) * KEYSTREAM_BLOCKS + lane] = uint32(b[column] + b0[column])
+            keystream[(8 + column) * KEYSTREAM_BLOCKS + lane] = uint32(c[column] + c0[column])
+            keystream[(12 + column) * KEYSTREAM_BLOCKS + lane] = uint32(d[column] + d0[column])

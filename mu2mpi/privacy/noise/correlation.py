@@ -25,7 +25,7 @@ class Correlation:
     power: float  # p of the power (1 - x)^-p that the coefficients approximate
     buffers: int  # largest number k of buffers
     rounds: int  # T
-    normalized: bool  # whether D scales each column to norm 1, instead of D = 1
+    normalizes_columns: bool  # whether D scales each column to norm 1, instead of D = 1
     is_cumulative: bool  # whether messages, and so their noise, are running sums
 
     @cached_property
@@ -33,7 +33,7 @@ class Correlation:
         """Decay per round of each of k buffers, shape (k,); time constants are equidistant in logarithm."""
         resolvable = (self.rounds - 1).bit_length() * 2 // 3 + 1  # buffers that few rounds can resolve
         count = min(self.buffers, resolvable, self.rounds - 1) * (self.power > 0)
-        return np.exp(-1 / _geometric(0.8, 4.0 * self.rounds, count))
+        return np.exp(-1 / _geometric_sequence(0.8, 4.0 * self.rounds, count))
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -41,7 +41,7 @@ class Correlation:
         indices, k, p = [1], len(self.decays), self.power
         if not k:
             return np.empty(0)
-        for index in _geometric(1.0, self.rounds - 1.0, k)[1:]:
+        for index in _geometric_sequence(1.0, self.rounds - 1.0, k)[1:]:
             indices.append(max(round(index), indices[-1] + 1))
         powers = [[decay ** (j - 1) for decay in self.decays.tolist()] for j in indices]
         # The coefficient of x^j is Gamma(j + p) / (Gamma(p) j!).
@@ -54,20 +54,20 @@ class Correlation:
         powers = self.decays ** np.arange(self.rounds - 1)[:, np.newaxis]
         return np.append(1.0, powers @ self.weights)
 
-    def sum_of_squares(self, count: Any) -> Any:
-        """Sum of squares of the strategy's first `count` >= 1 coefficients, for each element of `count`."""
-        sums = 1.0 + np.zeros(np.shape(count))
+    def squared_column_norm(self, length: Any) -> Any:
+        """Sum of squares of the strategy's first `length` >= 1 coefficients, for each element of `length`."""
+        sums = 1.0 + np.zeros(np.shape(length))
         for a, weight_a in zip(self.decays, self.weights, strict=True):
             for b, weight_b in zip(self.decays, self.weights, strict=True):
-                sums -= weight_a * weight_b * np.expm1(np.subtract(count, 1) * math.log(a * b)) / (1 - a * b)
+                sums -= weight_a * weight_b * np.expm1(np.subtract(length, 1) * math.log(a * b)) / (1 - a * b)
         return sums
 
     @cached_property
     def column_norms(self) -> FloatArray:
         """Factor on each round's noise, shape (T,): column norms of the strategy matrix, or 1."""
-        if not self.normalized:
+        if not self.normalizes_columns:
             return np.ones(self.rounds)
-        return np.asarray(np.sqrt(self.sum_of_squares(np.arange(self.rounds, 0, -1))))
+        return np.asarray(np.sqrt(self.squared_column_norm(np.arange(self.rounds, 0, -1))))
 
     def column_norm(self, t: int) -> float:
         """Factor on the noise of round t (1-based): column norm of the strategy matrix, or 1."""
@@ -81,12 +81,13 @@ class Correlation:
     @property
     def sensitivity(self) -> float:
         """L2 sensitivity of the strategy to a change of norm 1 in one round: its largest column norm."""
-        return 1.0 if self.normalized else math.sqrt(self.sum_of_squares(self.rounds))
+        return 1.0 if self.normalizes_columns else math.sqrt(self.squared_column_norm(self.rounds))
 
-    def sensitivity_fraction(self, first: int, last: int) -> float:
-        """Fraction of the sensitivity to a sample of round `first` that rounds `first` to `last` contain."""
-        count = self.rounds - first + 1 if self.normalized else self.rounds
-        return math.sqrt(self.sum_of_squares(last - first + 1) / self.sum_of_squares(count))
+    def sensitivity_fraction(self, first_round: int, last_round: int) -> float:
+        """Fraction of the sensitivity to a sample of `first_round` that rounds up to `last_round` contain."""
+        length = self.rounds - first_round + 1 if self.normalizes_columns else self.rounds
+        rounds = last_round - first_round + 1
+        return math.sqrt(self.squared_column_norm(rounds) / self.squared_column_norm(length))
 
     def apply_strategy(self, messages: FloatArray) -> FloatArray:
         """Multiply messages, shape (..., rounds, d), by the strategy matrix in place."""
@@ -100,16 +101,16 @@ class Correlation:
 
     def total_noise_std(self) -> float:
         """Noise std of the sum of all rounds, in units of sigma: the norm of r with C^T r = D 1."""
-        return math.sqrt(sum(r * r for r in self._solve(self.column_norms[::-1].tolist())))
+        return math.sqrt(sum(r * r for r in self._apply_inverse_strategy(self.column_norms[::-1].tolist())))
 
     def noise_stds(self) -> FloatArray:
         """Noise std of each round's message in units of sigma, shape (T,)."""
         # C^-1 is Toeplitz, too: its coefficients are the response to a single draw.
-        inverse = self._solve([1.0] + [0.0] * (self.rounds - 1))
+        inverse = self._apply_inverse_strategy([1.0] + [0.0] * (self.rounds - 1))
         rows = np.cumsum(inverse) if self.is_cumulative else np.array(inverse)
         return np.asarray(np.sqrt(np.cumsum(rows**2)) * self.column_norms)
 
-    def _solve(self, stream: list[float]) -> list[float]:
+    def _apply_inverse_strategy(self, stream: list[float]) -> list[float]:
         weights, decays = self.weights.tolist(), self.decays.tolist()
         state, solution = [0.0] * len(weights), []
         for value in stream:
@@ -119,22 +120,22 @@ class Correlation:
         return solution
 
     @property
-    def memory(self) -> float:
-        """Sum over buffers of |weight| min(T, 1 / (1 - decay)): rounds of memory, for error bounds."""
+    def memory_rounds(self) -> float:
+        """Memory of the correlation in rounds: sum over buffers of |weight| min(T, 1 / (1 - decay))."""
         return float(np.abs(self.weights) @ np.minimum(self.rounds, 1 / (1 - self.decays)))
 
 
 class CorrelatedNoiseFilter:
     """Filter from independent noise draws to correlated noise, in floating point without grid."""
 
-    def __init__(self, correlation: Correlation, size: int) -> None:
-        self._correlation, self._buffers = correlation, np.zeros((len(correlation.weights), size))
-        self._sum = np.zeros(size)
+    def __init__(self, correlation: Correlation, d: int) -> None:
+        self._correlation, self._buffers = correlation, np.zeros((len(correlation.weights), d))
+        self._sum = np.zeros(d)
 
-    def correlate(self, t: int, fresh: FloatArray) -> FloatArray:
-        """Correlated noise of round t from its fresh draw, shape (size,); call in the order of rounds."""
+    def correlate(self, t: int, fresh_noise: FloatArray) -> FloatArray:
+        """Correlated noise of round t from its fresh draw, shape (d,); call in the order of rounds."""
         correlation = self._correlation
-        y = fresh - correlation.weights @ self._buffers
+        y = fresh_noise - correlation.weights @ self._buffers
         self._buffers *= correlation.decays[:, np.newaxis]
         self._buffers += y
         y *= correlation.column_norm(t)
@@ -142,8 +143,8 @@ class CorrelatedNoiseFilter:
         return self._sum
 
 
-def _geometric(first: float, last: float, number: int) -> FloatArray:
-    return first * (last / first) ** (np.arange(number) / max(1, number - 1))
+def _geometric_sequence(first: float, last: float, length: int) -> FloatArray:
+    return first * (last / first) ** (np.arange(length) / max(1, length - 1))
 
 
 def _solve_linear(rows: list[list[float]], target: list[float]) -> list[float]:

@@ -5,12 +5,12 @@ import math
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.released_sums import ReleasedSums
 
-MAX_NORMAL = 39.0  # largest draw in standard deviations: Box-Muller's u is at least 2^-1087
-MAX_SUM = 2.0**62  # bound on sums of messages in grid units: half of the range of int64
-_MAX_ROUNDED_BITS = 50  # log2 of numbers to be rounded, in grid units: half of what `round_to_integer` takes
+MAX_NORMAL_DRAW = 39.0  # largest draw in standard deviations: Box-Muller's u is at least 2^-1087
+MAX_GRID_SUM = 2.0**62  # bound on sums of messages in grid units: half of the range of int64
+_MAX_VALUE_BITS = 50  # log2 of numbers to be rounded, in grid units: half of what `round_to_integer` takes
 # log2 of the noise std, or of an increment without noise, in grid units; more would resolve sampler errors
 _MIN_NOISE_BITS = 12
-_NOISELESS_BITS = 40
+_NOISELESS_GRID_BITS = 40
 
 
 def choose_grid_spacing(
@@ -26,7 +26,7 @@ def choose_grid_spacing(
     """
     C = released_sums.clip_norm
     scale = (min_sigma or sigma) if sigma > 0 else min(C, released_sums.gradient_norm)
-    bits = noise_bits if sigma > 0 else _NOISELESS_BITS
+    bits = noise_bits if sigma > 0 else _NOISELESS_GRID_BITS
     max_spacing = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(released_sums.parameters))
     exponent = max(math.floor(math.log2(max_spacing)), _min_exponent(released_sums, sigma))
     if exponent > math.floor(math.log2(scale)) - min(_MIN_NOISE_BITS, noise_bits):
@@ -44,11 +44,11 @@ def _min_exponent(released_sums: ReleasedSums, sigma: float) -> float:
     """Log2 of the finest grid spacing on which messages and their sum are 64-bit integers."""
     machines, terms, C = released_sums.machines, released_sums.increments_per_message, released_sums.clip_norm
     # Each increment and the noise of a message are rounded by at most half a grid unit.
-    max_value = machines * (terms * C + MAX_NORMAL * sigma)
-    capacity = MAX_SUM - machines * (terms + 1.0)
+    max_value = machines * (terms * C + MAX_NORMAL_DRAW * sigma)
+    capacity = MAX_GRID_SUM - machines * (terms + 1.0)
     sum_exponent = math.ceil(math.log2(max_value / capacity)) if capacity > 0 else math.inf
-    max_noise = MAX_NORMAL * math.sqrt(released_sums.aggregated_machines) * sigma
-    return max(float(sum_exponent), math.ceil(math.log2(max(C, max_noise))) - _MAX_ROUNDED_BITS)
+    max_noise = MAX_NORMAL_DRAW * math.sqrt(released_sums.aggregated_machines) * sigma
+    return max(float(sum_exponent), math.ceil(math.log2(max(C, max_noise))) - _MAX_VALUE_BITS)
 
 
 def _overflow_error(released_sums: ReleasedSums) -> InputError:

@@ -18,11 +18,11 @@ from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, inline, kernel
 from mu2mpi.core.memory import available_memory
-from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.noise_stream import CHUNK, derive_key, key_words
+from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
+from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, derive_key, key_to_uint32
 
 _NONCE_BASE = 0x6D61736B  # first word of the nonce, distinct from those of all other keystreams
-FAILURE_BITS = 40  # honest machines are disconnected with probability at most 2^-40
+STATISTICAL_SECURITY_BITS = 40  # honest machines are disconnected with probability at most 2^-40
 
 
 def neighbours_per_side(machines: int, colluders: int) -> int:
@@ -39,13 +39,13 @@ def neighbours_per_side(machines: int, colluders: int) -> int:
             if i >= colluders or 2 * half >= machines - 1:
                 return half  # too few colluders for two runs, or all other machines are neighbours
             log_probability += math.log2((colluders - i) / (machines - i))
-        if log_pairs + log_probability < -FAILURE_BITS:
+        if log_pairs + log_probability < -STATISTICAL_SECURITY_BITS:
             return half
 
 
-def edges(machines: int, colluders: int, root: bytes) -> IntArray:
+def mask_edges(machines: int, colluders: int, root_key: bytes) -> IntArray:
     """Pairs of machines that share a mask, smaller index first, shape (edges, 2)."""
-    seed = list(derive_key(root, "circle"))
+    seed = list(derive_key(root_key, "circle"))
     circle = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed))).permutation(machines)
     half = min(neighbours_per_side(machines, colluders), machines // 2)
     pairs = [np.stack([circle, np.roll(circle, -step)], axis=1) for step in range(1, half + 1)]
@@ -54,23 +54,15 @@ def edges(machines: int, colluders: int, root: bytes) -> IntArray:
     return np.unique(sorted_pairs, axis=0)
 
 
-def check_pairs(machines: int, colluders: int) -> None:
+def check_mask_edges(machines: int, colluders: int) -> None:
     """Raise InputError if the pairs of machines that share a mask do not fit into memory."""
-    half = min(neighbours_per_side(machines, colluders), machines // 2)
-    pairs = machines * half
+    pairs = machines * min(neighbours_per_side(machines, colluders), machines // 2)
     # Below a mebibyte, the query for free memory would take longer than it is worth.
     if (needed := 200 * pairs) > 2**20 and needed > available_memory():
         raise InputError(
             f"The {pairs:,} pairs of {machines:,} machines ({colluders:,} colluders) that share a key do not "
             "fit into memory. Use smaller --colluders or --machines, or --masks none (same bits)."
         )
-
-
-def edges_between_ranks(pairs: IntArray, hosted_machines: range) -> IntArray:
-    """Select pairs with one machine hosted on this rank: masks of two hosted machines cancel."""
-    is_hosted = (pairs >= hosted_machines.start) & (pairs < hosted_machines.stop)
-    crossing: IntArray = pairs[is_hosted[:, 0] != is_hosted[:, 1]]
-    return crossing
 
 
 def signed_edges(pairs: IntArray, hosted_machines: range) -> Iterator[tuple[int, int, int]]:
@@ -82,51 +74,53 @@ def signed_edges(pairs: IntArray, hosted_machines: range) -> Iterator[tuple[int,
             yield i, j, -1
 
 
-def edge_key(root: bytes, i: int, j: int) -> UInt32Array:
+def edge_key(root_key: bytes, i: int, j: int) -> UInt32Array:
     """Derive the key that machines i and j share, shape (8,), in place of a key agreement protocol."""
-    return key_words(derive_key(root, "edge", f"{i} {j}"))
+    return key_to_uint32(derive_key(root_key, "edge", f"{i} {j}"))
 
 
 @inline
 def _add_keystream(masked, keystream, sign):  # type: ignore[no-untyped-def]
-    for i in range(CHUNK):
+    for i in range(KEYSTREAM_SIZE):
         masked[i] += sign * keystream[i]
 
 
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
     """Add (sign 1) or subtract (-1) round t's masks, one per key, modulo 2^64; keys: shape (edges, 8)."""
-    keystream = aligned_empty(CHUNK).view(np.uint64)
-    for chunk in range(masked.size // CHUNK):
-        masked_chunk = masked[chunk * CHUNK : (chunk + 1) * CHUNK]
+    keystream = aligned_empty(KEYSTREAM_SIZE).view(np.uint64)
+    for chunk in range(masked.size // KEYSTREAM_SIZE):
+        masked_chunk = masked[chunk * KEYSTREAM_SIZE : (chunk + 1) * KEYSTREAM_SIZE]
         for n in range(signs.size):
-            words, counter = keystream.view(np.uint32), uint32(chunk * BLOCKS)
+            words, counter = keystream.view(np.uint32), uint32(chunk * KEYSTREAM_BLOCKS)
             fill_keystream(words, keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t))
             _add_keystream(masked_chunk, keystream, uint64(signs[n]))
 
 
-def add_rank_masks(flat: IntArray, key: UInt32Array, nonce: bytes, rank: int, ranks: int) -> None:
+def add_rank_masks(flat_sum: IntArray, key: UInt32Array, nonce: bytes, rank: int, ranks: int) -> None:
     """Add masks to one rank's padded array that cancel in the sum over ranks; use each nonce only once."""
-    root = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
+    root_key = derive_key(key.astype("<u4").tobytes(), "parts", nonce.hex())
     previous, following = (rank - 1) % ranks, (rank + 1) % ranks
-    keys = np.array([edge_key(root, rank, following), edge_key(root, previous, rank)], np.uint32)
-    add_masks(flat.view(np.uint64), keys, np.array([1, -1]), 0)
+    keys = np.array([edge_key(root_key, rank, following), edge_key(root_key, previous, rank)], np.uint32)
+    add_masks(flat_sum.view(np.uint64), keys, np.array([1, -1]), 0)
 
 
 class Masks:
     """Masks of a rank's machines; with `includes_internal`, also those that cancel within the rank."""
 
     def __init__(
-        self, machines: int, colluders: int, root: bytes, hosted_machines: range, includes_internal: bool
+        self, machines: int, colluders: int, root_key: bytes, hosted_machines: range, includes_internal: bool
     ) -> None:
         pairs = np.empty((0, 2), np.int64)
         if includes_internal or len(hosted_machines) != machines:
-            check_pairs(machines, colluders)
-            pairs = edges(machines, colluders, root)
-        if not includes_internal:
-            pairs = edges_between_ranks(pairs, hosted_machines)
+            check_mask_edges(machines, colluders)
+            pairs = mask_edges(machines, colluders, root_key)
+        is_hosted = (pairs >= hosted_machines.start) & (pairs < hosted_machines.stop)
+        if not includes_internal:  # masks of two hosted machines cancel
+            pairs = pairs[is_hosted[:, 0] != is_hosted[:, 1]]
         hosted_edges = list(signed_edges(pairs, hosted_machines))
-        self._keys = np.array([edge_key(root, i, j) for i, j, _ in hosted_edges], np.uint32).reshape(-1, 8)
+        keys = [edge_key(root_key, i, j) for i, j, _ in hosted_edges]
+        self._keys = np.array(keys, np.uint32).reshape(-1, 8)
         self._signs = np.array([sign for *_, sign in hosted_edges], np.int64)
         # Machine that shares each mask, for a rank that hosts one machine
         self.peers = np.array([j if i in hosted_machines else i for i, j, _ in hosted_edges], np.int64)
@@ -134,7 +128,7 @@ class Masks:
     def __bool__(self) -> bool:
         return self._signs.size > 0
 
-    def shared_with(self, machine: int) -> "Masks":
+    def masks_shared_with(self, machine: int) -> "Masks":
         """Masks of this rank that are shared with a given machine of another rank."""
         subset, is_shared = copy(self), self.peers == machine
         subset._keys, subset._signs = self._keys[is_shared], self._signs[is_shared]

@@ -11,18 +11,26 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.kernels import ROUNDING_SHIFT, aligned_empty, aligned_zeros, inline, kernel, round_to_integer
+from mu2mpi.core.kernels import (
+    ROUNDING_ADDEND,
+    aligned_empty,
+    aligned_zeros,
+    inline,
+    kernel,
+    round_to_integer,
+)
 from mu2mpi.privacy.noise.box_muller import normal_pair
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.noise_stream import (
-    CHUNK,
-    PAIRS,
+    KEYSTREAM_SIZE,
+    NORMAL_PAIRS,
     Key,
-    Streams,
+    StreamRange,
     add_noise,
     add_signed_noise,
+    chunk_arrays,
     dither_bits,
-    fill_pairs,
+    fill_normal_pairs,
 )
 
 # Callable(out, message, t): out = message + noise of round t (1-based); both arrays as of `padded_zeros`
@@ -30,70 +38,71 @@ NoiseSource = Callable[[IntArray, IntArray, int], None]
 
 
 @inline
-def _add_round(noise, fresh, past, buffers, dither, is_dithered, norm, weights, decays):  # type: ignore[no-untyped-def]
-    """Add one machine's correlated noise to a chunk of ``noise``, from its ``fresh`` draw; update buffers."""
-    past[:] = 0.0
+def _add_round_noise(  # type: ignore[no-untyped-def]
+    noise, fresh_noise, buffered_noise, buffers, dither, is_dithered, column_norm, weights, decays
+):
+    """Add one machine's correlated noise to a chunk of ``noise``, from its fresh draw; update buffers."""
+    buffered_noise[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]
-        for i in range(CHUNK):
-            past[i] += weights[k] * row[i]
+        for i in range(KEYSTREAM_SIZE):
+            buffered_noise[i] += weights[k] * row[i]
     if is_dithered:
-        for i in range(CHUNK):
-            rounded = ((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT
-            fresh[i] = rounded + np.float64(dither[i])
-            past[i] = 0.0
-    for i in range(CHUNK):
-        rounded = ((fresh[i] - norm * past[i]) + ROUNDING_SHIFT) - ROUNDING_SHIFT
+        for i in range(KEYSTREAM_SIZE):
+            rounded = ((fresh_noise[i] - column_norm * buffered_noise[i]) + ROUNDING_ADDEND) - ROUNDING_ADDEND
+            fresh_noise[i] = rounded + np.float64(dither[i])
+            buffered_noise[i] = 0.0
+    for i in range(KEYSTREAM_SIZE):
+        rounded = ((fresh_noise[i] - column_norm * buffered_noise[i]) + ROUNDING_ADDEND) - ROUNDING_ADDEND
         noise[i] += round_to_integer(rounded)
-        fresh[i] = rounded / norm
+        fresh_noise[i] = rounded / column_norm
     for k in range(weights.size):
         row = buffers[k]
-        for i in range(CHUNK):
-            row[i] = decays[k] * row[i] + fresh[i]
+        for i in range(KEYSTREAM_SIZE):
+            row[i] = decays[k] * row[i] + fresh_noise[i]
 
 
 @kernel
-def add_correlated(  # type: ignore[no-untyped-def]
-    noised, message, noise, is_cumulative, buffers, key, stream, first,
-    participants, counts, std_units, thresholds, norms, weights, decays,
+def add_correlated_noise(  # type: ignore[no-untyped-def]
+    noised, message, noise, is_cumulative, buffers, key, stream, first_machine,
+    participants, participation_counts, std_units, max_undithered_stds, column_norms, weights, decays,
 ):  # fmt: skip
     """Set ``noised`` to ``message`` plus one round's correlated noise of machines, or of the server.
 
     ``noise`` holds the noise of the previous round, which is added to if ``is_cumulative``, else overwritten;
-    ``buffers``, shape (machines, chunks, k, CHUNK), hold earlier draws. Both are updated, in grid units.
-    ``participants`` are local indices, ``counts`` their participation counts (1-based), ``std_units`` and
-    ``thresholds`` each machine's std and dither threshold in grid units; ``norms``, ``weights`` and
-    ``decays`` are those of a `Correlation`.
+    ``buffers``, shape (machines, chunks, k, KEYSTREAM_SIZE), hold earlier draws. Both are updated, in grid
+    units. ``participants`` are local indices, ``participation_counts`` are 1-based, ``std_units`` and
+    ``max_undithered_stds`` each machine's std and largest std without dither in grid units;
+    ``column_norms``, ``weights`` and ``decays`` are those of a `Correlation`.
     """
-    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
-    squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
-    fresh, past = aligned_empty(CHUNK), aligned_empty(CHUNK)
-    for chunk in range(message.size // CHUNK):
-        place = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
+    arrays = chunk_arrays()
+    keystream, _, squared_radii, _, dither = arrays
+    fresh_noise, buffered_noise = aligned_empty(KEYSTREAM_SIZE), aligned_empty(KEYSTREAM_SIZE)
+    for chunk in range(message.size // KEYSTREAM_SIZE):
+        place = slice(chunk * KEYSTREAM_SIZE, (chunk + 1) * KEYSTREAM_SIZE)
         part = noise[place]
         if not is_cumulative:
             part[:] = 0
         for n in range(participants.size):
-            i, norm = participants[n], norms[counts[n] - 1]
-            scale = norm * std_units[i]
-            bits = dither_bits(scale, thresholds[i])
-            fill_pairs(
-                keystream, extra, squares, values, dither, bits, key, chunk, stream, first + i, counts[n]
-            )
-            for j in range(PAIRS):
-                g, h = normal_pair(squares[j], keystream[PAIRS + j])
-                fresh[j] = scale * g
-                fresh[PAIRS + j] = scale * h
-            _add_round(part, fresh, past, buffers[i, chunk], dither, bits >= 0, norm, weights, decays)
+            i, column_norm = participants[n], column_norms[participation_counts[n] - 1]
+            scale = column_norm * std_units[i]
+            bits = dither_bits(scale, max_undithered_stds[i])
+            fill_normal_pairs(*arrays, bits, key, chunk, stream, first_machine + i, participation_counts[n])
+            for j in range(NORMAL_PAIRS):
+                g, h = normal_pair(squared_radii[j], keystream[NORMAL_PAIRS + j])
+                fresh_noise[j] = scale * g
+                fresh_noise[NORMAL_PAIRS + j] = scale * h
+            draw = fresh_noise, buffered_noise, buffers[i, chunk], dither, bits >= 0
+            _add_round_noise(part, *draw, column_norm, weights, decays)
         noised_part, message_part = noised[place], message[place]
-        for j in range(CHUNK):
+        for j in range(KEYSTREAM_SIZE):
             noised_part[j] = message_part[j] + part[j]
 
 
 class CorrelatedNoiseSource:
     """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
-    `std_units` and `dither_thresholds`, shape (machines,), are in grid units; `participants`: None for all.
+    `std_units` and `max_undithered_stds`, shape (machines,), are in grid units; `participants`: None for all.
     """
 
     def __init__(
@@ -101,19 +110,19 @@ class CorrelatedNoiseSource:
         correlation: Correlation,
         key: Key,
         stream: int,
-        first: int,
+        first_machine: int,
         std_units: FloatArray,
-        dither_thresholds: FloatArray,
-        size: int,
+        max_undithered_stds: FloatArray,
+        padded_size: int,
         participants: Any = None,
     ) -> None:
         self._correlation, self._rounds_done, self._participants = correlation, 0, participants
-        self._std_units, self._thresholds = std_units, dither_thresholds
+        self._std_units, self._max_undithered_stds = std_units, max_undithered_stds
         self._all_machines, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
-        noise = aligned_zeros((size,), np.int64)
-        shape = (len(std_units), size // CHUNK, len(correlation.weights), CHUNK)
+        noise = aligned_zeros((padded_size,), np.int64)
+        shape = (len(std_units), padded_size // KEYSTREAM_SIZE, len(correlation.weights), KEYSTREAM_SIZE)
         buffers: FloatArray = aligned_zeros(shape, np.float64)
-        self._state = noise, correlation.is_cumulative, buffers, key, stream, first
+        self._kernel_arguments = noise, correlation.is_cumulative, buffers, key, stream, first_machine
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
@@ -129,20 +138,20 @@ class CorrelatedNoiseSource:
             participants = self._all_machines, self._counts
         else:
             participants = self._participants.participants(t)
-        strategy, noise = self._correlation, (self._std_units, self._thresholds)
+        strategy, noise = self._correlation, (self._std_units, self._max_undithered_stds)
         coefficients = strategy.column_norms, strategy.weights, strategy.decays
-        add_correlated(noised, message, *self._state, *participants, *noise, *coefficients)
+        add_correlated_noise(noised, message, *self._kernel_arguments, *participants, *noise, *coefficients)
 
 
-def independent_source(
-    key: Key, streams: Streams, round_sigma: Callable[[int], float], grid_spacing: float, factor: float
+def independent_noise_source(
+    key: Key, streams: StreamRange, round_std_units: Callable[[int], float]
 ) -> NoiseSource:
-    """Source of Gaussian noise, independent over rounds, of std ``factor * round_sigma(t)`` in round t."""
+    """Source of Gaussian noise, independent over rounds, of std ``round_std_units(t)`` in round t."""
 
-    def draw(noised: IntArray, message: IntArray, t: int) -> None:
-        add_noise(noised, message, key, *streams, t, round_sigma(t) / grid_spacing * factor)
+    def add_independent_noise(noised: IntArray, message: IntArray, t: int) -> None:
+        add_noise(noised, message, key, *streams, t, round_std_units(t))
 
-    return draw
+    return add_independent_noise
 
 
 class PerMachineNoiseSource:
@@ -155,35 +164,36 @@ class PerMachineNoiseSource:
     def __init__(
         self,
         key: Key,
-        first: int,
+        first_machine: int,
         std_units: FloatArray,
-        dither_thresholds: FloatArray,
-        size: int,
+        max_undithered_stds: FloatArray,
+        padded_size: int,
         participants: Any,
         is_cumulative: bool,
     ) -> None:
-        self._key, self._first = key, first
-        self._std_units, self._thresholds = std_units, dither_thresholds
+        self._key, self._first_machine = key, first_machine
+        self._std_units, self._max_undithered_stds = std_units, max_undithered_stds
         self._participants, self._is_cumulative = participants, is_cumulative
-        self._noise, self._rounds_done = aligned_zeros((size,), np.int64), 0
+        self._noise, self._rounds_done = aligned_zeros((padded_size,), np.int64), 0
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise that the sum of messages contains after round t."""
-        machines, counts = self._participants.participants(t)
+        machines, participation_counts = self._participants.participants(t)
         if not self._is_cumulative:
             self._noise[:] = 0
         elif t == self._rounds_done + 1:
-            again = counts > 1
-            self._add(machines[again], counts[again] - 1, -1)
+            again = participation_counts > 1
+            self._add_draws(machines[again], participation_counts[again] - 1, -1)
         else:  # a resumed run starts from all machines' latest draws
             self._noise[:] = 0
-            counts = self._participants.counts_until(t)
-            machines = np.flatnonzero(counts)
-            counts = counts[machines]
-        self._add(machines, counts, 1)
+            participation_counts = self._participants.counts_until(t)
+            machines = np.flatnonzero(participation_counts)
+            participation_counts = participation_counts[machines]
+        self._add_draws(machines, participation_counts, 1)
         self._rounds_done = t
         np.add(message, self._noise, out=noised)
 
-    def _add(self, machines: IntArray, counts: IntArray, sign: int) -> None:
-        stds, thresholds = self._std_units[machines], self._thresholds[machines]
-        add_signed_noise(self._noise, self._key, machines + self._first, counts, stds, thresholds, sign)
+    def _add_draws(self, machines: IntArray, participation_counts: IntArray, sign: int) -> None:
+        draws = machines + self._first_machine, participation_counts
+        stds = self._std_units[machines], self._max_undithered_stds[machines]
+        add_signed_noise(self._noise, self._key, *draws, *stds, sign)

@@ -17,194 +17,207 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, aligned_zeros, float_to_bits, inline, kernel, round_to_integer
 from mu2mpi.privacy.noise.box_muller import (
     MIN_UNIFORM_BITS,
+    exponent_and_fraction,
     normal_pair,
-    split,
-    split_uniform,
+    split_float,
     squared_radius,
 )
-from mu2mpi.privacy.noise.chacha20 import BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, DITHER_THRESHOLD
+from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
+from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, MAX_UNDITHERED_STD
 
 Key = UInt32Array  # shape (8,)
-Streams = tuple[int, int, int]  # noise stream, first machine and number of machines
+StreamRange = tuple[int, int, int]  # noise stream, first machine and number of machines
 
 # Noise streams: first word of the nonce
 MACHINE_STREAM = 0  # each machine's own noise
 SERVER_STREAM = 1  # the trusted server's noise
 AGGREGATE_STREAM = 2  # one draw in place of all machines' noise
-# The first word of the nonce is the stream + _LEVEL_STEP * level. Level 0 has the words of a draw, levels 1
-# to MAX_EXTRA_LEVEL those that extend small words, and _DITHER_LEVEL those that dither a draw on a fine grid.
-_LEVEL_STEP = 16
-MAX_EXTRA_LEVEL = 15
-_DITHER_LEVEL = 16
+# The first word of the nonce is the stream + _NONCE_LEVEL_STEP * level. Level 0 has the words of a draw;
+# levels to MAX_EXTENSION_LEVEL extend small words, and that of _DITHER_NONCE_LEVEL dithers a draw.
+_NONCE_LEVEL_STEP = 16
+MAX_EXTENSION_LEVEL = 15
+_DITHER_NONCE_LEVEL = 16
 # Bits of a number just below the smallest squared radius of a small word, -2 log 2^-20 = 27.73
-_LARGE_SQUARE = int(np.float64(27.7).view(np.int64))
+_LARGE_RADIUS_BITS = int(np.float64(27.7).view(np.int64))
 _MAX_COORDINATES = 2**35  # the block counter has 32 bits
 MAX_STREAM_INDEX = 2**32 - 1  # largest machine or round in a nonce, whose words have 32 bits
 
-PAIRS = 4 * BLOCKS
-CHUNK = 2 * PAIRS  # normals, and 64-bit words, per call of the keystream
+NORMAL_PAIRS = 4 * KEYSTREAM_BLOCKS
+KEYSTREAM_SIZE = 2 * NORMAL_PAIRS  # normals, and 64-bit words, per call of the keystream
 
 
 @inline
-def fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stream, machine, t):  # type: ignore[no-untyped-def]
+def chunk_arrays():  # type: ignore[no-untyped-def]
+    """Allocate the arrays that `fill_normal_pairs` fills: its first five arguments."""
+    keystream, extension = aligned_empty(KEYSTREAM_SIZE), aligned_empty(KEYSTREAM_SIZE)
+    dither, squared_radii = aligned_empty(KEYSTREAM_SIZE), aligned_empty(NORMAL_PAIRS)
+    words = keystream.view(np.uint64), extension.view(np.uint64)
+    return *words, squared_radii, aligned_empty(NORMAL_PAIRS), dither.view(np.int64)
+
+
+@inline
+def fill_normal_pairs(  # type: ignore[no-untyped-def]
+    keystream, extension, squared_radii, uniforms, dither, bits, key, chunk, stream, machine, t
+):
     """Fill ``keystream`` with random 64-bit words, and compute the squared radii of Box-Muller pairs."""
-    # One loop generates dither, words, and extra words for small ones, so that ChaCha20 is compiled once.
-    level = _DITHER_LEVEL if bits >= 0 else 0
+    # One loop generates dither, words, and an extension of small ones, so that ChaCha20 is compiled once.
+    level = _DITHER_NONCE_LEVEL if bits >= 0 else 0
     while True:
-        halves = (keystream if level == 0 else extra).view(np.uint32)
-        nonce = uint32(stream + _LEVEL_STEP * level)
-        fill_keystream(halves, key, uint32(chunk * BLOCKS), nonce, uint32(machine), uint32(t))
-        if level == _DITHER_LEVEL:
-            _fill_dither(dither, extra, bits)
+        halves = (keystream if level == 0 else extension).view(np.uint32)
+        nonce = uint32(stream + _NONCE_LEVEL_STEP * level)
+        fill_keystream(halves, key, uint32(chunk * KEYSTREAM_BLOCKS), nonce, uint32(machine), uint32(t))
+        if level == _DITHER_NONCE_LEVEL:
+            _fill_dither(dither, extension, bits)
             level = 0
         elif level == 0:
-            if not _fill_squares(squares, values, keystream):
+            if not _fill_squared_radii(squared_radii, uniforms, keystream):
                 break
             level = 1
-        elif not _extend_small_words(squares, values, keystream, extra, level) or level == MAX_EXTRA_LEVEL:
-            break
         else:
+            any_small = _extend_small_uniforms(squared_radii, uniforms, keystream, extension, level)
+            if not any_small or level == MAX_EXTENSION_LEVEL:
+                break
             level += 1
 
 
 @inline
-def _fill_squares(squares, values, keystream):  # type: ignore[no-untyped-def]
+def _fill_squared_radii(squared_radii, uniforms, keystream):  # type: ignore[no-untyped-def]
     """Compute the squared radii of all Box-Muller pairs; return whether some words need extra words."""
     largest = int64(0)
-    for i in range(PAIRS):
-        squares[i], values[i] = split_uniform(keystream[i])
-    for i in range(PAIRS):
-        squares[i] = squared_radius(squares[i], values[i])
-        largest = max(largest, float_to_bits(squares[i]))
-    if largest < int64(_LARGE_SQUARE):
+    for i in range(NORMAL_PAIRS):
+        squared_radii[i], uniforms[i] = exponent_and_fraction(keystream[i])
+    for i in range(NORMAL_PAIRS):
+        squared_radii[i] = squared_radius(squared_radii[i], uniforms[i])
+        largest = max(largest, float_to_bits(squared_radii[i]))
+    if largest < int64(_LARGE_RADIUS_BITS):
         return False
-    for i in range(PAIRS):
-        values[i] = np.float64(keystream[i])
+    for i in range(NORMAL_PAIRS):
+        uniforms[i] = np.float64(keystream[i])
     return True
 
 
 @inline
-def _extend_small_words(squares, values, keystream, extra, level):  # type: ignore[no-untyped-def]
+def _extend_small_uniforms(squared_radii, uniforms, keystream, extension, level):  # type: ignore[no-untyped-def]
     any_small = False
-    for i in range(PAIRS):
-        if values[i] < 2.0**MIN_UNIFORM_BITS:
-            values[i] = values[i] * 2.0**64 + np.float64(extra[i])
-            e, v = split(max(values[i], 1.0), 64.0 * (level + 1))
-            squares[i] = squared_radius(e, v)
-            any_small = any_small or values[i] < 2.0**MIN_UNIFORM_BITS
+    for i in range(NORMAL_PAIRS):
+        if uniforms[i] < 2.0**MIN_UNIFORM_BITS:
+            uniforms[i] = uniforms[i] * 2.0**64 + np.float64(extension[i])
+            e, v = split_float(max(uniforms[i], 1.0), 64.0 * (level + 1))
+            squared_radii[i] = squared_radius(e, v)
+            any_small = any_small or uniforms[i] < 2.0**MIN_UNIFORM_BITS
     return any_small
 
 
 @inline
-def dither_bits(std_units, threshold):  # type: ignore[no-untyped-def]
-    """Log2 of half the number of integers from which a noise draw's dither is uniform; -1 for no dither."""
-    return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > threshold else -1
+def dither_bits(std_units, max_undithered_std):  # type: ignore[no-untyped-def]
+    """Bits b of the dither, which is uniform over 2^(b + 1) integers; -1 for no dither."""
+    return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > max_undithered_std else -1
 
 
 @inline
 def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
-    for i in range(CHUNK):
+    for i in range(KEYSTREAM_SIZE):
         noised[i] += sign * dither[i]
 
 
 @inline
 def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
-    for i in range(CHUNK):
+    for i in range(KEYSTREAM_SIZE):
         dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
 
 
 @inline
-def _set_noise(noised, message, squares, keystream, std_units):  # type: ignore[no-untyped-def]
-    for i in range(PAIRS):
-        g, h = normal_pair(squares[i], keystream[PAIRS + i])
+def _set_noise(noised, message, squared_radii, keystream, std_units):  # type: ignore[no-untyped-def]
+    for i in range(NORMAL_PAIRS):
+        g, h = normal_pair(squared_radii[i], keystream[NORMAL_PAIRS + i])
         noised[i] = message[i] + round_to_integer(std_units * g)
-        noised[PAIRS + i] = message[PAIRS + i] + round_to_integer(std_units * h)
+        noised[NORMAL_PAIRS + i] = message[NORMAL_PAIRS + i] + round_to_integer(std_units * h)
 
 
 @inline
-def _accumulate_noise(noised, squares, keystream, std_units):  # type: ignore[no-untyped-def]
-    for i in range(PAIRS):
-        g, h = normal_pair(squares[i], keystream[PAIRS + i])
+def _accumulate_noise(noised, squared_radii, keystream, std_units):  # type: ignore[no-untyped-def]
+    for i in range(NORMAL_PAIRS):
+        g, h = normal_pair(squared_radii[i], keystream[NORMAL_PAIRS + i])
         noised[i] += round_to_integer(std_units * g)
-        noised[PAIRS + i] += round_to_integer(std_units * h)
+        noised[NORMAL_PAIRS + i] += round_to_integer(std_units * h)
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
-    """Allocate an int64 array of zeros, padded to whole chunks of `CHUNK`, and a view of it in `shape`."""
+    """Allocate an int64 array of zeros, padded to whole chunks, and a view of it in `shape`."""
     d = math.prod(shape)
-    flat = aligned_zeros((-(-d // CHUNK) * CHUNK,), np.int64)
+    flat = aligned_zeros((-(-d // KEYSTREAM_SIZE) * KEYSTREAM_SIZE,), np.int64)
     return flat, flat[:d].reshape(shape)
 
 
 @kernel
-def add_noise(noised, message, key, stream, first, count, t, std_units):  # type: ignore[no-untyped-def]
+def add_noise(noised, message, key, stream, first_machine, machines, t, std_units):  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the rounded noise of consecutive machines, or of the server.
 
     Parameters
     ----------
     noised, message : int64 arrays of `padded_zeros`, in grid units; must not overlap
     key : uint32 array of shape (8,)
-    stream, first, count : noise stream, first machine (0 for the server), number of machines
+    stream, first_machine, machines : noise stream, first machine (0 for the server), number of machines
     t : round, 1-based
     std_units : standard deviation of each machine's draw in grid units; draws are rounded one by one
 
-    Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid unit, are dithered,
+    Draws above `MAX_UNDITHERED_STD`, where floating-point errors are comparable to a grid unit, are dithered,
     so that only errors across the edge of a wide interval matter: post-processing of exact noise.
     """
-    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
-    squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
-    bits = dither_bits(std_units, DITHER_THRESHOLD)
-    for chunk in range(message.size // CHUNK):
-        part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        for machine in range(first, first + count):
-            fill_pairs(keystream, extra, squares, values, dither, bits, key, chunk, stream, machine, t)
-            if machine == first:
-                _set_noise(noised[part], message[part], squares, keystream, std_units)
+    arrays = chunk_arrays()
+    keystream, _, squared_radii, _, dither = arrays
+    bits = dither_bits(std_units, MAX_UNDITHERED_STD)
+    for chunk in range(message.size // KEYSTREAM_SIZE):
+        part = slice(chunk * KEYSTREAM_SIZE, (chunk + 1) * KEYSTREAM_SIZE)
+        for machine in range(first_machine, first_machine + machines):
+            fill_normal_pairs(*arrays, bits, key, chunk, stream, machine, t)
+            if machine == first_machine:
+                _set_noise(noised[part], message[part], squared_radii, keystream, std_units)
             else:
-                _accumulate_noise(noised[part], squares, keystream, std_units)
+                _accumulate_noise(noised[part], squared_radii, keystream, std_units)
             if bits >= 0:
                 _add_dither(noised[part], dither, 1)
 
 
 @kernel
-def add_signed_noise(noise, key, machines, counts, std_units, thresholds, sign):  # type: ignore[no-untyped-def]
+def add_signed_noise(  # type: ignore[no-untyped-def]
+    noise, key, machines, participation_counts, std_units, max_undithered_stds, sign
+):
     """Add (``sign`` 1) or subtract (-1) one rounded noise draw of each machine to ``noise``.
 
-    The participation count of a machine takes the place of the round; ``std_units`` and ``thresholds`` are
-    the std and the dither threshold of each machine's draw in grid units.
+    The participation count of a machine takes the place of the round; ``std_units`` and
+    ``max_undithered_stds`` are the std of each machine's draw, and the largest without dither, in grid units.
     """
-    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
-    squares, values, dither = aligned_empty(PAIRS), aligned_empty(PAIRS), aligned_empty(CHUNK).view(np.int64)
-    for chunk in range(noise.size // CHUNK):
-        part = noise[chunk * CHUNK : (chunk + 1) * CHUNK]
+    arrays = chunk_arrays()
+    keystream, _, squared_radii, _, dither = arrays
+    for chunk in range(noise.size // KEYSTREAM_SIZE):
+        part = noise[chunk * KEYSTREAM_SIZE : (chunk + 1) * KEYSTREAM_SIZE]
         for n in range(machines.size):
-            bits, machine, t = dither_bits(std_units[n], thresholds[n]), machines[n], counts[n]
-            fill_pairs(
-                keystream, extra, squares, values, dither, bits, key, chunk, MACHINE_STREAM, machine, t
-            )
+            bits = dither_bits(std_units[n], max_undithered_stds[n])
+            counter = machines[n], participation_counts[n]
+            fill_normal_pairs(*arrays, bits, key, chunk, MACHINE_STREAM, *counter)
             # Rounding half to even is symmetric in the sign.
-            _accumulate_noise(part, squares, keystream, sign * std_units[n])
+            _accumulate_noise(part, squared_radii, keystream, sign * std_units[n])
             if bits >= 0:
                 _add_dither(part, dither, sign)
 
 
 @kernel
 def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
-    keystream, extra = aligned_empty(CHUNK).view(np.uint64), aligned_empty(CHUNK).view(np.uint64)
-    squares, values, unused = aligned_empty(PAIRS), aligned_empty(PAIRS), keystream.view(np.int64)
-    for chunk in range(out.size // CHUNK):
-        fill_pairs(keystream, extra, squares, values, unused, -1, key, chunk, stream, machine, t)
-        part = out[chunk * CHUNK : (chunk + 1) * CHUNK]
-        for i in range(PAIRS):
-            g, h = normal_pair(squares[i], keystream[PAIRS + i])
+    arrays = chunk_arrays()
+    keystream, _, squared_radii, _, _ = arrays
+    for chunk in range(out.size // KEYSTREAM_SIZE):
+        fill_normal_pairs(*arrays, -1, key, chunk, stream, machine, t)
+        part = out[chunk * KEYSTREAM_SIZE : (chunk + 1) * KEYSTREAM_SIZE]
+        for i in range(NORMAL_PAIRS):
+            g, h = normal_pair(squared_radii[i], keystream[NORMAL_PAIRS + i])
             part[i] = g
-            part[PAIRS + i] = h
+            part[NORMAL_PAIRS + i] = h
 
 
 def standard_normal(key: Key, stream: int, machine: int, t: int, d: int) -> FloatArray:
     """Draw d standard normals as a function of key, stream, machine (0: server) and round t; shape (d,)."""
-    out = np.empty(-(-d // CHUNK) * CHUNK)
+    out = np.empty(-(-d // KEYSTREAM_SIZE) * KEYSTREAM_SIZE)
     _fill_normals(out, key, stream, machine, t)
     return out[:d]
 
@@ -228,6 +241,6 @@ def derive_key(root: bytes, purpose: str, context: str = "") -> bytes:
     return hashlib.blake2b(context.encode(), key=root, digest_size=32, person=purpose.encode()).digest()
 
 
-def key_words(key: bytes) -> Key:
+def key_to_uint32(key: bytes) -> Key:
     """Convert a 32-byte key to an array of eight 32-bit words, read as little-endian."""
     return np.frombuffer(key, dtype="<u4").astype(np.uint32)
