@@ -9,7 +9,7 @@ from typing import Any
 from mu2mpi._version import __version__
 
 # Module of each public name; __init__.pyi declares the names for type checkers
-_MODULE_OF_NAME = {
+_MODULE_OF_EXPORT = {
     "Experiment": "mu2mpi.config.experiment",
     "InputError": "mu2mpi.core.errors",
     "Interrupted": "mu2mpi.core.errors",
@@ -23,16 +23,16 @@ _MODULE_OF_NAME = {
     "run": "mu2mpi.execution.job",
     "sweep": "mu2mpi.analysis.runs",
 }
-__all__ = ["__version__", *_MODULE_OF_NAME]
+__all__ = ["__version__", *_MODULE_OF_EXPORT]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on its first use, since imports such as numba would slow down `mu2mpi --help`."""
-    if name not in _MODULE_OF_NAME:
+    if name not in _MODULE_OF_EXPORT:
         raise AttributeError(f"module 'mu2mpi' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_MODULE_OF_NAME[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF_EXPORT[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -81,7 +81,7 @@ def read(
     for start in range(0, len(rows), AT_ONCE):
         samples = getattr(source, which)(rows[start : start + AT_ONCE])
         side = round(source.dimension**0.5)
-        images = samples.features.reshape(-1, side, side) * np.float32(source.scale)
+        images = samples.features.reshape(-1, side, side) * np.float32(source.feature_scale)
         yield images if side == SIZE else enlarged(images), samples.labels
 
 

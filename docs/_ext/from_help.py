@@ -18,10 +18,10 @@ from mu2mpi.cli.program import build_parser
 from mu2mpi.config.experiment_options import (
     COMPONENT_CHOICES,
     choices,
-    component_options,
     help_details,
     is_flag,
     option_fields,
+    own_option_fields,
 )
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def options_page() -> str:
 
 
 def _option(name: str) -> Iterator[str]:
-    choice = next((option for option in COMPONENT_CHOICES if name in component_options(option)), "")
-    fields = component_options(choice).get(name)
+    choice = next((option for option in COMPONENT_CHOICES if name in own_option_fields(option)), "")
+    fields = own_option_fields(choice).get(name)
     variants = _variants(fields or {"": option_fields()[name]})
     yield f"### {name}\n"
     for owners, field in variants:

@@ -14,14 +14,14 @@ import numpy as np
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, PRIVACY_SETTINGS, GroupKey
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import component_options, option_fields
+from mu2mpi.config.experiment_options import option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.results.reader import RunSummary, canonical_settings
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result_files import join_names
 
-PAPER_VALUES = ("test_loss", "test_accuracy")  # Measurements in the paper's tables
+PAPER_MEASUREMENTS = ("test_loss", "test_accuracy")  # Measurements in the paper's tables
 # Settings that are rows wherever they differ, even if another row setting determines them
 ALWAYS_SHOWN_SETTINGS = (*PRIVACY_SETTINGS, "delta", "budgets")
 # Settings beside the options of methods that may differ from method to method
@@ -73,10 +73,10 @@ class TableLayout:
         if "rounds" not in (*rows, *columns) and ("rounds" in varying or len(machines) == len(sizes)):
             axes = [[[name, *["rounds"] * (name == "machines")] for name in axis] for axis in (rows, columns)]
             rows, columns = (tuple(chain.from_iterable(axis)) for axis in axes)
-        return TableLayout(rows, columns, self.values or default_value_names(runs))
+        return TableLayout(rows, columns, self.values or default_measurements(runs))
 
 
-class Estimate(NamedTuple):
+class MeanAndStd(NamedTuple):
     """Mean over seeds (NaN without runs) and sample standard deviation (NaN for a single run)."""
 
     mean: float
@@ -84,11 +84,11 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class SeedAggregate:
     """Statistics over the runs of one table entry; an entry may have no runs."""
 
     seeds: int  # number of runs
-    values: dict[str, Estimate]  # by measurement
+    values: dict[str, MeanAndStd]  # by measurement
     paper_values: dict[str, float]  # the paper's values by measurement, if it has this experiment
     settings: dict[str, Any]  # settings that rows or columns determine
     diameters: frozenset[float]  # of the balls, including those chosen by a preset
@@ -100,11 +100,11 @@ class TableSection:
 
     layout: TableLayout
     settings: dict[str, Any]
-    defaults: dict[str, Any]  # default values of settings
+    default_settings: dict[str, Any]  # default values of settings
     dependent_settings: dict[str, str]  # settings that a row or column setting determines, and that setting
     rows: list[GroupKey]
     columns: list[GroupKey]
-    aggregates: dict[tuple[GroupKey, GroupKey], Aggregate]
+    aggregates: dict[tuple[GroupKey, GroupKey], SeedAggregate]
 
     @property
     def seed_counts(self) -> set[int]:
@@ -124,7 +124,7 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
     full = layout.with_defaults(kept, varying)
     check_value_names(kept, full.values)
     others = [name for name in varying if name not in full.axes]
-    per_method = {*component_options("method"), *METHOD_SETTINGS}
+    per_method = {*own_option_fields("method"), *METHOD_SETTINGS}
     given = ["method", *(name for name in others if name not in per_method)]
     own = [name for name in others if name in per_method]
     of_method = [name for name in own if setting_labels.is_determined_by(name, given, rows)]
@@ -171,7 +171,7 @@ def _group_by_common_settings(
 
 def version_note(runs: Sequence[RunSummary]) -> list[str]:
     """Return a note on the versions of mu2mpi that made the runs; none for a single version."""
-    versions = sorted({run.version for run in runs if run.version})
+    versions = sorted({run.mu2mpi_version for run in runs if run.mu2mpi_version})
     return [f"these results were made by versions {join_names(versions)} of mu2mpi"] if versions[1:] else []
 
 
@@ -193,7 +193,7 @@ def _build_section(
             if known["epsilon"] is not None and "rho" not in layout.axes:
                 others["rho"] = known["rho"]
         key = _paper_experiment_key(settings | others | dict(zip(layout.axes, row + column, strict=True)))
-        aggregates[row, column] = Aggregate(
+        aggregates[row, column] = SeedAggregate(
             seeds=len(subset),
             values={n: mean_and_std([run.table_row.get(n, math.nan) for run in subset]) for n in names},
             paper_values={} if dependent and not subset else _read_paper_values().get(key, {}),
@@ -203,7 +203,7 @@ def _build_section(
     return TableSection(layout, settings, runs[0].experiment.defaults, dependent, rows, columns, aggregates)
 
 
-def default_value_names(runs: Iterable[RunSummary]) -> tuple[str, ...]:
+def default_measurements(runs: Iterable[RunSummary]) -> tuple[str, ...]:
     """Measurements of a table by default: test loss and score (accuracy for classes, R^2 for numbers)."""
     label_kinds = {run.label_kind for run in runs}
     return ("test_loss", *(score for labels, score in SCORE_COLUMNS.items() if labels in label_kinds))
@@ -218,14 +218,14 @@ def check_value_names(runs: Iterable[RunSummary], names: Iterable[str]) -> None:
             raise InputError(f"no run has a value {name!r}{suggest_or_list(name, known, 'values')}")
 
 
-def mean_and_std(values: Sequence[float]) -> Estimate:
+def mean_and_std(values: Sequence[float]) -> MeanAndStd:
     """Return mean and sample standard deviation of a measurement over runs."""
     if not values:
-        return Estimate(math.nan, math.nan)
+        return MeanAndStd(math.nan, math.nan)
     # The computed mean of equal numbers may differ from them by rounding.
     are_equal = len(set(values)) == 1
     mean, std = (values[0], 0.0) if are_equal else (np.mean(values), np.std(values, ddof=1))
-    return Estimate(float(mean), float(std) if len(values) > 1 else math.nan)
+    return MeanAndStd(float(mean), float(std) if len(values) > 1 else math.nan)
 
 
 def _paper_experiment_key(settings: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
@@ -239,7 +239,7 @@ def _read_paper_values() -> dict[frozenset[tuple[str, Any]], dict[str, float]]:
     text = importlib.resources.files("mu2mpi.analysis").joinpath("paper_tables.csv").read_text("utf-8")
     values_of = {}
     for line in csv.DictReader(text.splitlines()):
-        values = {name: float(line.pop(name.removeprefix("test_"))) for name in PAPER_VALUES}
+        values = {name: float(line.pop(name.removeprefix("test_"))) for name in PAPER_MEASUREMENTS}
         experiment = Experiment.from_settings({"data": "mnist", "diameter": 0.1, **line})
         values_of[_paper_experiment_key(canonical_settings(experiment))] = values
     return values_of

@@ -15,7 +15,7 @@ from mu2mpi.analysis.description import metric_label
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, GroupKey, Labels, format_value, sort_key
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
-from mu2mpi.core.hdf5 import without_booleans
+from mu2mpi.core.hdf5 import booleans_as_ints
 from mu2mpi.privacy.accounting.per_machine_accounts import column_metadata
 from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import SCORE_COLUMNS, History
@@ -23,7 +23,7 @@ from mu2mpi.results.records import SCORE_COLUMNS, History
 if TYPE_CHECKING:
     import xarray
 
-MAX_ARRAY_ELEMENTS = 50_000_000  # Largest size of an array (400 MB)
+MAX_XARRAY_ELEMENTS = 50_000_000  # Largest size of an array (400 MB)
 
 
 def build_xarray(
@@ -59,7 +59,7 @@ def _build_dataset(runs: Sequence[RunSummary], include_history: bool) -> "xarray
     index["seed"] = _unique_seeds(runs, keys)
     rounds = {t for run in runs for t in run.history.round.tolist()} if include_history else {0}
     size = math.prod(map(len, levels)) * index["seed"].nunique() * len(rounds)
-    if size > MAX_ARRAY_ELEMENTS:
+    if size > MAX_XARRAY_ELEMENTS:
         over = f"{', '.join(axes)}, seed and round"
         raise InputError(f"an array over {over} has {size:,} numbers. Select fewer runs, or history=False.")
     # Measurements of the output are prefixed with "final_" where the history has a column of that name.
@@ -96,7 +96,7 @@ def _build_dataset(runs: Sequence[RunSummary], include_history: bool) -> "xarray
     dataset: xarray.Dataset = arrays.assign_coords(coordinates)
     common = {name: v for name, v in all_rows[0].items() if all(row[name] == v for row in all_rows)}
     omitted = {*axes, *AVERAGED_SETTINGS}
-    dataset.attrs = without_booleans({n: v for n, v in common.items() if v is not None and n not in omitted})
+    dataset.attrs = booleans_as_ints({n: v for n, v in common.items() if v is not None and n not in omitted})
     return dataset
 
 

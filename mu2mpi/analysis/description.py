@@ -11,14 +11,14 @@ from mu2mpi.analysis.setting_labels import format_value, rounded_up
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.text import text_table, wrap_paragraph
-from mu2mpi.losses.metrics.metric import metrics
+from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, Theory, checkpoint_path
 from mu2mpi.results.result import Result
 
-MAX_CLASSES = 20  # Classes listed
-MAX_MACHINES = 20  # Unequal machines listed
+MAX_LISTED_CLASSES = 20  # Classes listed
+MAX_LISTED_MACHINES = 20  # Unequal machines listed
 MAX_COEFFICIENTS = 100  # Coefficients listed
 # Columns of a table by header: attribute with the array, and format of its numbers
 ColumnFormats = Mapping[str, tuple[str, Callable[[float], str]]]
@@ -124,7 +124,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
         f"on a grid of {mechanism.grid_spacing:.3g}. "
         f"Of epsilon, {rounded_up(privacy.epsilon_sampler)} covers the error of the noise sampler.",
         KEY_DISCARDED_NOTE * privacy.is_key_discarded,
-        mechanism.communication_cost,
+        mechanism.communication_note,
         trust_statement(privacy.server),
         *(f"WARNING: {concern.full}" for concern in concerns),
     ]
@@ -139,7 +139,7 @@ def sort_by_epsilon(accounts: PerMachineAccounts) -> IntArray:
 
 def _accounts_table(accounts: PerMachineAccounts) -> str:
     """Return a sentence on unequal machines, and a table of the machines with the largest epsilon."""
-    order, absent = sort_by_epsilon(accounts)[:MAX_MACHINES], np.sum(accounts.rounds == 0)
+    order, absent = sort_by_epsilon(accounts)[:MAX_LISTED_MACHINES], np.sum(accounts.rounds == 0)
     text = (
         f"Machines differ: of {len(accounts.rounds):,} machines, {absent:,} never take part. The guarantee "
         "above is that of the machine with the largest epsilon. The machines with the largest epsilon are:"
@@ -190,13 +190,13 @@ def _experiment_section(result: Result) -> str:
         low, high = map(format_value, result.label_range)
         named_values.append(("label", f"a number from {low} to {high}"))
     elif result.class_names is not None:
-        ellipsis = ["..."] * (result.class_count > MAX_CLASSES)
-        named_values.append(("classes", ", ".join([*result.class_names[:MAX_CLASSES], *ellipsis])))
+        ellipsis = ["..."] * (result.class_count > MAX_LISTED_CLASSES)
+        named_values.append(("classes", ", ".join([*result.class_names[:MAX_LISTED_CLASSES], *ellipsis])))
     history, score = result.history, SCORE_COLUMNS[result.label_kind]
     unit = " nats" * (result.loss_unit == "nat")
     named_values.append(("final test loss", _format_number(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     metric_values = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
-    known = metrics()
+    known = all_metrics()
     for name, value in metric_values.items():
         style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
         named_values.append((f"final test {metric_label(name)}", _format_number(value, style.format)))
@@ -205,14 +205,14 @@ def _experiment_section(result: Result) -> str:
 
 def metric_label(name: str) -> str:
     """Return the long name and unit of a metric; for an unregistered metric, its name in words."""
-    if (metric := metrics().get(name)) is None:
+    if (metric := all_metrics().get(name)) is None:
         return name.replace("_", " ")
     return metric.long_name + " (in the label's units)" * (metric.unit == "label")
 
 
 def _accuracy_by_class(result: Result) -> str:
     """Return a table by class: test samples, accuracy and most frequent wrong prediction."""
-    if result.confusion is None or result.class_count > MAX_CLASSES:
+    if result.confusion is None or result.class_count > MAX_LISTED_CLASSES:
         return ""
     classes, rows = result.class_labels, []
     for k, predicted in enumerate(result.confusion):

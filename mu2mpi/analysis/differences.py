@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.analysis import setting_labels
-from mu2mpi.analysis.aggregation import check_value_names, default_value_names, mean_and_std
+from mu2mpi.analysis.aggregation import check_value_names, default_measurements, mean_and_std
 from mu2mpi.analysis.pivot import PivotRow, PivotTable, TableEntry, align_column, choose_format
 from mu2mpi.analysis.privacy_reports import model_to_bytes
 from mu2mpi.analysis.setting_labels import MISSING, GroupKey, Labels, varying_settings
@@ -18,17 +18,17 @@ from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.results.reader import RunSummary, read_result
 
 SIGNIFICANCE_LEVEL = 0.05
-_DEFAULT_LABELS = Labels()
+_SETTING_LABELS = Labels()
 ComparedRuns = tuple[list[RunSummary], list[RunSummary]]  # A and B
 PairedRuns = Mapping[GroupKey, ComparedRuns]  # Runs of both sides by the settings that vary within a side
-FileContents = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]  # environment and model of each file
+ResultContents = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]  # environment and model of each file
 
 
 def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: Sequence[str] = ()) -> str:
     """Compare two sets of runs, A and B, by measurements (default: test loss and score), and return text."""
     a, b = (setting_labels.drop_repeated_runs(side, "ranks")[0] for side in (first, second))
     compared, runs = (a, b), [*a, *b]
-    values = tuple(values) or default_value_names(runs)
+    values = tuple(values) or default_measurements(runs)
     check_value_names(runs, values)
     # Settings that differ only between the sides do not tell runs apart.
     within = {name for side in compared for name in varying_settings(side)}
@@ -57,7 +57,7 @@ def _settings_table(compared: ComparedRuns) -> str:
         is_computed = all(origin for of_side in values for _, origin in of_side)
         if plain_values[0] != plain_values[1] and not is_computed:
             ordered = (sorted(of_side, key=setting_labels.sort_key) for of_side in values)
-            texts = (", ".join(_DEFAULT_LABELS.value(name, v) + by for v, by in pairs) for pairs in ordered)
+            texts = (", ".join(_SETTING_LABELS.value(name, v) + by for v, by in pairs) for pairs in ordered)
             rows.append([name, *texts])
     return text_table(["setting", "A", "B"], [rows]) if rows else "Settings: the same."
 
@@ -71,7 +71,7 @@ def _setting_origin(run: RunSummary, name: str) -> str:
     return " (by preset)" if name in run.experiment.preset_settings() else " (by server)"
 
 
-def _environment_table(compared: ComparedRuns, files: FileContents) -> str:
+def _environment_table(compared: ComparedRuns, files: ResultContents) -> str:
     environments = [[files[run.path][0] for run in side] for side in compared]
     names = dict.fromkeys(name for side in environments for environment in side for name in environment)
     rows = []
@@ -89,7 +89,7 @@ def _measured_values(compared: ComparedRuns, value: str) -> list[list[float]]:
 def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence[str]) -> str:
     rows = []
     for key, compared in pairs.items():
-        labels = [_DEFAULT_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
+        labels = [_SETTING_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
         for value in values:
             a, b = map(mean_and_std, samples := _measured_values(compared, value))
             style = choose_format(value, [a.mean, b.mean])
@@ -98,7 +98,7 @@ def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence
             entries = [TableEntry(MISSING if m == "nan" else m, std.replace("nan", "")) for m, std in numbers]
             rows.append(PivotRow(0, [*labels, style.label], entries))
             labels = [""] * len(names)
-    table = PivotTable("", [*map(_DEFAULT_LABELS.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
+    table = PivotTable("", [*map(_SETTING_LABELS.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
     text = text_table(table.header, table.blocks(align_column))
     counts = sorted({len(side) for compared in pairs.values() for side in compared})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"
@@ -119,7 +119,7 @@ def welch_p_value(a: Sequence[float], b: Sequence[float]) -> float:
     return float(2 * stdtr(degrees_of_freedom, -difference / math.sqrt(errors.sum())))
 
 
-def _identical_models(pairs: PairedRuns, files: FileContents) -> str:
+def _identical_models(pairs: PairedRuns, files: ResultContents) -> str:
     are_equal: list[bool] = []
     for compared in pairs.values():
         a, b = ({run.experiment.seed: files[run.path][1] for run in side} for side in compared)

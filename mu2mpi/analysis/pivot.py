@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mu2mpi.analysis.aggregation import TABLE_AXIS_SETTINGS, TableSection
 from mu2mpi.analysis.setting_labels import COLLUDERS_SHARE, MISSING, PRIVACY_SETTINGS, GroupKey, Labels
 from mu2mpi.core.text import TableRow
-from mu2mpi.losses.metrics.metric import metrics
+from mu2mpi.losses.metrics.metric import all_metrics
 
 # Measurements of which the lowest is the best, beside the loss and metrics
 _LOWER_IS_BETTER = ("excess_loss", "elapsed_seconds", "gradient_evaluations")
@@ -61,7 +61,7 @@ def _decimal_paddings(numbers: TableRow, padding: Callable[[str], str]) -> list[
 class PivotRow(NamedTuple):
     """One row of a table as text: number of its block, labels and entries."""
 
-    block: int
+    block_number: int
     labels: list[str]
     entries: list[TableEntry]
 
@@ -85,7 +85,7 @@ class PivotTable:
         """Return the rows of each block as text, with columns of entries formatted by `format_column`."""
         columns = zip(*(row.entries for row in self.rows), strict=True)
         rows = zip(self.rows, zip(*map(format_column, columns), strict=True), strict=True)
-        blocks = groupby(rows, key=lambda pair: pair[0].block)
+        blocks = groupby(rows, key=lambda pair: pair[0].block_number)
         return [[[*row.labels, *numbers] for row, numbers in block] for _, block in blocks]
 
 
@@ -101,19 +101,19 @@ class ValueFormat(NamedTuple):
         return f"{self.factor * number:,.{self.decimals}f}"
 
 
-def _value_style(name: str) -> tuple[str, int | None, int]:
+def _measurement_properties(name: str) -> tuple[str, int | None, int]:
     """Return label and decimals of a measurement, and whether higher (1), lower (-1) or neither is better."""
     if name == "test_loss":
         return "loss", 4, -1
-    if name in _LOWER_IS_BETTER or (metric := metrics().get(name.removeprefix("test_"))) is None:
+    if name in _LOWER_IS_BETTER or (metric := all_metrics().get(name.removeprefix("test_"))) is None:
         return name.replace("_", " "), None, -1 if name in _LOWER_IS_BETTER else 0
     decimals = {"%": 1, "1": 4, "label": None}[metric.unit]
-    return metric.title + " %" * (metric.unit == "%"), decimals, 1 if metric.higher_is_better else -1
+    return metric.table_title + " %" * (metric.unit == "%"), decimals, 1 if metric.higher_is_better else -1
 
 
 def choose_format(name: str, means: Iterable[float]) -> ValueFormat:
     """Return the common number format for the means of a measurement in a table."""
-    label, decimals, _ = _value_style(name)
+    label, decimals, _ = _measurement_properties(name)
     means = [abs(float(mean)) for mean in means if math.isfinite(mean) and mean]
     if decimals is not None or not means:
         return ValueFormat(label, 100 if label.endswith("%") else 1, decimals or 0)
@@ -145,7 +145,7 @@ def _pivot_table(section: TableSection, shown: Sequence[int], labels: Labels, ma
     has_value_labels = len(section.seed_counts) > 1 or len(layout.values) > 1
     rows: list[PivotRow] = []
     for row, first in zip(section.rows, firsts, strict=True):
-        block = order.index(first) if len(order) < len(firsts) else 0
+        block_number = order.index(first) if len(order) < len(firsts) else 0
         row_labels = [labels.table_value(layout.rows[k], row[k]) for k in shown]
         entries_of = []
         for name, style in formats.items():
@@ -163,12 +163,12 @@ def _pivot_table(section: TableSection, shown: Sequence[int], labels: Labels, ma
             counts = [TableEntry(str(aggregates[row, column].seeds or MISSING)) for column in section.columns]
             entries_of.append(("seeds", counts))
         for label, entries in entries_of:
-            rows.append(PivotRow(block, [*row_labels, *[label] * has_value_labels], entries))
+            rows.append(PivotRow(block_number, [*row_labels, *[label] * has_value_labels], entries))
             row_labels = [""] * len(shown)
     constant = {name: section.rows[0][k] for k, name in enumerate(layout.rows) if k not in shown}
     legend = [_legend(section, formats), *_dependent_settings_note(section, labels), *[best_note] * mark_best]
     headers = [*(labels.name(layout.rows[k]) for k in shown), *[""] * has_value_labels]
-    common = _shown_settings(section.settings, section.defaults)
+    common = _shown_settings(section.settings, section.default_settings)
     common |= {name: value for name, value in constant.items() if value is not None}
     title = labels.settings({name: common[name] for name in sorted(common, key=TABLE_AXIS_SETTINGS.index)})
     columns = [_column_label(dict(zip(layout.columns, key, strict=True)), labels) for key in section.columns]
@@ -192,7 +192,7 @@ def _best_means(
     best: set[tuple[str, GroupKey, GroupKey]] = set()
     n_sets, n_close, n_single, axes = 0, 0, 0, section.layout.axes
     compared_at = (*_PROBLEM_SETTINGS, *["server", "colluders", COLLUDERS_SHARE] * ("method" in axes))
-    signs = {name: sign for name in formats if (sign := _value_style(name)[2])}
+    signs = {name: sign for name in formats if (sign := _measurement_properties(name)[2])}
     for name, sign in signs.items():
         values = {key: aggregate.values[name] for key, aggregate in section.aggregates.items()}
         sets: dict[GroupKey, list[tuple[GroupKey, GroupKey]]] = {}
@@ -246,7 +246,7 @@ def _dependent_settings_note(section: TableSection, labels: Labels) -> list[str]
         for axis in {by: None for by in section.dependent_settings.values() if by != COLLUDERS_SHARE}:
             names = [name for name, by in section.dependent_settings.items() if by == axis]
             own = {name: aggregate.settings.get(name) for name in names}
-            if own := _shown_settings(own, section.defaults):
+            if own := _shown_settings(own, section.default_settings):
                 label = labels.setting(axis, axis_values[axis])
                 labels_by_settings.setdefault(labels.settings(own), {})[label] = None
     notes = [f"{' and '.join(those)} with {settings}" for settings, those in labels_by_settings.items()]

@@ -13,22 +13,22 @@ import numpy as np
 from mu2mpi.analysis import description
 from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, PRIVATE_TEST_WARNING
 from mu2mpi.analysis.setting_labels import format_value, rounded_down, rounded_up
-from mu2mpi.config.experiment import Experiment, message_settings, simulated_protocol
+from mu2mpi.config.experiment import Experiment, message_settings, simulated_protocol_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MIN_OPTION_VALUE
+from mu2mpi.core.options import MIN_REAL_OPTION
 from mu2mpi.core.text import bullet_list, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
-from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, PRIVACY_UNIT, size_concerns
+from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, PRIVACY_UNIT, budget_concerns
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.result import Result
 from mu2mpi.results.result_files import join_names, list_result_files, show_progress
 
 DEFAULT_DELTA = float(Experiment.model_fields["delta"].default)
-MAX_MACHINE_SAMPLES = 2**31  # per machine, so that products fit in 64 bits
-NOT_COVERED_NOTE = "The guarantee does not cover /diagnostics and times: `mu2mpi publish` leaves them out."
+MAX_SAMPLES_PER_MACHINE = 2**31  # per machine, so that products fit in 64 bits
+UNPROTECTED_NOTE = "The guarantee does not cover /diagnostics and times: `mu2mpi publish` leaves them out."
 _HISTORY_ROUNDS_ERROR = "the rounds of /history must increase up to the {:,} of the experiment"
 
 
@@ -73,7 +73,7 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
         "adjacency). The Renyi divergence of the released values at every order a > 1 is at most a rho^2/2 = "
         f"{rounded_up(rho * rho / 2)} a."
     )
-    remarks = [concern.full for concern in size_concerns(epsilon, delta, samples)]
+    remarks = [concern.full for concern in budget_concerns(epsilon, delta, samples)]
     if samples is None:
         remarks.append("delta has to be far below 1/n for n samples. Give --samples N to compare them.")
     table = text_table(["delta", "epsilon, exactly", "by the paper's lemma"], [rows])
@@ -112,7 +112,7 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
         texts = [concern.full for concern in privacy.concerns(accounts)]
         texts += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
         texts += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
-        texts += [NOT_COVERED_NOTE] * (result.diagnostics is not None or bool(result.timing))
+        texts += [UNPROTECTED_NOTE] * (result.diagnostics is not None or bool(result.timing))
         for text in texts:
             remarks.setdefault(text, []).append(path)
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "recomputed"]
@@ -146,14 +146,14 @@ def claim_contradictions(result: Result) -> list[str]:
             plan: Any = constants.problem.per_machine_plan
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
             used = round(constants.sum_over_machines(constants.rounds, constants.batching.distinct_samples))
-            expected = plan.main_mechanism.file_attributes() | {"S": constants.S}
+            expected = plan.least_private_mechanism.file_attributes() | {"S": constants.S}
             differences = result.accounts.differences(plan.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
         else:
-            problem, method, used = result.problem, experiment.chosen_method, mechanism.samples_used
+            problem, method, used = result.problem, experiment.chosen_method, mechanism.max_samples_used
             released_sums = method.released_sums(problem, method.batching(problem, rounds))
             if mechanism.supports(released_sums):
-                expected = mechanism.expected_attributes(released_sums) | {
+                expected = mechanism.expected_file_attributes(released_sums) | {
                     "S": method.contribution_bound(problem)
                 }
             else:
@@ -164,13 +164,13 @@ def claim_contradictions(result: Result) -> list[str]:
     except InputError as error:
         found.append(f"its experiment cannot be run: {error}")
     expected |= {"server": experiment.server, "mechanism": experiment.chosen_mechanism}
-    expected |= {"delta": experiment.delta, "noise": simulated_protocol(experiment)}
+    expected |= {"delta": experiment.delta, "noise": simulated_protocol_name(experiment)}
     expected["noise_recomputable"] = experiment.seed is not None
     # With --budgets, /privacy/machines has the budgets.
     if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
         expected["rho"] = experiment.rho
-    elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.epsilon_limit:
-        expected["epsilon_exact"] = f"at most {experiment.epsilon_limit}"
+    elif experiment.budgets is None and not privacy.epsilon_exact <= experiment.max_claimed_epsilon:
+        expected["epsilon_exact"] = f"at most {experiment.max_claimed_epsilon}"
     stated = privacy.file_attributes()
     found += [
         f"{name} is {stated[name]} in /privacy and {value} in the experiment"
@@ -199,7 +199,7 @@ def _account_errors(result: Result) -> list[str]:
     shape = None if accounts.participation is None else accounts.participation.shape
     if shape not in (None, (experiment.rounds, experiment.machines)):
         return [f"participation in /privacy/machines has the shape {shape}"]
-    ranges = {"samples": (0, MAX_MACHINE_SAMPLES - 1), "rho_budget": (MIN_OPTION_VALUE, math.inf)}
+    ranges = {"samples": (0, MAX_SAMPLES_PER_MACHINE - 1), "rho_budget": (MIN_REAL_OPTION, math.inf)}
     return [
         f"{name} of machine {accounts.machine_names[np.argmin(is_valid)]} is out of range"
         for name, (low, high) in ranges.items()

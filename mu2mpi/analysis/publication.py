@@ -11,7 +11,7 @@ from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.table_schema import Schema
-from mu2mpi.federation.participation.schedule import parse_schedule
+from mu2mpi.federation.participation.schedule import parse_participation
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
@@ -75,12 +75,12 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
     # An allowlist, so that facts added by later versions are not published.
     environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
 
-    def file_names(settings: Experiment | Schema) -> dict[str, str]:
+    def strip_directories(settings: Experiment | Schema) -> dict[str, str]:
         named = {n: getattr(settings, n, None) for n in ("data", "test", "schema", "budgets")}
         return {n: Path(v).name for n, v in named.items() if isinstance(v, str)}
 
-    files, schema = file_names(result.experiment), result.schema
-    schedule, value = parse_schedule(result.experiment.participation)
+    files, schema = strip_directories(result.experiment), result.schema
+    schedule, value = parse_participation(result.experiment.participation)
     for file in schedule.input_files(value):
         files["participation"] = f"{schedule.name}:{value.replace(file, Path(file).name)}"
     return replace(
@@ -91,7 +91,7 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
         diagnostics=None,
         class_counts=None,
         timing={},
-        schema_toml=schema.model_copy(update=file_names(schema)).toml if schema else None,
+        schema_toml=schema.model_copy(update=strip_directories(schema)).toml if schema else None,
         environment={**environment, "published": without},
     )
 

@@ -17,7 +17,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.parallel import world
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS
+from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import SCORE_COLUMNS
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-MIN_UPDATE_SECONDS = 1.0  # Shortest time between updates of a live figure
-MAX_UPDATE_SHARE = 0.05  # Largest share of the run time spent on updates
+MIN_REDRAW_SECONDS = 1.0  # Shortest time between updates of a live figure
+MAX_REDRAW_TIME_SHARE = 0.05  # Largest share of the run time spent on updates
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
@@ -68,7 +68,7 @@ def sweep(
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
-    checkpoint_every: float = CHECKPOINT_SECONDS,
+    checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
 ) -> "Runs":
     """Run all combinations of settings that are not finished yet, and load the results.
 
@@ -265,7 +265,7 @@ class LiveFigure(Callback):
         self._evaluations.append(evaluation)
         if (start := monotonic()) >= self._next_update:
             self._draw_evaluations()
-            self._next_update = start + max(MIN_UPDATE_SECONDS, (monotonic() - start) / MAX_UPDATE_SHARE)
+            self._next_update = start + max(MIN_REDRAW_SECONDS, (monotonic() - start) / MAX_REDRAW_TIME_SHARE)
 
     def on_close(self) -> None:
         """Draw all evaluations of the run in the figure."""

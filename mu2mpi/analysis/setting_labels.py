@@ -47,7 +47,7 @@ def selection_error(problem: str, setting: str) -> InputError:
 
 def varying_settings(runs: Sequence[RunSummary]) -> list[str]:
     """Names of settings in which runs differ, except `AVERAGED_SETTINGS` and sizes that others determine."""
-    rows, fields = _ignore_random_rounds([run.independent_settings for run in runs]), option_fields()
+    rows, fields = _unset_random_round_counts([run.independent_settings for run in runs]), option_fields()
     # None is a delta without an effect on the noise.
     values = {n: {row.get(n) for row in rows} - ({None} if n == "delta" else set()) for n in fields}
     differ = [name for name in fields if len(values[name]) > 1]
@@ -59,7 +59,7 @@ def varying_settings(runs: Sequence[RunSummary]) -> list[str]:
     return [name for name in differ if name not in AVERAGED_SETTINGS]
 
 
-def _ignore_random_rounds(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def _unset_random_round_counts(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return settings with rounds unset where random participation or partitions make them differ."""
     rows, groups = [dict(row) for row in rows], dict[GroupKey, list[dict[str, Any]]]()
     for row in rows:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mu2mpi.analysis.aggregation import PAPER_VALUES, TableLayout, TableSection, build_sections
+from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, TableSection, build_sections
 from mu2mpi.analysis.pivot import PivotTable, TableEntry, align_column, pivot_tables
 from mu2mpi.analysis.setting_labels import Labels, format_value
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import TableBlock, TableRow, text_table, wrap_paragraph
+from mu2mpi.core.text import TableRow, TableRowGroup, text_table, wrap_paragraph
 from mu2mpi.results.reader import RunSummary
 
 TableFormat = Literal["text", "csv", "markdown", "latex"]
@@ -117,7 +117,7 @@ def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> st
     ])  # fmt: skip
 
 
-def markdown_table(header: TableRow, blocks: Sequence[TableBlock], numeric_columns: int = 0) -> str:
+def markdown_table(header: TableRow, blocks: Sequence[TableRowGroup], numeric_columns: int = 0) -> str:
     """Return a markdown table; its last `numeric_columns` columns are right-aligned."""
     rules = ["---"] * (len(header) - numeric_columns) + ["---:"] * numeric_columns
     rows = [header, rules, *(row for block in blocks for row in block)]
@@ -141,7 +141,7 @@ def _render_csv(sections: Sequence[TableSection]) -> str:
     aggregates = [aggregate for section in sections for aggregate in section.aggregates.values()]
     all_settings = [section.settings for section in sections] + [a.settings for a in aggregates]
     names = list(dict.fromkeys(name for settings in all_settings for name in settings))
-    statistics = {name: ("mean", "sd", *["paper"] * (name in PAPER_VALUES)) for name in layout.values}
+    statistics = {name: ("mean", "sd", *["paper"] * (name in PAPER_MEASUREMENTS)) for name in layout.values}
     value_headers = [f"{name}_{column}" for name, columns in statistics.items() for column in columns]
     header = [*names, *layout.axes, "seeds", *value_headers]
     for section in sections:
@@ -159,12 +159,12 @@ def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with the paper's symbols and their values as mathematics."""
     pieces, end = [], 0
     for match in _FORMULA_PATTERN.finditer(text):
-        pieces += [_escape_text(text[end : match.start()]), f"${_format_formula(match[0])}$"]
+        pieces += [_escape_characters(text[end : match.start()]), f"${_format_formula(match[0])}$"]
         end = match.end()
-    return "".join([*pieces, _escape_text(text[end:])])
+    return "".join([*pieces, _escape_characters(text[end:])])
 
 
-def _escape_text(text: str) -> str:
+def _escape_characters(text: str) -> str:
     return "".join(_LATEX_ESCAPES.get(letter, letter) for letter in text)
 
 
@@ -177,24 +177,24 @@ def _format_formula(text: str) -> str:
 
 
 def _format_entry(entry: TableEntry) -> str:
-    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _escape_text(text)))
+    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _escape_characters(text)))
 
 
 def _format_siunitx(entry: TableEntry) -> str:
     """Return a table entry for siunitx, with the standard deviation in units of the mean's last digit."""
     if not _is_numeric_entry(entry):
-        return f"{{{_escape_text(entry.mean)}}}"
+        return f"{{{_escape_characters(entry.mean)}}}"
     text = entry.mean.replace(",", "") + (f"({_significant_digits(entry.std)})" if entry.std else "")
     text = rf"\bfseries {text}" if entry.is_best else text
-    return f"{text} {{~{_escape_text(entry.remark)}}}" if entry.remark else text
+    return f"{text} {{~{_escape_characters(entry.remark)}}}" if entry.remark else text
 
 
 def _is_numeric_entry(entry: TableEntry) -> bool:
     return entry.mean.lstrip("-")[:1].isdigit()
 
 
-def _significant_digits(table_number: str) -> str:
-    return re.sub(r"[.,]", "", table_number).lstrip("0") or "0" * bool(table_number)
+def _significant_digits(number_text: str) -> str:
+    return re.sub(r"[.,]", "", number_text).lstrip("0") or "0" * bool(number_text)
 
 
 def _siunitx_column_type(column: Sequence[TableEntry]) -> str:
@@ -207,7 +207,7 @@ def _siunitx_column_type(column: Sequence[TableEntry]) -> str:
     sign = "-" * any(entry.mean.startswith("-") for entry in numeric_columns)
     options = [f"table-format={sign}{integer_part}.{digits}" + f"({spread})" * bool(spread)]
     if remark := max((entry.remark for entry in numeric_columns), key=len):
-        options.append(f"table-space-text-post={{~{_escape_text(remark)}}}")
+        options.append(f"table-space-text-post={{~{_escape_characters(remark)}}}")
     if any(entry.is_best for entry in numeric_columns):
         options.append("detect-weight")
     return f"S[{', '.join(options)}]"

@@ -38,7 +38,7 @@ class AuditRuns:
     canary_variants: BoolArray  # of each canary in each run; shape (runs, canaries)
     run_keys: list[bytes]
     observations: list[FloatArray]  # of each rank, as of `observe_runs`; shape (runs, numbers)
-    effects: list[FloatArray]  # mean change of the observations by each canary; shape (canaries, numbers)
+    canary_effects: list[FloatArray]  # mean change of observations by a canary; shape (canaries, numbers)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _recovered_sums(constants: RunConstants, canaries: Canaries, iterates: Float
             x = np.broadcast_to(case.query_point(t, constants.problem.model_rows).ravel(), x.shape)
         weight = constants.query_point.averaging_weight(t + 1)
         w_next = (x_next - (1 - weight) * x) / weight
-        step = constants.step_size(t) / (constants.total_weight * constants.batching.batch_size(t))
+        step = constants.step_size(t) / (constants.machine_weight_sum * constants.batching.batch_size(t))
         sums.append((w - w_next) / step)
         w, x = w_next, x_next
     last = mechanism.grid_spacing / mechanism.round_sigma(constants.rounds)

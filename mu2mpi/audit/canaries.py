@@ -24,26 +24,26 @@ from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_to_uint32
 
-FEATURE_TYPE = np.uint8
+FEATURE_DTYPE = np.uint8
 QUERY_POINT_MAGNITUDE = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
 MNIST_CLASSES = 10  # of MNIST
 MNIST_PIXELS = 784  # of MNIST
 # Machine and round numbers that would coincide if they were truncated or rounded to k bits
-NEAR_POWERS_OF_TWO = [2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)]
-BOUNDARY_INDICES = sorted({*range(12), *NEAR_POWERS_OF_TWO, MAX_STREAM_INDEX - 1})
+TRUNCATION_TEST_INDICES = [2**bit + step for bit in range(16, 32) for step in (-1, 0, 1)]
+BOUNDARY_INDICES = sorted({*range(12), *TRUNCATION_TEST_INDICES, MAX_STREAM_INDEX - 1})
 
 
 class CanarySource(DataSource):
     """Source of samples whose features are all ones and whose labels are their row numbers."""
 
-    name, test_samples, scale = "canary", 1, 1.0
+    name, test_samples, feature_scale = "canary", 1, 1.0
 
     def __init__(self, samples: int, classes: int, dimension: int = 1) -> None:
         self.training_samples, self.classes, self.dimension = samples, classes, dimension
 
     def read(self, split: SplitName, rows: IntArray) -> Samples:
         """Return samples whose features are ones and whose labels are the given row numbers."""
-        return Samples(np.ones((len(rows), self.dimension), FEATURE_TYPE), rows.astype(np.int32))
+        return Samples(np.ones((len(rows), self.dimension), FEATURE_DTYPE), rows.astype(np.int32))
 
 
 def mnist_sized_constants(pixels: int = MNIST_PIXELS, **settings: Any) -> RunConstants:
@@ -55,7 +55,7 @@ def mnist_sized_constants(pixels: int = MNIST_PIXELS, **settings: Any) -> RunCon
 
 def create_single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
     """Create machine i, with the same known sample in every round, and its server."""
-    features, sizes = np.ones((1, constants.problem.features - 1), FEATURE_TYPE), np.ones((1, 1), np.int64)
+    features, sizes = np.ones((1, constants.problem.features - 1), FEATURE_DTYPE), np.ones((1, 1), np.int64)
     read_samples = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
     return create_machines_and_server(
         constants, range(i, i + 1), read_samples, communicator, key_to_uint32(key)
@@ -84,8 +84,8 @@ class WorstCase:
     def increment_separation(self, constants: RunConstants, t: int) -> float:
         """Return the distance between both variants' increments in round t, over twice the clipping norm."""
         C = unweighted_clip_norm(constants)
-        features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_TYPE)
-        z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.scale)
+        features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_DTYPE)
+        z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.feature_scale)
         points = (self.query_point(k, constants.problem.model_rows) for k in (t, t - 1))
         x, x_previous = (point * self.chooses_query_points for point in points)
         increments = []
@@ -155,7 +155,7 @@ class Canaries:
         else:
             table = sorted(chain.from_iterable(map(self._canaries_of_machine, range(count))))
         self.rounds, self.machines, indices = np.array([row[:3] for row in table]).T
-        self.messages = [messages for *_, messages in table]
+        self.message_rounds = [rounds for *_, rounds in table]
         partition = iid_rows(samples, count, batching.samples_per_machine, partition_key, range(count))
         self._canary_rows = partition[indices, self.machines]
         self._index_in_machine = np.empty(partition.size, np.int64)
@@ -208,7 +208,7 @@ class Canaries:
         self, hosted_machines: range, variants: BoolArray, batch_key: bytes = bytes(32)
     ) -> SampleReader:
         """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
-        labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_TYPE)
+        labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_DTYPE)
         labels[self._canary_rows] ^= variants
         if self.case.chooses_query_points:
             features[self._canary_rows, 0] = ~variants

@@ -9,7 +9,7 @@ import numpy as np
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.kernels import kernel
 
-CONFIDENCE = 0.99  # joint confidence in all statements of an audit
+AUDIT_CONFIDENCE = 0.99  # joint confidence in all statements of an audit
 RELATIVE_RIDGE = 1e-12  # ridge of the covariance relative to its trace
 MIN_TEST_BYTES = 64 * 256  # fewest bytes for Pearson's test; with fewer, its tail is too long
 
@@ -110,7 +110,7 @@ def add_byte_counts(byte_counts, values):  # type: ignore[no-untyped-def]
             byte_counts[byte, value >> 8 * byte & 255] += 1
 
 
-def byte_evidence(values: IntArray) -> FloatArray:
+def uneven_byte_evidence(values: IntArray) -> FloatArray:
     """Return -log of a p-value of the uniformity of bytes of int64 values, half-bytes for few values."""
     counts = np.zeros((8, 256), np.int64)
     add_byte_counts(counts, np.ravel(values))

@@ -11,15 +11,15 @@ import numpy as np
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator
 
-Outcome = TypeVar("Outcome")
-_FINISHED_RANK = object()  # contribution of a rank that takes no part in further exchanges
+RankOutcome = TypeVar("RankOutcome")
+_FINISHED_CONTRIBUTION = object()  # contribution of a rank that takes no part in further exchanges
 
 
 class CollectiveMismatchError(RuntimeError):
     """Error of ranks that do not call the same MPI collectives."""
 
 
-class _AbandonedError(RuntimeError):
+class _AbandonedRankError(RuntimeError):
     """Error on a rank that waits for another rank, which has failed."""
 
 
@@ -38,7 +38,7 @@ class Rendezvous:
         """Block the thread of a rank until its turn."""
         self._turns[rank].acquire()
         if self._is_broken:
-            raise _AbandonedError
+            raise _AbandonedRankError
 
     def signal_next(self, rank: int) -> None:
         """Start the turn of the rank that follows the given rank."""
@@ -53,7 +53,7 @@ class Rendezvous:
         contributions[rank] = value
         self.signal_next(rank)
         self.wait_for_turn(rank)
-        if 0 < sum(entry is _FINISHED_RANK for entry in contributions) < self.size:
+        if 0 < sum(entry is _FINISHED_CONTRIBUTION for entry in contributions) < self.size:
             raise CollectiveMismatchError("a rank waits for others that take no part in the exchange")
         return contributions
 
@@ -116,15 +116,15 @@ class RecordedRank(Communicator):
         return self.rendezvous.exchange(self.rank, value)
 
 
-def run_on_ranks(size: int, action: Callable[[RecordedRank], Outcome]) -> list[Outcome]:
+def run_on_ranks(size: int, action: Callable[[RecordedRank], RankOutcome]) -> list[RankOutcome]:
     """Run an action on `size` rank threads, and return the results; raise an error of any rank."""
     rendezvous = Rendezvous(size)
 
-    def run_action(rank: int) -> Outcome:
+    def run_action(rank: int) -> RankOutcome:
         try:
             rendezvous.wait_for_turn(rank)
             result = action(RecordedRank(rank, rendezvous))
-            rendezvous.exchange(rank, _FINISHED_RANK)
+            rendezvous.exchange(rank, _FINISHED_CONTRIBUTION)
             rendezvous.signal_next(rank)
             return result
         except BaseException:
@@ -139,6 +139,6 @@ def run_on_ranks(size: int, action: Callable[[RecordedRank], Outcome]) -> list[O
             rendezvous.abort()
             raise
     errors = [error for future in futures if (error := future.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedError)):
+    for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedRankError)):
         raise error
     return [future.result() for future in futures]

@@ -17,8 +17,8 @@ from mu2mpi.audit.adversary_view import (
     observe_runs,
     reveals_only_noisy_sums,
 )
-from mu2mpi.audit.canaries import CLIPPED_CASE, FEATURE_TYPE, UNCLIPPED_CASE, Canaries, WorstCase
-from mu2mpi.audit.evidence import CONFIDENCE
+from mu2mpi.audit.canaries import CLIPPED_CASE, FEATURE_DTYPE, UNCLIPPED_CASE, Canaries, WorstCase
+from mu2mpi.audit.evidence import AUDIT_CONFIDENCE
 from mu2mpi.audit.verdicts import AuditReport, evaluate_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
@@ -34,9 +34,9 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
 
 PAPER_TRUST_MODES = ("untrusted", "trusted")  # trust modes that are audited by default
-MAX_MACHINE_SAMPLES = 1 << 20  # largest number of samples of a machine
-MAX_ARRAY_SIZE = 1 << 28  # largest number of elements of an array
-EFFECT_RUNS = 200  # noiseless runs that estimate the mean effect of a canary under random subsampling
+MAX_AUDITED_MACHINE_SAMPLES = 1 << 20  # largest number of samples of a machine
+MAX_AUDIT_ELEMENTS = 1 << 28  # largest number of elements of an array
+CANARY_EFFECT_RUNS = 200  # noiseless runs that estimate the mean effect of a canary under random subsampling
 MIN_TRIALS_PER_DIMENSION = 2  # trials per observed number, needed to estimate the covariance
 
 
@@ -91,7 +91,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
     with communicator.collective_errors():
         files = input_digests(experiment)
         constants = worst_case_constants(experiment, CLIPPED_CASE)
-        _check_size(constants, trials)
+        _check_audit_size(constants, trials)
         cases = {CLIPPED_CASE: constants}
         # Reused samples, or hidden iterates, need the same increment in every round.
         is_used_once = constants.batching.max_uses_per_sample(constants.rounds) == 1
@@ -99,10 +99,10 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
             cases[UNCLIPPED_CASE] = worst_case_constants(experiment, UNCLIPPED_CASE)
     check_agreement(files, communicator)
     initialise_numba()
-    communicator.fill_kernel_cache(kernel_compile_functions(np.dtype(FEATURE_TYPE), constants))
-    attacks = [attack for attack in all_attacks() if attack.applies_to(constants)]
+    communicator.fill_kernel_cache(kernel_compile_functions(np.dtype(FEATURE_DTYPE), constants))
+    attacks = [attack for attack in all_attacks() if attack.attack_applies(constants)]
     # Divided among all attacks on both of the paper's trust modes.
-    error_probability = (1 - CONFIDENCE) / (len(PAPER_TRUST_MODES) * (len(cases) + len(attacks)))
+    error_probability = (1 - AUDIT_CONFIDENCE) / (len(PAPER_TRUST_MODES) * (len(cases) + len(attacks)))
     runs = [_run_worst_case(tested, case, trials, audit_key, communicator) for case, tested in cases.items()]
     outcome: Any = None
     if communicator.rank == 0:
@@ -135,7 +135,7 @@ def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstant
         unequal_machines = build_unequal_machines(experiment, rounds * np.arange(1, machines + 1), None)
     # Two classes, one feature and a bias.
     scaled = experiment.replace(diameter=case.diameter)
-    shape = machines, 2, 2, samples or MAX_MACHINE_SAMPLES
+    shape = machines, 2, 2, samples or MAX_AUDITED_MACHINE_SAMPLES
     problem = build_problem(scaled, *shape, unequal_machines=unequal_machines)
     audit_options = options.model_copy(update=audit_settings)
     problem = replace(problem, clip_norm=case.clip_norm, method_options=audit_options)
@@ -153,13 +153,13 @@ def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstant
     return constants
 
 
-def _check_size(constants: RunConstants, trials: int) -> None:
+def _check_audit_size(constants: RunConstants, trials: int) -> None:
     machines, rounds = constants.problem.machines, constants.rounds
-    if machines * rounds * max(machines * rounds, 2 * trials * constants.problem.d) > MAX_ARRAY_SIZE:
+    if machines * rounds * max(machines * rounds, 2 * trials * constants.problem.d) > MAX_AUDIT_ELEMENTS:
         problem = f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit"
         raise InputError(f"{problem}. Use fewer --trials, --machines or --rounds")
-    if (samples := constants.batching.samples_per_machine) > MAX_MACHINE_SAMPLES:
-        limit = f"an audit has at most {MAX_MACHINE_SAMPLES:,} samples per machine"
+    if (samples := constants.batching.samples_per_machine) > MAX_AUDITED_MACHINE_SAMPLES:
+        limit = f"an audit has at most {MAX_AUDITED_MACHINE_SAMPLES:,} samples per machine"
         fault = f"{limit}, and this method needs {samples:,}"
         raise InputError(f"{fault}. Use a larger --rho or fewer --rounds")
     plan = constants.problem.per_machine_plan if constants.problem.trust_mode.is_central else None
@@ -214,7 +214,7 @@ def random_variants(canaries: int, trials: int, key: bytes) -> BoolArray:
 def canary_effects(canaries: Canaries, root_key: bytes) -> list[FloatArray]:
     """Return the mean change of each rank's observations by each canary; shapes (canaries, numbers)."""
     count, noiseless = len(canaries), noiseless_constants(canaries.constants)
-    runs = EFFECT_RUNS if noiseless.batching.subsampling else 1
+    runs = CANARY_EFFECT_RUNS if noiseless.batching.subsampling else 1
     keys = [derive_key(root_key, "noise", str(n)) for n in range(runs)]
     before = observe_runs(noiseless, canaries, np.zeros((runs, count), bool), keys)
     single = np.repeat(np.eye(count, dtype=bool), runs, axis=0)

@@ -13,7 +13,7 @@ import numpy as np
 from mu2mpi.audit.adversary_view import AuditRuns, Finding, adversary_observations
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import (
-    CONFIDENCE,
+    AUDIT_CONFIDENCE,
     ConfidenceInterval,
     MeanSeparation,
     choose_threshold,
@@ -26,15 +26,15 @@ from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget
 
-MIN_CLAIM_SHARE = 0.99  # share of the claimed mu that faithful runs reach; rounding takes the rest
-COUNTING_ERROR_SHARE = 0.25  # share of the error probability for the lower bound on epsilon
+MIN_RELATIVE_MU = 0.99  # share of the claimed mu that faithful runs reach; rounding takes the rest
+EPSILON_BOUND_ERROR_SHARE = 0.25  # share of the error probability for the lower bound on epsilon
 
 
 class SeparationEstimate(NamedTuple):
     """Estimated separation mu of the variants of a group of canaries, relative to the claim."""
 
-    group: str
-    claim_share: ConfidenceInterval  # mu relative to the largest that the claims permit
+    canary_group: str
+    relative_mu: ConfidenceInterval  # mu relative to the largest that the claims permit
     claimed_budget: Budget  # weakest claim of the group
 
 
@@ -55,7 +55,7 @@ class Verdict:
     def refutations(self) -> list[str]:
         """Descriptions of the privacy claims that the runs of this worst case refute."""
         texts, estimates = [], [*filter(None, (self.largest_separation, self.learned_separation))]
-        for group, share, claim in sorted(estimates, key=lambda estimate: -estimate.claim_share.low)[:1]:
+        for group, share, claim in sorted(estimates, key=lambda estimate: -estimate.relative_mu.low)[:1]:
             if share.low > 1:
                 mu = f"mu is at least {share.low * claim.rho:.4g} where rho = {claim.rho:.4g} is claimed"
                 texts.append(f"{mu} ({group}, {self.case})")
@@ -67,10 +67,10 @@ class Verdict:
     @property
     def alarms(self) -> list[str]:
         """Descriptions of claims far above the measured privacy loss, which suggest a fault."""
-        if self.smallest_separation is None or self.smallest_separation.claim_share.high >= MIN_CLAIM_SHARE:
+        if self.smallest_separation is None or self.smallest_separation.relative_mu.high >= MIN_RELATIVE_MU:
             return []
         group, share, claim = self.smallest_separation
-        reached, required = share.high * claim.rho, MIN_CLAIM_SHARE * claim.rho
+        reached, required = share.high * claim.rho, MIN_RELATIVE_MU * claim.rho
         return [f"mu is at most {reached:.4g} where {required:.4g} must be reached ({group}, {self.case})"]
 
 
@@ -80,7 +80,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     # Runs come in pairs of opposite variants. Discriminants are learned on some and judged on the others.
     n_learning = len(variants) // 4 * 2
     scores, learned_scores = _canary_scores(runs, n_learning)
-    claims, counting_error = canaries.claimed_budgets(budget), COUNTING_ERROR_SHARE * error_probability
+    claims, counting_error = canaries.claimed_budgets(budget), EPSILON_BOUND_ERROR_SHARE * error_probability
     bound = _counted_epsilon_bound(learned_scores, variants, n_learning, claims, counting_error)
     if canaries.constants.batching.subsampling:
         return Verdict(canaries.case.name, *bound)
@@ -99,9 +99,9 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
         canaries.case.name,
         *bound,
         overall_separation=estimates[0] if canaries.constants.mechanism.reveals_messages else None,
-        largest_separation=max(estimates, key=lambda estimate: estimate.claim_share.low),
-        smallest_separation=min(estimates, key=lambda estimate: estimate.claim_share.high),
-        learned_separation=max(single, key=lambda estimate: estimate.claim_share.low),
+        largest_separation=max(estimates, key=lambda estimate: estimate.relative_mu.low),
+        smallest_separation=min(estimates, key=lambda estimate: estimate.relative_mu.high),
+        learned_separation=max(single, key=lambda estimate: estimate.relative_mu.low),
     )
 
 
@@ -109,7 +109,7 @@ def _canary_scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatA
     """Return scores of runs for each canary by known and by learned discriminants; (runs, canaries)."""
     canaries, variants = runs.canaries, runs.canary_variants
     known, learned = np.empty(variants.shape), np.empty(variants.shape)
-    stacked = [np.vstack(arrays) for arrays in zip(runs.observations, runs.effects, strict=True)]
+    stacked = [np.vstack(arrays) for arrays in zip(runs.observations, runs.canary_effects, strict=True)]
     for machine in np.unique(canaries.machines):
         combined = adversary_observations(canaries.constants, stacked, machine)
         numbers, moves = np.split(combined, [len(variants)])
@@ -141,7 +141,7 @@ def _expected_claim_shares(canaries: Canaries) -> FloatArray:
     if not constants.mechanism.reveals_messages:
         return np.ones(len(canaries))
     separation, shares = partial(canaries.case.increment_separation, constants), []
-    for machine, messages in zip(canaries.machines.tolist(), canaries.messages, strict=True):
+    for machine, messages in zip(canaries.machines.tolist(), canaries.message_rounds, strict=True):
         fraction, numbers = canaries.mechanism(machine).rho_fraction, messages
         if not constants.problem.trust_mode.is_central:
             # The accountant numbers the rounds in which a machine participates.
@@ -205,7 +205,7 @@ class AuditReport:
             f"{run.server.capitalize()} server: {self.setup}{run.machines} machines, {run.rounds} rounds, "
             f"{self.trials:,} runs with each variant of a sample, {cases}."
         )
-        header = ["", "claimed: at most", "must be reached", "reached", f"{CONFIDENCE:.0%} confidence"]
+        header = ["", "claimed: at most", "must be reached", "reached", f"{AUDIT_CONFIDENCE:.0%} confidence"]
         table = textwrap.indent(text_table(header, list(map(self._verdict_rows, self.verdicts))), "  ")
         paragraphs = [finding.summary for finding in self.findings if finding.summary]
         paragraphs += [f"Refuted: {text}." for text in self.refutations]
@@ -225,12 +225,12 @@ class AuditReport:
         ):
             if estimate is not None:
                 rho = estimate.claimed_budget.rho
-                required = f"{MIN_CLAIM_SHARE * rho:.4g}" if is_required else ""
-                reached = _interval_text(rho * value for value in estimate.claim_share)
-                rows.append([name.format(estimate.group), f"{rho:.4g}", required, *reached])
+                required = f"{MIN_RELATIVE_MU * rho:.4g}" if is_required else ""
+                reached = _interval_text(rho * value for value in estimate.relative_mu)
+                rows.append([name.format(estimate.canary_group), f"{rho:.4g}", required, *reached])
         at_delta = f"epsilon at delta = {delta:g}"
         if (overall := verdict.overall_separation) is not None:
-            mus = (max(overall.claimed_budget.rho * value, 0.0) for value in overall.claim_share)
+            mus = (max(overall.claimed_budget.rho * value, 0.0) for value in overall.relative_mu)
             reached = _interval_text(epsilon_exact(mu, delta) for mu in mus)
             rows.append([f"{at_delta}, from mu", f"{overall.claimed_budget.epsilon:.4g}", "", *reached])
         bound = f"at least {verdict.epsilon_lower_bound:.4g}"

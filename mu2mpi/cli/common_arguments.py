@@ -19,7 +19,7 @@ RUN_FILTER_HELP = "setting of the runs to use, such as rho=4, or rho=4,16; may b
 MEASUREMENTS_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
 LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy, or a TOML file"
 DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
-SHARED_ARGUMENTS: dict[str, dict[str, Any]] = {
+SHARED_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": RUN_FILTER_HELP},
     "--strict": {"action": "store_true", "help": "error instead of a warning for files that cannot be used"},
     "--overwrite": {"action": "store_true", "help": "replacement of an existing output"},
@@ -30,9 +30,9 @@ SHARED_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def add_shared_options(parser: ArgumentParser, *options: str) -> None:
-    """Add options of SHARED_ARGUMENTS, such as --where, to a parser."""
+    """Add options of SHARED_ARGPARSE_KEYWORDS, such as --where, to a parser."""
     for option in options:
-        parser.add_argument(option, **SHARED_ARGUMENTS[option])
+        parser.add_argument(option, **SHARED_ARGPARSE_KEYWORDS[option])
 
 
 def add_flag(parser: Any, option: str, help_text: str) -> None:

@@ -11,12 +11,12 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.common_arguments import add_flag, add_shared_options
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import choices, is_flag, option_fields, value_kind
+from mu2mpi.config.experiment_options import choices, is_flag, option_fields, registry_kind
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS
+from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
     from mu2mpi.core.parallel import Communicator
@@ -30,7 +30,7 @@ def add_run_options(parser: ArgumentParser, overwrite_help: str) -> None:
     parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
     parser.add_argument("--log-json", type=Path, metavar="FILE", help="log with a JSON object per line")
     add_shared_options(parser, "--data-dir")
-    seconds = CHECKPOINT_SECONDS
+    seconds = CHECKPOINT_INTERVAL_SECONDS
     interval = f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {seconds:g}]"
     parser.add_argument("--checkpoint-every", type=float, default=seconds, metavar="SECONDS", help=interval)
     for name, field in option_fields().items():
@@ -54,7 +54,7 @@ def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> Non
     types = (field.annotation, *get_args(field.annotation))
     metavars = [metavar for value_type, metavar in METAVARS.items() if value_type in types]
     allowed = overrides.get("choices", choices(field))
-    lists_choices = allowed and value_kind(field) is None
+    lists_choices = allowed and registry_kind(field) is None
     value = {"choices": allowed, "metavar": None if lists_choices else "|".join(metavars or ["NAME"])}
     keywords = {"action": "store_true"} if is_flag(field) else value
     keywords = {"default": SUPPRESS, "help": help_text(field), **keywords, **overrides}
@@ -70,13 +70,13 @@ def prepare_run(
     from mu2mpi.execution.environment import kernel_cache_folder
     from mu2mpi.execution.progress import LogFile
     from mu2mpi.execution.warmup import initialise_numba_without_scipy
-    from mu2mpi.results.records import checkpoint_path, previous_path
+    from mu2mpi.results.records import checkpoint_path, previous_checkpoint_path
 
     initialise_numba_without_scipy()
     if communicator.rank == 0 and kernel_cache_folder() is None:
         warn("compiled kernels cannot be cached. Set NUMBA_CACHE_DIR to a writable folder")
     checkpoints = [checkpoint_path(output) for output in output_paths]
-    output_files = (*output_paths, *checkpoints, *map(previous_path, checkpoints))
+    output_files = (*output_paths, *checkpoints, *map(previous_checkpoint_path, checkpoints))
     reserved_paths = {os.path.realpath(path) for path in output_files}
     options = ((arguments.log, False), (arguments.log_json, True))
     logs = [(path, as_json) for path, as_json in options if path is not None]
@@ -128,7 +128,7 @@ def build_experiment(arguments: Namespace) -> Experiment:
 def output_path(arguments: Namespace, experiment: Experiment, ranks: int) -> Path:
     """Return the path of the result file of `run`; by default runs/ and a name made of the settings."""
     machines = experiment.machines or ranks
-    return arguments.output or Path("runs") / result_name(experiment.replace_unchecked(machines=machines))
+    return arguments.output or Path("runs") / result_name(experiment.replace_unvalidated(machines=machines))
 
 
 def select_runs_of_sweep(arguments: Namespace) -> tuple[Sweep, list[tuple[int, Experiment]]]:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from mu2mpi.cli.experiment_arguments import add_field, option_string
 from mu2mpi.config.experiment_options import (
     COMPONENT_CHOICES,
-    component_options,
     help_details,
     option_fields,
-    value_kind,
+    own_option_fields,
+    registry_kind,
 )
-from mu2mpi.core.registry import known_names, lookup, summary_line
+from mu2mpi.core.registry import component_summary, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 
 # Options by group, in the order of the help; own options of a method, source, ... follow their choice
@@ -44,11 +44,11 @@ DOCS_PAGES = {
 }
 
 
-class RegisteredValue(NamedTuple):
+class RegisteredOptionValue(NamedTuple):
     """Registered value of an option, such as mu2-sgd of --method."""
 
     option: str
-    kind: str
+    component_kind: str
     name: str
     label: str  # as users write it, such as labels:N
 
@@ -58,7 +58,7 @@ class RegisteredValue(NamedTuple):
         return f"{option_string(self.option)} {self.label}"
 
     @property
-    def topics(self) -> set[str]:
+    def topic_names(self) -> set[str]:
         """Topics whose help describes this value: its name, its label, and its label up to a colon."""
         label = self.label.lower()
         return {self.name, label, label.partition(":")[0]}
@@ -66,9 +66,9 @@ class RegisteredValue(NamedTuple):
     @property
     def summary(self) -> str:
         """Summary of this value in a few words, for the help."""
-        if self.kind == "losses":  # whose import, of numba, takes long
-            return summary_line("losses", self.name)
-        component = lookup(self.kind, self.name)
+        if self.component_kind == "losses":  # whose import, of numba, takes long
+            return component_summary("losses", self.name)
+        component = lookup(self.component_kind, self.name)
         return getattr(component, "summary", None) or str(component.__doc__).partition("\n")[0].rstrip(".")
 
     @property
@@ -76,7 +76,7 @@ class RegisteredValue(NamedTuple):
         """Pydantic fields, by name, of the own options of this value, without options in OPTION_GROUPS."""
         if self.option not in COMPONENT_CHOICES:
             return {}
-        fields = lookup(self.kind, self.name).options.model_fields
+        fields = lookup(self.component_kind, self.name).options.model_fields
         return {name: field for name, field in fields.items() if name not in _GROUP_OF_OPTION}
 
 
@@ -92,17 +92,17 @@ def grouped_options() -> dict[str, list[str]]:
     fields, groups = option_fields(), dict[str, list[str]]()
     for title, members in OPTION_GROUPS.items():
         names = [name for name in members.split() if name in fields]
-        own_names = [own for name in names for own in component_options(name) if own not in _GROUP_OF_OPTION]
+        own_names = [own for name in names for own in own_option_fields(name) if own not in _GROUP_OF_OPTION]
         groups[title] = list(dict.fromkeys([*names, *own_names]))
     return groups
 
 
-def option_values(option: str) -> list[RegisteredValue]:
+def option_values(option: str) -> list[RegisteredOptionValue]:
     """Return the registered values of an option; an empty list for numbers and fixed choices."""
     field = option_fields().get(option)
-    kind = value_kind(field) if field else None
+    kind = registry_kind(field) if field else None
     names = known_names(kind) if kind else []
-    return [RegisteredValue(option, str(kind), name, _value_label(str(kind), name)) for name in names]
+    return [RegisteredOptionValue(option, str(kind), name, _value_label(str(kind), name)) for name in names]
 
 
 def _value_label(kind: str, name: str) -> str:
@@ -140,7 +140,7 @@ def _topic_help(parser: ArgumentParser, topic: str) -> str:
     grouped = [action for actions in groups.values() for action in actions]
     options = {action.dest: action for action in (*_field_actions(option_fields()), *grouped)}
     values = [value for option in option_fields() for value in option_values(option)]
-    matches = [value for value in values if key in value.topics]
+    matches = [value for value in values if key in value.topic_names]
     option = next((action for name, action in options.items() if name.replace("_", "-") == key), None)
     if option is not None:
         if any(option in groups[title] for title in groups.keys() - OPTION_GROUPS.keys()):
@@ -170,7 +170,7 @@ def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
     """Return a parser's options by group, without own options of methods, sources, servers, mechanisms."""
     defaults, special = parser._action_groups[:2], parser._action_groups[2:]
     actions = {action.dest: action for group in defaults for action in group._group_actions}
-    own_names = {*chain(*map(component_options, COMPONENT_CHOICES))} - _GROUP_OF_OPTION.keys()
+    own_names = {*chain(*map(own_option_fields, COMPONENT_CHOICES))} - _GROUP_OF_OPTION.keys()
     order = [*_GROUP_OF_OPTION, *(actions.keys() - _GROUP_OF_OPTION.keys())]
     groups: dict[str, list[Action]] = {title: [] for title in OPTION_GROUPS}
     for name in sorted(actions, key=order.index):
@@ -203,7 +203,7 @@ def _add_option_group(formatter: HelpFormatter, title: str, actions: Sequence[Ac
                 _add_section(formatter, f"options of {value.title}", _field_actions(fields))
 
 
-def _add_registered_values(formatter: HelpFormatter, values: Sequence[RegisteredValue]) -> None:
+def _add_registered_values(formatter: HelpFormatter, values: Sequence[RegisteredOptionValue]) -> None:
     actions = [Action([], v.name, metavar=v.label, help=v.summary.replace("%", "%%")) for v in values]
     if values:
         _add_section(formatter, f"values of {option_string(values[0].option)}", actions)
@@ -215,13 +215,13 @@ def _add_option(formatter: HelpFormatter, action: Action) -> None:
     owners = [value for value in values if action.dest in value.component_fields]
     for value in owners:
         fields = {action.dest: value.component_fields[action.dest]}
-        _add_section(formatter, f"with {value.title}", _actions_with_details(_field_actions(fields), fields))
+        _add_section(formatter, f"with {value.title}", _with_help_details(_field_actions(fields), fields))
     if not owners:
-        _add_section(formatter, "option", _actions_with_details([action], option_fields()))
+        _add_section(formatter, "option", _with_help_details([action], option_fields()))
     _add_registered_values(formatter, option_values(action.dest))
 
 
-def _actions_with_details(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
+def _with_help_details(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
     """Return copies of argparse actions, whose help ends with the details of their pydantic fields."""
     copies = [copy(action) for action in actions]
     for action in copies:
@@ -230,10 +230,10 @@ def _actions_with_details(actions: Sequence[Action], fields: dict[str, Any]) -> 
     return copies
 
 
-def _add_registered_value(formatter: HelpFormatter, value: RegisteredValue) -> None:
+def _add_registered_value(formatter: HelpFormatter, value: RegisteredOptionValue) -> None:
     """Add an option's value to the help: its summary, its page in the docs, and its own options."""
     fields = value.component_fields
     no_options = "" if fields else ". It has no options of its own"
     summary = value.summary[:1].upper() + value.summary[1:]
-    text = f"{summary}. See {DOCS_PAGES[value.kind]}{no_options}."
-    _add_section(formatter, value.title, _actions_with_details(_field_actions(fields), fields), text)
+    text = f"{summary}. See {DOCS_PAGES[value.component_kind]}{no_options}."
+    _add_section(formatter, value.title, _with_help_details(_field_actions(fields), fields), text)

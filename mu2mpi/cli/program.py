@@ -23,7 +23,7 @@ from mu2mpi.core.errors import (
     InputError,
     Interrupted,
 )
-from mu2mpi.core.registry import import_files, lookup, summary_line
+from mu2mpi.core.registry import component_summary, import_files, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.execution.signals import exiting_on_signals, recording_stop_requests
 
@@ -113,13 +113,13 @@ def _execute_command(arguments: argparse.Namespace) -> int:
     with recording_stop_requests() if writes_results else nullcontext():
         code = arguments.command.run_command(arguments) or 0
     sys.stdout.flush()
-    failure = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
-    if writes_results or failure is None:
+    write_error = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "write_error", None)
+    if writes_results or write_error is None:
         return code
-    if failure.errno == errno.EPIPE:
+    if write_error.errno == errno.EPIPE:
         # The reader, such as `head`, closed the pipe.
         return _report_exit_code(1)
-    text = f"error: cannot write to standard output: {failure.strerror}"
+    text = f"error: cannot write to standard output: {write_error.strerror}"
     return _exit_with_message(text, 1, on_all_ranks=False)
 
 
@@ -144,18 +144,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def build_parser(listed: Sequence[str], complete: Sequence[str | None]) -> Parser:
-    """Build the argument parser of the `listed` commands; only those in `complete` get their arguments."""
+def build_parser(listed_commands: Sequence[str], complete_commands: Sequence[str | None]) -> Parser:
+    """Build the argument parser of `listed_commands`; only `complete_commands` get their arguments."""
     parser = Parser("mu2mpi", description=PROGRAM_DESCRIPTION, epilog=USAGE_EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
     parser.add_argument("--import", metavar="FILE", help=IMPORT_OPTION_HELP)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in listed:
-        text = summary_line("commands", name)
+    for name in listed_commands:
+        text = component_summary("commands", name)
         text = text[:1].lower() + text[1:]
         subparser = commands.add_parser(name, help=text, add_help=False, allow_abbrev=False)
-        command = lookup("commands", name) if name in complete else None
+        command = lookup("commands", name) if name in complete_commands else None
         has_topics = hasattr(command, "COMMON_OPTIONS")
         topic: dict[str, Any] = {"nargs": "?", "metavar": "NAME"} if has_topics else {"nargs": 0}
         subparser.add_argument("-h", "--help", action=HelpAction, help="show help and exit", **topic)
@@ -169,9 +169,9 @@ def build_parser(listed: Sequence[str], complete: Sequence[str | None]) -> Parse
 
 
 class _FailSafeOutput(io.FileIO):
-    """Binary output file that drops data after the first write error, which is kept in `failure`."""
+    """Binary output file that drops data after the first write error, which is kept in `write_error`."""
 
-    failure: OSError | None = None
+    write_error: OSError | None = None
 
     def write(self, data: Any) -> int:
         """Write bytes to the file, or drop them after an error; return the number of bytes accepted."""
@@ -179,7 +179,7 @@ class _FailSafeOutput(io.FileIO):
             while (written := super().write(data)) is None:
                 select.select([], [self], [])  # a terminal in non-blocking mode
         except OSError as error:
-            self.failure = self.failure or error
+            self.write_error = self.write_error or error
             return len(data)
         return written
 
@@ -226,7 +226,7 @@ def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
 def _report_exit_code(code: int) -> int:
     """Write the exit report for `mu2mpi launch`, if it started the ranks; return each rank's exit code."""
     # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
-    if not os.environ.get(exit_report.REPORT_PATH_VARIABLE):
+    if not os.environ.get(exit_report.EXIT_REPORT_VARIABLE):
         return code
     from mu2mpi.core import parallel
 

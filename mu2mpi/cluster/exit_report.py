@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-REPORT_PATH_VARIABLE = "MU2MPI_EXIT_REPORT"  # Environment variable of the path of the exit report
+EXIT_REPORT_VARIABLE = "MU2MPI_EXIT_REPORT"  # Environment variable of the path of the exit report
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def read_exit_code(path: Path) -> int | None:
 
 def write_exit_code(code: int) -> bool:
     """Write an exit code to the exit report if `mu2mpi launch` started this run; return whether it did."""
-    if not (path := os.environ.get(REPORT_PATH_VARIABLE)):
+    if not (path := os.environ.get(EXIT_REPORT_VARIABLE)):
         return False
     try:
         with open(path, "r+b", buffering=0) as report:

@@ -15,11 +15,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from mu2mpi.config.experiment_options import format_validation_errors
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import import_arguments
+from mu2mpi.core.registry import import_option_arguments
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import read_toml
 
-EDIT_SCRIPT_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
+EDIT_DIRECTIVE_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
 DEFAULT_ACTIVATE_SCRIPT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'
 
 
@@ -35,9 +35,9 @@ def time_limit_seconds(time_limit: str) -> float:
 
 
 NAME_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
-TEXT_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
+LINE_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
 MEMORY_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
-TextLine = Annotated[str, Field(pattern=TEXT_RE)]
+TextLine = Annotated[str, Field(pattern=LINE_RE)]
 # The script depends on the directives array and signal, which --array-limit and --signal-seconds control.
 SbatchDirective = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z][a-z0-9-]*(=[ -~]*)?\Z")]
 # The TOML parser returns a time of day for 01:00:00.
@@ -81,10 +81,10 @@ class JobOptions(BaseModel):
     )
     requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", "slurm", ge=0)
     checkpoint_every: float | None = _option(None, "SECONDS", "interval between checkpoints", gt=0)
-    data_dir: str | None = _option(None, "FOLDER", "folder of data sets, one subfolder each", pattern=TEXT_RE)
+    data_dir: str | None = _option(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE_RE)
     setup: tuple[TextLine, ...] = _option((), "COMMAND", "shell command to run first; repeatable")
     environment: str | None = _option(
-        None, "FOLDER", "virtualenv, or none [default: active]", pattern=TEXT_RE
+        None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE_RE
     )
     after_table: bool = _option(False, "", "print the table in a job that starts after all tasks", "slurm")
 
@@ -143,18 +143,18 @@ def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, array_tasks: int = 1) -> str:
     """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `array_tasks` > 1."""
-    command = [*_option_arguments("requeues", options), *arguments, *import_arguments()]
+    command = [*_option_arguments("requeues", options), *arguments, *import_option_arguments()]
     command += [*_option_arguments("checkpoint-every", options), *_option_arguments("data-dir", options)]
     template, task_index, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
     if options.scheduler == "pbs":
         template, task_index, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
         lines = [f"#PBS -J {_array_range(options, array_tasks)}"] if array_tasks > 1 else []
         for key, value in (("q", options.partition), ("A", options.account)):
-            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_SCRIPT_HINT}")
+            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_DIRECTIVE_HINT}")
     else:
         lines = _directive_lines(slurm_directives(name, options, array_tasks))
         if options.after_table:
-            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_arguments(), arguments[-1]]))
+            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_option_arguments(), arguments[-1]]))
             lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
     fields = {
         "directives": "\n".join(lines),
@@ -176,7 +176,7 @@ def render_table_script(output: str, options: JobOptions, job_id: str) -> str:
     directives = slurm_directives("table", options, 1)
     inherited = {name: value for name, value in directives.items() if name in site_keys}
     lines = _directive_lines(inherited | table_directives | {"dependency": f"afterany:{job_id}"})
-    command = shlex.join(["exec", "mu2mpi", "table", *import_arguments(), output])
+    command = shlex.join(["exec", "mu2mpi", "table", *import_option_arguments(), output])
     return "\n".join(["#!/bin/bash", *lines, "", *_setup_commands(options), "", command, ""])
 
 
@@ -215,7 +215,7 @@ def _directive_lines(directives: Mapping[str, object]) -> list[str]:
         if value is not None:
             lines.append(f"#SBATCH --{key}" + (f"={shlex.quote(str(value))}" if value != "" else ""))
         elif key in ("partition", "account"):
-            lines.append(f"##SBATCH --{key}={EDIT_SCRIPT_HINT}")
+            lines.append(f"##SBATCH --{key}={EDIT_DIRECTIVE_HINT}")
     return lines
 
 

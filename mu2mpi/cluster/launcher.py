@@ -19,8 +19,8 @@ from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.results.records import checkpoint_path
 
-MAX_STOP_SECONDS = 5.0  # From SIGTERM until a requeue, even if ranks have not stopped yet
-MAX_FRUITLESS_RESTARTS = 3  # Restarts of a job after which a lost run without progress is not requeued
+MAX_RANK_STOP_SECONDS = 5.0  # From SIGTERM until a requeue, even if ranks have not stopped yet
+MAX_RESTARTS_WITHOUT_PROGRESS = 3  # Restarts of a job after which a lost run without progress is not requeued
 RANKS_VARIABLE = "MU2MPI_RANKS"
 LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 
@@ -29,7 +29,7 @@ PROBE_SCRIPT = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.CO
 MAX_PROBE_SECONDS = 60
 
 # Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
-FORWARDED_VARIABLES = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
+FORWARDED_VARIABLE_RE = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
 
 # Defaults for ranks. Open MPI from PyPI binds ranks to cores outside of the job, and waits in a busy loop.
 DEFAULT_RANK_ENVIRONMENT = {
@@ -63,7 +63,7 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
     for _ in range(2):  # A probe may fail by the loss of a node.
         problems = []
         for candidate in _candidate_launchers(ranks):
-            problem = _probe(candidate, ranks, environment)
+            problem = _launcher_problem(candidate, ranks, environment)
             if problem is None:
                 return candidate
             problems.append(f"{shlex.join(candidate)}: {problem}")
@@ -73,8 +73,8 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
     raise InputError(f"{listed}\n{advice}")
 
 
-def _env_command(environment: Mapping[str, str]) -> list[str]:
-    forwarded = {name: value for name, value in environment.items() if FORWARDED_VARIABLES.fullmatch(name)}
+def _env_prefix(environment: Mapping[str, str]) -> list[str]:
+    forwarded = {name: value for name, value in environment.items() if FORWARDED_VARIABLE_RE.fullmatch(name)}
     return ["env", *(f"{name}={value}" for name, value in forwarded.items())]
 
 
@@ -93,8 +93,8 @@ def _candidate_launchers(ranks: int) -> list[list[str]]:
     return candidates
 
 
-def _probe(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    command = [*launcher, *_env_command(environment), sys.executable, "-c", PROBE_SCRIPT]
+def _launcher_problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
+    command = [*launcher, *_env_prefix(environment), sys.executable, "-c", PROBE_SCRIPT]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=MAX_PROBE_SECONDS, env=environment
@@ -122,7 +122,7 @@ class OutputFiles:
         folder = min(self.results, default=Path("result")).parent
         return next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
 
-    def have_progressed(self) -> bool:
+    def changed_since_launch(self) -> bool:
         """Whether a result or checkpoint was written since this `OutputFiles` was created."""
         now = self._existing_files()
         return any(self._initial_files.get(path) != identity for path, identity in now.items())
@@ -141,7 +141,7 @@ class OutputFiles:
         return {path: file_identity(path) for path in existing}
 
 
-class StoppedBeforeStartError(Exception):
+class SignalBeforeLaunchError(Exception):
     """A signal was received before the ranks were started."""
 
 
@@ -149,39 +149,39 @@ class SignalForwarder:
     """Signal handler that records signals and forwards them to the ranks as SIGUSR1."""
 
     def __init__(self) -> None:
-        self.received: set[int] = set()
-        self.raises_on_signal = False  # Whether a signal raises StoppedBeforeStartError
+        self.received_signals: set[int] = set()
+        self.interrupts_action = False  # Whether a signal raises SignalBeforeLaunchError
         self._process: subprocess.Popen[bytes] | None = None  # Launcher of the ranks
-        self._deadline = float("inf")  # Monotonic time by which the ranks should have stopped
+        self._stop_deadline = float("inf")  # Monotonic time by which the ranks should have stopped
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Record a received signal and forward it to the ranks; handler for `signal.signal`."""
-        self.received.add(number)
+        self.received_signals.add(number)
         if number == signal.SIGTERM:
-            self._deadline = min(self._deadline, monotonic() + MAX_STOP_SECONDS)
+            self._stop_deadline = min(self._stop_deadline, monotonic() + MAX_RANK_STOP_SECONDS)
         if self._process is not None:
             self._process.send_signal(signal.SIGUSR1)
-        elif self.raises_on_signal:
-            raise StoppedBeforeStartError
+        elif self.interrupts_action:
+            raise SignalBeforeLaunchError
 
     def run_interruptibly(self, action: Callable[[], list[str]]) -> list[str]:
-        """Run a function before the ranks start; a received signal raises StoppedBeforeStartError."""
-        self.raises_on_signal = True
+        """Run a function before the ranks start; a received signal raises SignalBeforeLaunchError."""
+        self.interrupts_action = True
         try:
-            if self.received:
-                raise StoppedBeforeStartError
+            if self.received_signals:
+                raise SignalBeforeLaunchError
             return action()
         finally:
-            self.raises_on_signal = False
+            self.interrupts_action = False
 
     def run_ranks(
         self, command: Sequence[str], environment: dict[str, str], on_timeout: Callable[[], object]
     ) -> int:
         """Run the ranks and return their exit code; `on_timeout` is called if they ignore SIGTERM."""
         self._process = process = subprocess.Popen(command, env=environment)
-        if self.received:
+        if self.received_signals:
             process.send_signal(signal.SIGUSR1)
-        while process.returncode is None and monotonic() < self._deadline:
+        while process.returncode is None and monotonic() < self._stop_deadline:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1)
         if process.returncode is None:
@@ -194,7 +194,7 @@ def launch_ranks(
     arguments: Sequence[str], outputs: OutputFiles, ranks: int, max_requeues: int, forwarder: SignalForwarder
 ) -> int:
     """Run ``mu2mpi ARGUMENTS`` on `ranks` ranks and return the exit code; requeue an unfinished SLURM job."""
-    if slurm.restart_count() > 0 and outputs.are_complete():
+    if slurm.requeue_count() > 0 and outputs.are_complete():
         print_status("all results exist since an earlier start of this job")
         return 0
     environment = {**DEFAULT_RANK_ENVIRONMENT, **os.environ}
@@ -202,17 +202,17 @@ def launch_ranks(
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def requeue_if_unfinished(reported_code: int | None) -> bool:
-        return _requeue_unfinished(reported_code, outputs, forwarder.received, max_requeues)
+        return _requeue_unfinished(reported_code, outputs, forwarder.received_signals, max_requeues)
 
     folder, job_id = outputs.nearest_existing_folder(), slurm.job_id() or "0"
-    with exit_report.exit_report_file(folder, job_id, slurm.restart_count()) as path:
-        environment[exit_report.REPORT_PATH_VARIABLE] = str(path)
+    with exit_report.exit_report_file(folder, job_id, slurm.requeue_count()) as path:
+        environment[exit_report.EXIT_REPORT_VARIABLE] = str(path)
         try:
             launcher = forwarder.run_interruptibly(lambda: find_launcher(ranks, environment))
-        except StoppedBeforeStartError:
+        except SignalBeforeLaunchError:
             print_status("stopped by a signal before the ranks were started")
             is_requeued = requeue_if_unfinished(EXIT_INTERRUPTED)
-            return EXIT_INTERRUPTED if is_requeued else 128 + min(forwarder.received)
+            return EXIT_INTERRUPTED if is_requeued else 128 + min(forwarder.received_signals)
         except InputError:
             if slurm.all_nodes_respond():
                 raise
@@ -220,7 +220,7 @@ def launch_ranks(
             return EXIT_INTERRUPTED if slurm.requeue_job(max_requeues) else 1
         program = [sys.executable, "-m", "mu2mpi", *arguments]
         print_status(f"starting {ranks} ranks: {shlex.join([*launcher, *program])}")
-        command = [*launcher, *_env_command(environment), *program]
+        command = [*launcher, *_env_prefix(environment), *program]
         code = forwarder.run_ranks(command, environment, on_timeout=lambda: requeue_if_unfinished(None))
         reported_code = exit_report.read_exit_code(path)
     if reported_code is None and code in (2, EXIT_INTERRUPTED):
@@ -228,7 +228,7 @@ def launch_ranks(
     if reported_code is not None and reported_code != EXIT_INTERRUPTED:
         return reported_code
     if reported_code is None:
-        if outputs.have_progressed() and outputs.are_complete():
+        if outputs.changed_since_launch() and outputs.are_complete():
             print_status("the ranks ended without an exit report, but all results exist")
             return 0
         print_status(f"the ranks ended with code {code} and no exit report: a rank or a node may be lost")
@@ -236,17 +236,17 @@ def launch_ranks(
 
 
 def _requeue_unfinished(
-    reported_code: int | None, outputs: OutputFiles, received: set[int], max_requeues: int
+    reported_code: int | None, outputs: OutputFiles, received_signals: set[int], max_requeues: int
 ) -> bool:
     if slurm.job_id() is None:
         return False
-    cause = "user" if signal.SIGINT in received else "scheduler" if received else None
-    if signal.SIGTERM in received and cause != "user":
+    cause = "user" if signal.SIGINT in received_signals else "scheduler" if received_signals else None
+    if signal.SIGTERM in received_signals and cause != "user":
         cause = slurm.termination_cause()
     refusals = {"requeue": "it has been requeued already", "user": "it was cancelled"}
     refusal = refusals.get(cause or "")
-    if cause is None and reported_code is None and not outputs.have_progressed():
-        may_restart = outputs.results and slurm.restart_count() < MAX_FRUITLESS_RESTARTS
+    if cause is None and reported_code is None and not outputs.changed_since_launch():
+        may_restart = outputs.results and slurm.requeue_count() < MAX_RESTARTS_WITHOUT_PROGRESS
         if not may_restart and slurm.all_nodes_respond():
             refusal = "the run was lost without progress in this start"
     if refusal is not None:

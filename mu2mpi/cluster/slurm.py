@@ -8,7 +8,7 @@ import time
 
 from mu2mpi.core.errors import InputError
 
-DEFAULT_MAX_TASKS = 1001  # Tasks of an array, by the default of SLURM's option MaxArraySize
+DEFAULT_MAX_ARRAY_TASKS = 1001  # Tasks of an array, by the default of SLURM's option MaxArraySize
 
 
 def print_status(message: str) -> None:
@@ -24,7 +24,7 @@ def job_id() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
-def restart_count() -> int:
+def requeue_count() -> int:
     """Read the number of times SLURM has requeued this job (SLURM_RESTART_COUNT)."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
@@ -33,7 +33,7 @@ def termination_cause() -> str:
     """Cause of the termination of this job: "scheduler", "user", or "requeue" if it is already requeued."""
     fields = _slurm("scontrol", "show", "job", "-o", job_id() or "").stdout.split()
     state = dict(field.split("=", 1) for field in fields if "=" in field)
-    if int(state.get("Restarts", 0)) > restart_count():
+    if int(state.get("Restarts", 0)) > requeue_count():
         return "requeue"
     is_preempted = state.get("PreemptTime", "None") not in ("None", "N/A", "Unknown")
     return "scheduler" if is_preempted or state.get("Reason") == "TimeLimit" else "user"
@@ -41,7 +41,7 @@ def termination_cause() -> str:
 
 def requeue_job(max_requeues: int) -> bool:
     """Requeue this SLURM job, at most `max_requeues` times; return whether it is requeued."""
-    job, requeues = job_id(), restart_count()
+    job, requeues = job_id(), requeue_count()
     if job is None:
         return False
     if requeues >= max_requeues:
@@ -65,7 +65,7 @@ def all_nodes_respond() -> bool:
     return _slurm("srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true").returncode == 0
 
 
-def submit(script: str) -> str:
+def submit_job(script: str) -> str:
     """Submit a job script with sbatch and return the job id; InputError if the submission fails."""
     try:
         done = subprocess.run(["sbatch"], input=script, text=True, check=True, stdout=subprocess.PIPE)
@@ -82,7 +82,7 @@ def submit(script: str) -> str:
 def max_array_tasks() -> int:
     """Return the maximal number of tasks of a SLURM job array on this cluster, or else SLURM's default."""
     match = re.search(r"MaxArraySize\s*=\s*(\d+)", _slurm("scontrol", "show", "config").stdout)
-    return int(match[1]) if match else DEFAULT_MAX_TASKS
+    return int(match[1]) if match else DEFAULT_MAX_ARRAY_TASKS
 
 
 def task_states() -> dict[tuple[str, int], str]:

@@ -19,13 +19,13 @@ from mu2mpi.cluster.job_script import (
     slurm_directives,
     time_limit_seconds,
 )
-from mu2mpi.cluster.slurm import max_array_tasks, submit, task_states
+from mu2mpi.cluster.slurm import max_array_tasks, submit_job, task_states
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_atomically
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import import_arguments
+from mu2mpi.core.registry import import_option_arguments
 from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost
@@ -35,7 +35,7 @@ from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.result_files import join_names
 
-TASK_START_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
+TASK_STARTUP_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
 RUN_OVERHEAD_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 
@@ -51,7 +51,7 @@ def task_seconds(costs: Sequence[RunCost], tasks: int, ranks: int) -> list[float
     seconds = []
     for runs in (costs[k::tasks] for k in range(tasks)):
         longest = [run.seconds / min(ranks, run.machines) for run in runs]
-        seconds.append(TASK_START_SECONDS + max([sum(run.seconds for run in runs) / ranks, *longest]))
+        seconds.append(TASK_STARTUP_SECONDS + max([sum(run.seconds for run in runs) / ranks, *longest]))
     return seconds
 
 
@@ -61,7 +61,7 @@ def choose_task_count(costs: Sequence[RunCost], ranks: int, time_limit: float, m
     # The margin covers rough estimates and slow cores. No task should take more than a tenth of a day.
     target = 0.1 * min(time_limit, 86_400.0)
     tasks = min(max_tasks, max(1, math.ceil(sum(run.seconds for run in costs) / ranks / target)))
-    while tasks < max_tasks and max(task_seconds(costs, tasks, ranks)) > TASK_START_SECONDS + target:
+    while tasks < max_tasks and max(task_seconds(costs, tasks, ranks)) > TASK_STARTUP_SECONDS + target:
         tasks = min(max_tasks, tasks + 1 + tasks // 50)
     return tasks
 
@@ -91,7 +91,7 @@ class SweepJob:
         return {paths[experiment]: plan for experiment, plan in plans.items()}
 
     @cached_property
-    def cost_error(self) -> str | None:
+    def unknown_cost_reason(self) -> str | None:
         """Error message if the data cannot be opened, so that the cost of the runs is unknown; else None."""
         try:
             open_sources(self.sweep.experiments, self._data_dir, Communicator())
@@ -116,17 +116,17 @@ class SweepJob:
     def tasks(self) -> int:
         """Number of array tasks of the job, which divide the runs evenly."""
         max_tasks = max_array_tasks() if len(self.result_paths) > 1 else 1
-        if self.cost_error is not None:
+        if self.unknown_cost_reason is not None:
             return min(max_tasks, len(self.result_paths))
         time_limit = time_limit_seconds(self.options.time)
         return choose_task_count(self.run_costs, self.options.ranks, time_limit, max_tasks)
 
     def script(self) -> str:
         """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
-        if self.cost_error is not None:
+        if self.unknown_cost_reason is not None:
             advice = "task if the site allows so many. Print the script again where the data are."
             unknown_duration = "The duration of runs is therefore unknown, and each run has its own"
-            warn(f"{self.cost_error}\n{unknown_duration} {advice}")
+            warn(f"{self.unknown_cost_reason}\n{unknown_duration} {advice}")
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
             if longest > time_limit_seconds(self.options.time):
@@ -143,7 +143,7 @@ class SweepJob:
         if not remaining_paths:
             print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
             return
-        job_id = submit(script)
+        job_id = submit_job(script)
         print(f"Submitted batch job {job_id}", flush=True)
         options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         record = {"job_id": job_id, "tasks": self.tasks, "runs": len(self.runs), "options": options}
@@ -151,7 +151,7 @@ class SweepJob:
         write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
         self._print_submission(job_id, remaining_paths)
         if self.options.after_table:
-            table_job = submit(render_table_script(str(self.output), self.options, job_id))
+            table_job = submit_job(render_table_script(str(self.output), self.options, job_id))
             print_message(f"job {table_job} then writes the table to table-{job_id}.txt")
 
     def _print_submission(self, job_id: str, remaining_paths: set[Path]) -> None:
@@ -163,7 +163,7 @@ class SweepJob:
         directives = slurm_directives(self.config.stem, self.options, self.tasks)
         patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
         log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
-        arguments = [*import_arguments(), str(self.config), "-o", str(self.output), "--status"]
+        arguments = [*import_option_arguments(), str(self.config), "-o", str(self.output), "--status"]
         status_command = shlex.join(["mu2mpi", "job", *arguments])
         print_message(
             f"job {job_id}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "

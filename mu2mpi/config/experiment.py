@@ -11,11 +11,11 @@ from mu2mpi.config.experiment_options import (
     PER_MACHINE_OPTIONS,
     ExperimentOptions,
     build_component_options,
-    component_options,
     format_validation_errors,
     implied_mechanism,
     option_fields,
-    preferred_method,
+    own_option_fields,
+    preset_method,
 )
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
@@ -24,8 +24,8 @@ from mu2mpi.federation.trust_mode import TrustMode
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 
-def _options_of(choice: str) -> Any:
-    return property(lambda self: self._component_options[choice], doc=f"Own options of the {choice}.")
+def _options_property(choice: str) -> Any:
+    return property(lambda self: self._options_by_choice[choice], doc=f"Own options of the {choice}.")
 
 
 class Experiment(ExperimentOptions):
@@ -56,13 +56,13 @@ class Experiment(ExperimentOptions):
     mu2mpi.core.errors.InputError: machines = 0 should be greater than or equal to 1
     """
 
-    _component_options: dict[str, BaseModel] = {}  # noqa: RUF012 - pydantic copies it
+    _options_by_choice: dict[str, BaseModel] = {}  # noqa: RUF012 - pydantic copies it
     _implied_mechanism: str | None = None
 
     if not TYPE_CHECKING:  # type checkers use the fields instead of this signature
 
         def __init__(self, **settings: Any) -> None:
-            chosen = {**preferred_method(settings), **settings}
+            chosen = {**preset_method(settings), **settings}
             common = {name: value for name, value in chosen.items() if name in type(self).model_fields}
             own = {name: value for name, value in settings.items() if name not in common}
             if common.get("rho") is not None and common.get("epsilon") is not None:
@@ -74,11 +74,11 @@ class Experiment(ExperimentOptions):
                 chosen = {"data": self.source.option_syntax, "method": self.method, "server": self.server}
                 self._implied_mechanism = implied_mechanism(own)
                 # The default mechanism depends on own options of the method, so these are validated first.
-                mechanisms = component_options("mechanism")
+                mechanisms = own_option_fields("mechanism")
                 mechanism_options = {name: own.pop(name) for name in list(own) if name in mechanisms}
-                self._component_options = build_component_options(chosen, own)
+                self._options_by_choice = build_component_options(chosen, own)
                 chosen = {"mechanism": self.chosen_mechanism}
-                self._component_options |= build_component_options(chosen, mechanism_options)
+                self._options_by_choice |= build_component_options(chosen, mechanism_options)
                 check_compatibility(self)
                 self.chosen_method.check_experiment(self, self.method_options)
             except ValidationError as error:
@@ -89,7 +89,7 @@ class Experiment(ExperimentOptions):
     def __getattr__(self, name: str) -> Any:
         """Own option of the source, method, mechanism or server; None for an option of other components."""
         if not name.startswith("_"):
-            for options in self._component_options.values():
+            for options in self._options_by_choice.values():
                 if name in type(options).model_fields:
                     return getattr(options, name)
             if name in option_fields():
@@ -105,7 +105,7 @@ class Experiment(ExperimentOptions):
         return self.settings().items()
 
     def __hash__(self) -> int:
-        return hash((*self.__dict__.values(), *self._component_options.values()))
+        return hash((*self.__dict__.values(), *self._options_by_choice.values()))
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], settings_file: str = "") -> Self:
@@ -127,7 +127,7 @@ class Experiment(ExperimentOptions):
         settings |= changes
         return type(self)(**{name: value for name, value in settings.items() if value is not None})
 
-    def replace_unchecked(self, **values: Any) -> Self:
+    def replace_unvalidated(self, **values: Any) -> Self:
         """Return a copy of the experiment with changed settings, unvalidated; None resets to the default."""
 
         def updates(options: BaseModel) -> dict[str, Any]:
@@ -135,8 +135,8 @@ class Experiment(ExperimentOptions):
             known = {name: value for name, value in values.items() if name in fields}
             return {name: fields[name].default if v is None else v for name, v in known.items()}
 
-        copy, own = super().model_copy(update=updates(self)), self._component_options.items()
-        copy._component_options = {key: options.model_copy(update=updates(options)) for key, options in own}
+        copy, own = super().model_copy(update=updates(self)), self._options_by_choice.items()
+        copy._options_by_choice = {key: options.model_copy(update=updates(options)) for key, options in own}
         return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -146,17 +146,17 @@ class Experiment(ExperimentOptions):
     @property
     def explicit_settings(self) -> set[str]:
         """Names of the settings that were given explicitly."""
-        own_names = (options.model_fields_set for options in self._component_options.values())
+        own_names = (options.model_fields_set for options in self._options_by_choice.values())
         return self.model_fields_set.union(*own_names)
 
     @property
     def defaults(self) -> dict[str, Any]:
         """Default of each option of this experiment, by name."""
-        models = (self, *self._component_options.values())
+        models = (self, *self._options_by_choice.values())
         return {name: field.default for m in models for name, field in type(m).model_fields.items()}
 
-    method_options, mechanism_options = _options_of("method"), _options_of("mechanism")
-    source_options, server_options = _options_of("data"), _options_of("server")
+    method_options, mechanism_options = _options_property("method"), _options_property("mechanism")
+    source_options, server_options = _options_property("data"), _options_property("server")
 
     @property
     def source(self) -> type[DataSource]:
@@ -171,7 +171,7 @@ class Experiment(ExperimentOptions):
     @property
     def data_set_identity(self) -> tuple[object, ...]:
         """Settings (source, its options, scaling, label kind) that identify the data set in a cache."""
-        return self.data, self.source_options, self.scaling, lookup("losses", self.loss).label_kind
+        return self.data, self.source_options, self.sample_scaling, lookup("losses", self.loss).label_kind
 
     @property
     def chosen_method(self) -> Any:
@@ -190,7 +190,7 @@ class Experiment(ExperimentOptions):
         return self.epsilon or epsilon_exact(self.rho, self.delta)
 
     @property
-    def epsilon_limit(self) -> float:
+    def max_claimed_epsilon(self) -> float:
         """Largest epsilon that a run may claim; infinite if its mechanism is calibrated by rho alone."""
         by_rho = lookup("mechanisms", self.chosen_mechanism).budget_parameter == "rho"
         return self.epsilon or (math.inf if by_rho else self.target_epsilon * (1 + 1e-9))
@@ -203,7 +203,7 @@ class Experiment(ExperimentOptions):
         return dict(preset.settings(self.chosen_method, self, public_facts))
 
     @property
-    def scaling(self) -> str:
+    def sample_scaling(self) -> str:
         """Scaling of samples (none, unit or box): --normalize if given, else the choice of the preset."""
         chosen = {} if "normalize" in self.explicit_settings else self.preset_settings()
         return str(chosen.get("normalize", self.normalize))
@@ -225,7 +225,7 @@ class Experiment(ExperimentOptions):
 
     def settings_with_defaults(self) -> dict[str, Any]:
         """Return all settings that are not None by name, in the order of `option_fields`."""
-        values = {name: v for options in (self, *self._component_options.values()) for name, v in options}
+        values = {name: v for options in (self, *self._options_by_choice.values()) for name, v in options}
         return {name: values[name] for name in option_fields() if values.get(name) is not None}
 
 
@@ -250,12 +250,12 @@ def check_compatibility(experiment: Experiment) -> None:
             "Leave out --mechanism, or choose another server"
         )
     if explicit := [name for name in PER_MACHINE_OPTIONS if getattr(experiment, name) is not None]:
-        _check_unequal_machines(experiment, explicit[0])
+        _check_per_machine_option(experiment, explicit[0])
     elif experiment.participation_seed is not None:
         raise InputError("--participation-seed needs --participation. Give both, or leave it out")
 
 
-def _check_unequal_machines(experiment: Experiment, option_name: str) -> None:
+def _check_per_machine_option(experiment: Experiment, option_name: str) -> None:
     """Raise InputError if settings contradict the named option, one of PER_MACHINE_OPTIONS."""
     option = f"--{option_name} {getattr(experiment, option_name)}"
     method, mechanism = experiment.chosen_method, lookup("mechanisms", experiment.chosen_mechanism)
@@ -290,15 +290,15 @@ def message_settings(experiment: Experiment) -> Experiment:
         changes |= {"rho": experiment.rho, "epsilon": None}
         # A file of budgets may state epsilons, which are converted to rho at delta.
         changes |= {"delta": None} if experiment.budgets is None else {}
-    return experiment.replace_unchecked(**changes)
+    return experiment.replace_unvalidated(**changes)
 
 
-def simulated_protocol(experiment: Experiment) -> str:
+def simulated_protocol_name(experiment: Experiment) -> str:
     """Name of the simulated protocol: "aggregate" (noise of the sum alone), or that of the trust mode."""
     return experiment.noise or experiment.trust_mode.simulation_label(experiment.server_options)
 
 
-def automatic_settings(experiment: Experiment, public_facts: PublicFacts | None) -> dict[str, Any]:
+def preset_and_server_settings(experiment: Experiment, public_facts: PublicFacts | None) -> dict[str, Any]:
     """Return the settings that the preset and the server choose in place of unset ones, by name."""
     defaults = type(experiment.server_options)()
     resolved = experiment.trust_mode.resolve_options(defaults, experiment.machines or 1)
@@ -310,7 +310,7 @@ def complete_experiment(
 ) -> Experiment:
     """Return the experiment with `resolved` settings and, where unset, those that the preset chooses."""
     resolved = {name: value for name, value in resolved.items() if value is not None}
-    updated = experiment.replace_unchecked(**resolved)
+    updated = experiment.replace_unvalidated(**resolved)
     preset, explicit = updated.preset_settings(public_facts), updated.explicit_settings
     chosen = {name: value for name, value in preset.items() if name not in explicit}
     return experiment.replace(**chosen, **resolved)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.fields import FieldInfo
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE, check_file_name, check_registered_name
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name, check_registered_name
 from mu2mpi.core.registry import default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean, suggest_or_list
 from mu2mpi.data.partition import parse_partition
@@ -40,8 +40,8 @@ def _component(
 
 
 def _real_option(description: str, details: str = "", default: float | None = None) -> Any:
-    """Declare an option whose value is a positive real number from MIN_OPTION_VALUE to MAX_OPTION_VALUE."""
-    return _option(description, details, default, ge=MIN_OPTION_VALUE, le=MAX_OPTION_VALUE)
+    """Declare an option whose value is a positive real number from MIN_REAL_OPTION to MAX_REAL_OPTION."""
+    return _option(description, details, default, ge=MIN_REAL_OPTION, le=MAX_REAL_OPTION)
 
 
 def _integer_option(description: str, details: str = "", minimum: int = 1, max_bits: int = 32) -> Any:
@@ -173,8 +173,8 @@ class ExperimentOptions(BaseModel):
     @field_validator("epsilon", "rho")
     @classmethod
     def _check_budget_range(cls, value: float | None) -> float | None:
-        if value is not None and math.isfinite(value) and not MIN_OPTION_VALUE <= value <= MAX_OPTION_VALUE:
-            limits = f"{MIN_OPTION_VALUE:g} and {MAX_OPTION_VALUE:g}"
+        if value is not None and math.isfinite(value) and not MIN_REAL_OPTION <= value <= MAX_REAL_OPTION:
+            limits = f"{MIN_REAL_OPTION:g} and {MAX_REAL_OPTION:g}"
             raise ValueError(f"should be between {limits}, or inf for no noise")
         return value
 
@@ -188,13 +188,13 @@ class ExperimentOptions(BaseModel):
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return the pydantic fields of all options by name; a method's own options follow ``method``, etc."""
-    return _option_fields(tuple(chain(*map(_option_classes, COMPONENT_CHOICES))))
+    return _option_fields(tuple(chain(*map(_own_option_classes, COMPONENT_CHOICES))))
 
 
 @cache
 def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
     """Return the fields of all options by name, cached by (name, option class) of sources, methods, ...."""
-    names = chain(ExperimentOptions.model_fields, *map(component_options, COMPONENT_CHOICES))
+    names = chain(ExperimentOptions.model_fields, *map(own_option_fields, COMPONENT_CHOICES))
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"an extension gives {', '.join(repeated)} a second meaning. Rename its option")
     fields: dict[str, FieldInfo] = {}
@@ -202,20 +202,20 @@ def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
         fields[name] = field
         # The noise key is derived from the settings in this order, so another order changes the noise.
         for choice in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):
-            fields |= {own: _merge_fields(owners) for own, owners in component_options(choice).items()}
+            fields |= {own: _merge_owner_fields(owners) for own, owners in own_option_fields(choice).items()}
     return fields
 
 
-def _option_classes(choice: str) -> OptionClasses:
+def _own_option_classes(choice: str) -> OptionClasses:
     """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
     kind = COMPONENT_CHOICES.get(choice)
     classes = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
     return tuple((cls.option_syntax if choice == "data" else name, cls.options) for name, cls in classes)
 
 
-def component_options(choice: str) -> dict[str, dict[str, FieldInfo]]:
+def own_option_fields(choice: str) -> dict[str, dict[str, FieldInfo]]:
     """Return fields[option][owner] of the own options of all components that ``--method``, ... can choose."""
-    return _fields_by_option(_option_classes(choice))
+    return _fields_by_option(_own_option_classes(choice))
 
 
 @cache
@@ -230,17 +230,17 @@ def _fields_by_option(option_classes: OptionClasses) -> dict[str, dict[str, Fiel
 def method_option_names() -> list[str]:
     """Return the names of the own options of all methods and mechanisms, except options of presets."""
     presets = {name for method in known_names("methods") for name in lookup("methods", method).presets}
-    return [name for key in ("mechanism", "method") for name in component_options(key) if name not in presets]
+    return [name for key in ("mechanism", "method") for name in own_option_fields(key) if name not in presets]
 
 
 def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
     """Return the name of the first mechanism that has an own option among the settings, or None."""
-    owners = component_options("mechanism")
+    owners = own_option_fields("mechanism")
     names = (name for name, value in settings.items() if name in owners and value is not None)
     return next((next(iter(owners[name])) for name in names), None)
 
 
-def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
+def _merge_owner_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
     """Merge an option's fields, one per owner such as a method, into one field whose default is None."""
     owners_by_text: dict[str, list[str]] = {}
     for owner, field in fields.items():
@@ -258,7 +258,7 @@ def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
     )
 
 
-def preferred_method(settings: Mapping[str, Any]) -> dict[str, str]:
+def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return {"method": the preset's method} unless settings imply a method; checks boolean options."""
     for name, field in option_fields().items():
         if isinstance(settings.get(name), bool) and not is_flag(field):
@@ -268,7 +268,7 @@ def preferred_method(settings: Mapping[str, Any]) -> dict[str, str]:
     deviation = given & {"method", "mechanism", *PER_MACHINE_OPTIONS} or implied_mechanism(settings)
     if deviation or settings.get("preset") not in known_names("presets"):
         return {}
-    owners, method = component_options("method"), lookup("presets", settings["preset"]).method
+    owners, method = own_option_fields("method"), lookup("presets", settings["preset"]).default_method
     has_all_options = all(method in owners[name] for name in given & owners.keys())
     return {"method": method} if method is not None and has_all_options else {}
 
@@ -279,7 +279,7 @@ def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, An
     Raises InputError for unknown settings and for own options of components that are not chosen.
     """
     errors = []
-    owners = {choice: component_options(choice) for choice in chosen}
+    owners = {choice: own_option_fields(choice) for choice in chosen}
     values_by_choice: dict[str, dict[str, Any]] = {choice: {} for choice in chosen}
     for name, value in settings.items():
         choices_with_option = [choice for choice in chosen if name in owners[choice]]
@@ -295,7 +295,7 @@ def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, An
     options = {}
     for choice, values in values_by_choice.items():
         try:
-            options[choice] = dict(_option_classes(choice))[chosen[choice]](**values)
+            options[choice] = dict(_own_option_classes(choice))[chosen[choice]](**values)
         except ValidationError as error:
             errors.append(format_validation_errors(error))
     if errors:
@@ -303,7 +303,7 @@ def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, An
     return options
 
 
-def value_kind(field: FieldInfo) -> str | None:
+def registry_kind(field: FieldInfo) -> str | None:
     """Return the registry kind, such as "methods", of an option's values; None if they are not registered."""
     extra = field.json_schema_extra
     kind = extra.get("kind", extra.get("forms")) if isinstance(extra, dict) else None

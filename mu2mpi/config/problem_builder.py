@@ -6,10 +6,10 @@ from pathlib import Path
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import extension_files, imported_files, lookup
-from mu2mpi.data.machine_files import file_digest, read_budgets
+from mu2mpi.core.registry import extension_paths, imported_files, lookup
+from mu2mpi.data.machine_files import file_digest, read_privacy_budgets
 from mu2mpi.data.redaction import redacted_errors
-from mu2mpi.federation.participation.schedule import Federation, parse_schedule
+from mu2mpi.federation.participation.schedule import Federation, parse_participation
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.unequal_machines import UnequalMachines
 from mu2mpi.losses.loss import Loss
@@ -63,7 +63,7 @@ def build_problem(
         noise_shares=noise_shares,
         machines=machines,
         samples=samples,
-        max_samples=max_samples,
+        max_samples_per_machine=max_samples,
         classes=classes,
         model_rows=loss_function.model_rows(classes),
         features=features,
@@ -77,7 +77,7 @@ def build_problem(
         l2=experiment.l2 or 0.0,
         clip_norm=experiment.clip_norm,
         eta_scale=experiment.eta_scale,
-        aggregate_noise=experiment.noise == "aggregate",
+        uses_aggregate_noise=experiment.noise == "aggregate",
         method_options=experiment.method_options,
         mechanism_options=experiment.mechanism_options,
         unequal_machines=unequal_machines,
@@ -104,7 +104,7 @@ def build_unequal_machines(
         Participation and budgets from a result or checkpoint, used instead of reading files.
     """
     machine_names = owner_names or tuple(map(str, range(len(samples))))
-    schedule, value = parse_schedule(experiment.participation)
+    schedule, value = parse_participation(experiment.participation)
     objective = experiment.objective or schedule.default_objective
     seed = experiment.seed or 0 if experiment.participation_seed is None else experiment.participation_seed
     stored_participation = None if stored_accounts is None else stored_accounts.participation
@@ -116,7 +116,7 @@ def build_unequal_machines(
         if experiment.budgets is not None and stored_accounts is not None:
             budget_limits = stored_accounts.budgets
         elif experiment.budgets is not None:
-            budget_limits = read_budgets(Path(experiment.budgets).expanduser(), machine_names)
+            budget_limits = read_privacy_budgets(Path(experiment.budgets).expanduser(), machine_names)
     budgets, delta = dict[int, Budget](), experiment.delta
     for machine, (parameter, limit) in budget_limits.items():
         rho, epsilon = (limit, math.inf) if parameter == "rho" else (rho_for_epsilon(limit, delta), limit)
@@ -131,9 +131,9 @@ def input_digests(experiment: Experiment) -> dict[str, str]:
 
 def used_input_digests(experiment: Experiment) -> dict[str, str]:
     """Return the SHA-256 digests, by name, of the budget, participation and extension files in use."""
-    schedule, value = parse_schedule(experiment.participation)
+    schedule, value = parse_participation(experiment.participation)
     file_names = (experiment.budgets, *schedule.input_files(value))
-    extensions = extension_files(
+    extensions = extension_paths(
         ("sources", experiment.source.name),
         *([("partitions", experiment.partition.partition(":")[0])] if experiment.partition else []),
         ("losses", experiment.loss),

@@ -13,11 +13,11 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 
-MAX_RUNS = 100_000
+MAX_SWEEP_RUNS = 100_000
 MAX_FILE_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
-MAX_VALUE_LETTERS = 40
+MAX_SLUG_LETTERS = 40
 # Settings whose values stand without the setting's name in a file name
-VALUE_ONLY_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
+UNPREFIXED_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
 
 
 class Sweep:
@@ -64,7 +64,7 @@ class Sweep:
         merged_parts = ({**common, **part, **overrides} for part in parts)
         products = map(self._build_experiments, merged_parts)
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
-        self.require_runs(len(self.experiments))
+        self.require_remaining_runs(len(self.experiments))
         self._check_distinct_file_names()
 
     def select_runs(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
@@ -95,7 +95,7 @@ class Sweep:
         swept = [f"{name} = {settings[name]}" for name in self.swept if name in settings and name != "seed"]
         self._exclusion_reasons[", ".join(swept)] = str(error)
 
-    def require_runs(self, count: int) -> None:
+    def require_remaining_runs(self, count: int) -> None:
         """Raise InputError with the reasons of exclusion if the sweep has no runs left (`count` is 0)."""
         if self._exclusion_reasons and not count:
             reasons = set(self._exclusion_reasons.values())
@@ -154,8 +154,8 @@ def _setting_combinations(settings: Mapping[str, Any], error_prefix: str) -> Ite
                 f"{error_prefix}{name} contains a list in a list, or a table. Use one list, as "
                 f"{name} = [a, b], and [[part]] tables for combinations"
             )
-    if (count := math.prod(map(len, lists.values()))) > MAX_RUNS:
-        limit = f"at most {MAX_RUNS:,} combinations"
+    if (count := math.prod(map(len, lists.values()))) > MAX_SWEEP_RUNS:
+        limit = f"at most {MAX_SWEEP_RUNS:,} combinations"
         raise InputError(f"{error_prefix}a sweep must have {limit}, got {count:,}. Shorten its lists")
     for combination in itertools.product(*lists.values()):
         yield dict(zip(lists, combination, strict=True))
@@ -205,8 +205,8 @@ def _format_setting(name: str, value: object) -> str:
     if not isinstance(value, str):
         return name.replace("_", "-") if value is True else _format_number(name, value)
     form, colon, path = value.rpartition(":")
-    text = _slug(f"{form}{colon}{path.rpartition('/')[2]}")[:MAX_VALUE_LETTERS]
-    return text if name in VALUE_ONLY_SETTINGS else f"{name.replace('_', '-')}-{text}"
+    text = _slug(f"{form}{colon}{path.rpartition('/')[2]}")[:MAX_SLUG_LETTERS]
+    return text if name in UNPREFIXED_SETTINGS else f"{name.replace('_', '-')}-{text}"
 
 
 def _is_ambiguous_in_file_name(name: str, value: object) -> bool:
@@ -214,4 +214,4 @@ def _is_ambiguous_in_file_name(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     has_separator = "_" in value and name != "data"
-    return has_separator or len(value) > MAX_VALUE_LETTERS or _slug(value) != value.replace(":", "-")
+    return has_separator or len(value) > MAX_SLUG_LETTERS or _slug(value) != value.replace(":", "-")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 
-LOCKING_VARIABLE = "HDF5_USE_FILE_LOCKING"
+HDF5_LOCKING_VARIABLE = "HDF5_USE_FILE_LOCKING"
 
 
 def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File:
@@ -23,7 +23,7 @@ def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File
     except BlockingIOError:
         raise InputError(
             f"{path} is in use: another program writes to it or holds a lock on it. Close that program or, "
-            f"if it does not write, set {LOCKING_VARIABLE}=FALSE."
+            f"if it does not write, set {HDF5_LOCKING_VARIABLE}=FALSE."
         ) from None
     except OSError as error:
         # HDF5 requires the same locking for a file that it has open already, as an external link's target.
@@ -31,13 +31,13 @@ def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File
             return open_for_reading(path, locking=False)
         if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
             raise InputError(
-                f"{path} is on a file system without locks, which {LOCKING_VARIABLE}="
-                f"{os.environ.get(LOCKING_VARIABLE)} requires. Unset it, or set it to FALSE."
+                f"{path} is on a file system without locks, which {HDF5_LOCKING_VARIABLE}="
+                f"{os.environ.get(HDF5_LOCKING_VARIABLE)} requires. Unset it, or set it to FALSE."
             ) from None
         raise
 
 
-def hdf5_image(write_content: Callable[[h5py.File], object]) -> bytes:
+def hdf5_file_bytes(write_content: Callable[[h5py.File], object]) -> bytes:
     """Bytes of an HDF5 file written by `write_content(file)`; metadata and attributes have checksums."""
     # The file is created in memory, since HDF5 may abort the process if the disk becomes full.
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
@@ -52,14 +52,14 @@ def hdf5_image(write_content: Callable[[h5py.File], object]) -> bytes:
         return file.id.get_file_image()  # type: ignore[no-any-return]
 
 
-def without_booleans(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def booleans_as_ints(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """HDF5 attributes by name, with booleans converted to integers, since netCDF has no boolean type."""
     return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}
 
 
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
     """Write HDF5 attributes; strings have fixed length, since variable-length ones have no checksum."""
-    for name, value in without_booleans(attributes).items():
+    for name, value in booleans_as_ints(attributes).items():
         if isinstance(value, str):
             text = value.replace("\0", "").encode()  # Some MPI versions end with a null byte.
             target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))

@@ -65,7 +65,7 @@ def specialise_kernel(template: Callable[..., Any], cache_tag: str, **global_val
     return kernel(copy)
 
 
-def compilation_error(function: Any, *types: Any) -> str | None:
+def find_compilation_error(function: Any, *types: Any) -> str | None:
     """One-line reason why numba cannot compile a function for given argument types; None if it can."""
     if not hasattr(function, "py_func"):
         return "it is an ordinary function. Decorate it with numba.njit, so that kernels can call it"

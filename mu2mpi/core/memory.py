@@ -12,7 +12,7 @@ from mu2mpi.core.errors import InputError
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 # Control group files of the limit and the usage, and prefix of the lines in memory.stat, by version
 _CGROUP_V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-CGROUP_FILES = (("memory.max", "memory.current", ""), _CGROUP_V1_FILES)
+CGROUP_MEMORY_FILES = (("memory.max", "memory.current", ""), _CGROUP_V1_FILES)
 
 
 def check_fits_in_memory(path: Path, size: float) -> None:
@@ -41,7 +41,7 @@ def _available_in_cgroup(folder: Path) -> list[float]:
     return [
         # The page cache counts as usage, but the kernel reclaims it under memory pressure.
         maximum - used + sum(_read_integers(folder / "memory.stat", f"{prefix}(?:in)?active_file"))
-        for limit, usage, prefix in CGROUP_FILES
+        for limit, usage, prefix in CGROUP_MEMORY_FILES
         for maximum, used in zip(_read_integers(folder / limit), _read_integers(folder / usage), strict=False)
     ]
 

@@ -8,8 +8,8 @@ from mu2mpi.core.registry import known_names
 from mu2mpi.core.suggestions import did_you_mean
 
 # Bounds of numeric options, such that products and squares of them neither overflow nor underflow in float64
-MIN_OPTION_VALUE = 1e-100
-MAX_OPTION_VALUE = 1e100
+MIN_REAL_OPTION = 1e-100
+MAX_REAL_OPTION = 1e100
 
 
 class Options(BaseModel):

@@ -18,7 +18,7 @@ from mu2mpi.core.errors import CollectiveInputError, CollectiveOSError, InputErr
 # Environment variables by which launchers give the number of started ranks
 MPI_SIZE_VARS = "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"
 BARRIER_POLL_SECONDS = 0.002  # Between two tests of whether a barrier is complete
-ABORT_DELAY_SECONDS = 0.5  # For the launcher to forward output, which it drops when a rank aborts
+OUTPUT_FORWARDING_SECONDS = 0.5  # For the launcher to forward output, which it drops when a rank aborts
 ValueT = TypeVar("ValueT")
 
 
@@ -171,7 +171,7 @@ class MpiCommunicator(Communicator):
     def abort(self, code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        time.sleep(ABORT_DELAY_SECONDS)
+        time.sleep(OUTPUT_FORWARDING_SECONDS)
         self._comm.Abort(code)
         os._exit(code)
 
@@ -182,11 +182,11 @@ def world() -> Communicator:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        _refuse_unconnected_processes(f"MPI cannot be started: {error}")
+        _reject_unconnected_ranks(f"MPI cannot be started: {error}")
         return Communicator()
     communicator = MpiCommunicator(MPI.COMM_WORLD)
     if communicator.size == 1:
-        _refuse_unconnected_processes(f"the MPI library is {communicator.library_version()}")
+        _reject_unconnected_ranks(f"the MPI library is {communicator.library_version()}")
     else:
         sys.excepthook = partial(_abort_on_exception, communicator)
     return communicator
@@ -206,7 +206,7 @@ def _describe_launched_ranks() -> str:
     return next((f"{n} processes ({name})" for name, n in counts if n.isdigit() and int(n) > 1), "")
 
 
-def _refuse_unconnected_processes(reason: str) -> None:
+def _reject_unconnected_ranks(reason: str) -> None:
     if launched := _describe_launched_ranks():
         raise InputError(
             f"the launcher started {launched}, but each of them is alone; {reason}. "

@@ -37,8 +37,8 @@ _COMPONENT_PACKAGES = {
     "commands": ("mu2mpi.cli.commands", "command"),
 }
 # Kinds registered as classes, which runs instantiate; components of other kinds are registered as instances
-_CLASS_COMPONENT_KINDS = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
-_OWN_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
+_KINDS_REGISTERED_AS_CLASSES = ("mechanisms", "servers", "participation", "sources", "formats", "partitions")
+_NON_EXTENSION_PACKAGES = ("mu2mpi", *sys.stdlib_module_names)  # Packages whose classes are not extensions
 
 Component = TypeVar("Component")
 
@@ -61,7 +61,7 @@ class OptionValue:
             cls.option_syntax = cls.name
 
 
-_registered: dict[str, dict[str, Any]] = {kind: {} for kind in _COMPONENT_PACKAGES}
+_components: dict[str, dict[str, Any]] = {kind: {} for kind in _COMPONENT_PACKAGES}
 _imported_files: dict[str, ImportedFile] = {}  # By module name
 
 
@@ -81,22 +81,22 @@ def register(component: Component) -> Component:
 
     Examples
     --------
-    >>> from mu2mpi.losses.softmax import Softmax
+    >>> from mu2mpi.losses.softmax import SoftmaxLoss
     >>> @mu2mpi.register
-    ... class Ours(Softmax):
+    ... class Ours(SoftmaxLoss):
     ...     name = "ours"
     >>> mu2mpi.Experiment(loss="ours").loss
     'ours'
     """
     kind, name = getattr(component, "component_kind", None), getattr(component, "name", None)
-    if kind not in _registered or not isinstance(name, str):
-        raise ValueError(f"{component!r} has no component_kind among {', '.join(_registered)}, or no name")
+    if kind not in _components or not isinstance(name, str):
+        raise ValueError(f"{component!r} has no component_kind among {', '.join(_components)}, or no name")
     if missing := _missing_attributes(component):
         raise ValueError(f"{component!r} lacks {', '.join(missing)}")
     is_built_in = getattr(component, "__module__", None) == _built_in_modules(kind).get(name, "")
-    if not (is_built_in and name in _registered[kind]):
-        instantiates = kind not in _CLASS_COMPONENT_KINDS
-        _registered[kind][name] = component() if instantiates and isinstance(component, type) else component
+    if not (is_built_in and name in _components[kind]):
+        instantiates = kind not in _KINDS_REGISTERED_AS_CLASSES
+        _components[kind][name] = component() if instantiates and isinstance(component, type) else component
     return component
 
 
@@ -110,10 +110,10 @@ def _missing_attributes(component: object) -> list[str]:
 
 def known_names(kind: str) -> list[str]:
     """Return the names of all components of a kind; built-in ones come first."""
-    return list(dict.fromkeys([*_built_in_modules(kind), *_entry_points(kind), *_registered[kind]]))
+    return list(dict.fromkeys([*_built_in_modules(kind), *_entry_points(kind), *_components[kind]]))
 
 
-def summary_line(kind: str, name: str) -> str:
+def component_summary(kind: str, name: str) -> str:
     """First line of a component's docstring; for built-in components the module's, read without importing."""
     module = _built_in_modules(kind).get(name)
     text = lookup(kind, name).__doc__ if module is None else _source_file(module).read_text("utf-8")
@@ -127,7 +127,7 @@ def default_name(kind: str) -> str:
 
 def lookup(kind: str, name: str) -> Any:
     """Return a component by kind and name, importing its module if necessary; InputError if unknown."""
-    registered = _registered[kind]
+    registered = _components[kind]
     if name not in registered and name in _built_in_modules(kind):
         module = importlib.import_module(_built_in_modules(kind)[name])
         if kind == "commands":
@@ -142,12 +142,12 @@ def lookup(kind: str, name: str) -> Any:
     return registered[name]
 
 
-def extension_files(*component_names: tuple[str, str]) -> dict[str, Path]:
+def extension_paths(*component_names: tuple[str, str]) -> dict[str, Path]:
     """Source files of extensions among components, given as pairs (kind, name), by module name."""
     components = [lookup(kind, name) for kind, name in component_names]
     classes = [component if isinstance(component, type) else type(component) for component in components]
     modules = sorted({base.__module__ for cls in classes for base in cls.__mro__})
-    extensions = [module for module in modules if module.partition(".")[0] not in _OWN_PACKAGES]
+    extensions = [module for module in modules if module.partition(".")[0] not in _NON_EXTENSION_PACKAGES]
     files = {module: Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in extensions}
     return {module: file for module, file in files.items() if file.is_file()}
 
@@ -171,19 +171,19 @@ def imported_files() -> dict[str, ImportedFile]:
     return dict(sorted(_imported_files.items()))
 
 
-def import_arguments() -> list[str]:
+def import_option_arguments() -> list[str]:
     """Command-line arguments ``--import=FILE`` of all files that `import_files` has imported."""
     return [f"--import={file.path}" for file in imported_files().values()]
 
 
-def describe_imports() -> str:
+def describe_imported_files() -> str:
     """Line with the paths and SHA-256 digests of the files that `import_files` has imported, or ""."""
     return ", ".join(f"{file.path} (SHA-256 {file.digest})" for file in imported_files().values())
 
 
 def _check_module_name(file: Path) -> None:
     name = file.stem
-    is_taken = "." in name or name in _OWN_PACKAGES or name in sys.modules
+    is_taken = "." in name or name in _NON_EXTENSION_PACKAGES or name in sys.modules
     if not is_taken and (other_module := find_spec(name)) is not None:
         is_taken = other_module.origin is None or Path(other_module.origin).resolve() != file
     if is_taken:

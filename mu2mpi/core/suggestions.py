@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-_SYNONYMS = {  # Synonyms used by other packages, by the name in this package
+_NAME_SYNONYMS = {  # Synonyms used by other packages, by the name in this package
     "machines": "clients users workers nodes participants parties silos num-clients",
     "epsilon": "eps target-epsilon privacy-budget",
     "rounds": "iterations iters steps max-steps epochs num-rounds",
@@ -31,7 +31,7 @@ def did_you_mean(unknown: str, known: Iterable[str]) -> str:
     """Suffix of an error message on an unknown name: "; did you mean NAME?", or "" without a similar name."""
     candidates = {_normalise_name(name): name for name in known}
     for key, name in list(candidates.items()):
-        candidates = dict.fromkeys(_SYNONYMS.get(key, "").split(), name) | candidates
+        candidates = dict.fromkeys(_NAME_SYNONYMS.get(key, "").split(), name) | candidates
     matches = difflib.get_close_matches(_normalise_name(unknown), candidates, n=1, cutoff=0.65)
     if not matches:
         return ""

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 TableRow = Sequence[str]  # Cells
-TableBlock = Sequence[TableRow]  # Rows between two rules
+TableRowGroup = Sequence[TableRow]  # Rows between two rules
 
 
 def print_message(message: str) -> None:
@@ -19,7 +19,7 @@ def warn(*warnings: str) -> None:
         print_message(f"mu2mpi: warning: {warning}")
 
 
-def text_table(header: TableRow, blocks: Sequence[TableBlock]) -> str:
+def text_table(header: TableRow, blocks: Sequence[TableRowGroup]) -> str:
     """Format a table as text with aligned columns, a header, and a rule above each block of rows."""
     rows = [header, *(row for block in blocks for row in block)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -16,9 +16,9 @@ from mu2mpi.data.redaction import DataError, as_input_errors, describe_row, safe
 # Texts that stand for a missing value in common tools, in lower case
 MISSING_MARKERS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 # Control characters and lone surrogates: HDF5 cannot store them, or a terminal executes them
-UNSAFE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-MISSING_CATEGORY = -1  # category code of a missing value
-UNDECLARED_CATEGORY = -2  # category code of a value that the schema does not declare
+UNPRINTABLE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+MISSING_CODE = -1  # category code of a missing value
+UNDECLARED_CODE = -2  # category code of a value that the schema does not declare
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ColumnValues:
         texts = self._texts()
         faults: dict[str, Callable[[Any], object]] = {
             "a value that is missing": lambda text: not text or not text.strip(),
-            "a character that no name may have": UNSAFE_CHARACTERS.search,
+            "a character that no name may have": UNPRINTABLE_CHARACTERS.search,
             "a value that says it is missing": lambda text: text.strip().lower() in missing_markers,
         }
         hint = "; names such as NA need --missing-labels keep" if missing_markers else ""
@@ -115,13 +115,13 @@ def _text_category(text: str | None, category_codes: Mapping[str, int], are_inte
     if text is not None and text in category_codes:
         return category_codes[text]
     if text is None or _is_missing(text):
-        return MISSING_CATEGORY
+        return MISSING_CODE
     number = parse_number(text) if are_integers and "_" not in text else None  # float("1_2") is 12.
-    return UNDECLARED_CATEGORY if number is None else _number_category(number, category_codes)
+    return UNDECLARED_CODE if number is None else _number_category(number, category_codes)
 
 
 def _number_category(number: float, category_codes: Mapping[str, int]) -> int:
     if isinstance(number, float) and not number.is_integer():
-        return MISSING_CATEGORY if math.isnan(number) else UNDECLARED_CATEGORY
+        return MISSING_CODE if math.isnan(number) else UNDECLARED_CODE
     # As floats, large integers may be equal.
-    return category_codes.get(str(int(number)), UNDECLARED_CATEGORY)
+    return category_codes.get(str(int(number)), UNDECLARED_CODE)

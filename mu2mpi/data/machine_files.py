@@ -9,16 +9,16 @@ import numpy as np
 from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
 from mu2mpi.data.redaction import safe_text
 
 BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
-MAX_PARTICIPATION_CELLS = 10**8  # machines x rounds of a trace
+MAX_TRACE_CELLS = 10**8  # machines x rounds of a trace
 
 
-def read_budgets(path: Path, machine_names: Sequence[str]) -> dict[int, tuple[str, float]]:
+def read_privacy_budgets(path: Path, machine_names: Sequence[str]) -> dict[int, tuple[str, float]]:
     """Read privacy budgets as pairs ("rho" or "epsilon", value), by index of the machine in `machine_names`.
 
     The file is TOML with tables ``[rho]`` and ``[epsilon]`` of machine names and numbers, or a data file with
@@ -40,8 +40,8 @@ def read_budgets(path: Path, machine_names: Sequence[str]) -> dict[int, tuple[st
         if index_of[name] in by_machine:
             raise InputError(f"{path} has several budgets of {safe_text(name)}; give one")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not MIN_OPTION_VALUE <= value <= MAX_OPTION_VALUE:
-            valid_range = f"{MIN_OPTION_VALUE:g} .. {MAX_OPTION_VALUE:g}"
+        if not is_number or not MIN_REAL_OPTION <= value <= MAX_REAL_OPTION:
+            valid_range = f"{MIN_REAL_OPTION:g} .. {MAX_REAL_OPTION:g}"
             raise InputError(f"{path}: {kind} of {safe_text(name)} must be a number in {valid_range}")
         by_machine[index_of[name]] = kind, float(value)
     return by_machine
@@ -63,7 +63,7 @@ def combined_digest(digests: Iterable[str]) -> str:
 def read_participation_trace(path: Path, machine_names: Sequence[str]) -> BoolArray:
     """Read a participation trace as a mask (rounds, machines), from its columns ``round`` and ``machine``."""
     _, machines, rounds = _read_machine_column(path, ("round",))
-    max_rounds = MAX_PARTICIPATION_CELLS // len(machine_names)
+    max_rounds = MAX_TRACE_CELLS // len(machine_names)
     if not np.all((rounds >= 1) & (rounds <= max_rounds) & (rounds == np.floor(rounds))):
         raise InputError(f"{path}: round must be whole numbers in 1 .. {max_rounds}")
     index_of = {name: i for i, name in enumerate(machine_names)}

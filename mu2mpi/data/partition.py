@@ -55,7 +55,7 @@ class Partition(OptionValue, ABC):
         """
 
 
-class LabelPartition(Partition):
+class LabelSkewPartition(Partition):
     """Base class of label-skewed partitions: random samples, with fixed numbers per machine and class."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import FileIdentity, file_identity
 
-MAX_LISTED_NAMES = 20  # names per message
+MAX_MESSAGE_NAMES = 20  # names per message
 
 
 class DataError(InputError):
@@ -60,9 +60,9 @@ def describe_row(row: int, has_header: bool) -> str:
 
 
 def format_names(names: Collection[object]) -> str:
-    """Text with a comma-separated list of at most MAX_LISTED_NAMES names, made printable."""
-    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
-    return ", ".join(safe_text(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
+    """Text with a comma-separated list of at most MAX_MESSAGE_NAMES names, made printable."""
+    more = f" and {len(names) - MAX_MESSAGE_NAMES} more" if len(names) > MAX_MESSAGE_NAMES else ""
+    return ", ".join(safe_text(n) or "'' (without a name)" for n in list(names)[:MAX_MESSAGE_NAMES]) + more
 
 
 def safe_text(value: object, max_length: int = 60) -> str:

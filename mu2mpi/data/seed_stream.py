@@ -8,7 +8,7 @@ from typing import Any
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.lazy import NDArray, np
 
-INTEGERS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
+PHILOX_INTEGERS_PER_COUNTER = 4  # 64-bit words that Philox generates per counter value
 
 
 def philox_key(key: bytes, purpose: str) -> int:
@@ -27,7 +27,7 @@ class SeedStream:
 
     def integers(self, substream: int, count: int, skipped: int = 0) -> NDArray[np.uint64]:
         """Return `count` 64-bit random integers of a substream, after its first `skipped` integers."""
-        blocks, rest = divmod(skipped, INTEGERS_PER_COUNTER)
+        blocks, rest = divmod(skipped, PHILOX_INTEGERS_PER_COUNTER)
         self._state["state"]["counter"][:] = blocks, 0, substream, 0
         self._philox.state = self._state
         return self._philox.random_raw(rest + count)[rest:]

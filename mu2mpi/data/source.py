@@ -23,9 +23,9 @@ from mu2mpi.data.redaction import DataError, redacted_errors, safe_text
 SplitName = Literal["training", "test"]
 Labels: TypeAlias = "NDArray[Any]"
 
-MAX_IN_MEMORY_BYTES = 48 << 20  # samples of a rank up to this size, such as all of MNIST, are read at once
-CHUNK_BYTES = 8 << 20  # approximate size of the chunks in which larger data are read
-FEATURE_RTOL = 1e-6  # relative tolerance of the bound on features, for values that were rounded to the bound
+MAX_IN_MEMORY_SAMPLE_BYTES = 48 << 20  # samples of a rank up to this size, such as MNIST, are read at once
+SAMPLE_CHUNK_BYTES = 8 << 20  # approximate size of the chunks in which larger data are read
+FEATURE_BOUND_RTOL = 1e-6  # relative tolerance of the bound on features, for rounded values
 USER_FILE_SOURCE = "user-file"  # name of the source of every --data that is a file
 COLUMN_CHUNK_ROWS = 1 << 18  # labels or owners read at a time
 
@@ -69,16 +69,16 @@ class DataSource(OptionValue, ABC):
     options: ClassVar[type[Options]] = Options
     # Whether samples are the user's own, possibly personal data: other files may hold the same samples
     is_user_data: ClassVar[bool] = False
-    classes_are_numbers: ClassVar[bool] = True  # whether a regression may take class c as the number c
+    supports_class_numbers: ClassVar[bool] = True  # whether a regression may take class c as the number c
 
     name: str  # as users write it, such as "mnist"
     classes: int  # K; for numeric labels, number of bins of their range that stand for classes
     dimension: int  # number of features without the bias
     training_samples: int
     test_samples: int
-    scale: float  # factor from stored features to [-1, 1], such as 1/255 for pixels
-    max_abs_feature: float | None = None  # bound on stored features, in absolute value; by default 1 / scale
-    feature_advice: str = "remove the sample or rescale the features by a public factor"
+    feature_scale: float  # factor from stored features to [-1, 1], such as 1/255 for pixels
+    max_abs_feature: float | None = None  # bound on |stored feature|; by default 1 / feature_scale
+    range_advice: str = "remove the sample or rescale the features by a public factor"
     max_squared_norm: float | None = None  # public bound on ||z||^2 without the bias, if below `dimension`
     class_names: tuple[str, ...] | None = None  # unless classes are called by their numbers
     label_range: tuple[float, float] | None = None  # of numeric labels, in their own units
@@ -90,7 +90,7 @@ class DataSource(OptionValue, ABC):
     is_generated: bool = False  # whether the options determine all samples
     has_known_distribution: bool = False  # whether machines draw fresh samples instead of reading rows
     support: FloatArray  # points of the known distributions, shape (n, dimension)
-    _uses_numeric_classes: bool = False  # whether labels are classes used as numbers
+    _uses_class_numbers: bool = False  # whether labels are classes used as numbers
     is_public: bool = True  # whether error messages may name rows and values
 
     @classmethod
@@ -121,10 +121,10 @@ class DataSource(OptionValue, ABC):
         return self.dimension * self.feature_type.itemsize + 20
 
     def chunk_size(self, samples: int) -> int:
-        """Return the number of samples to read at a time: all up to MAX_IN_MEMORY_BYTES, else a chunk."""
+        """Return the number of samples read at once: all up to MAX_IN_MEMORY_SAMPLE_BYTES, else a chunk."""
         sample_bytes = self.sample_bytes
-        is_small = samples * sample_bytes <= MAX_IN_MEMORY_BYTES
-        return samples if is_small else max(1, CHUNK_BYTES // sample_bytes)
+        is_small = samples * sample_bytes <= MAX_IN_MEMORY_SAMPLE_BYTES
+        return samples if is_small else max(1, SAMPLE_CHUNK_BYTES // sample_bytes)
 
     @abstractmethod
     def read(self, split: SplitName, rows: IntArray) -> Samples:
@@ -138,10 +138,10 @@ class DataSource(OptionValue, ABC):
         """Joint probabilities of `support` points and classes, averaged over machines: shape (n, classes)."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
-    def use_numeric_labels(self) -> None:
+    def use_class_numbers(self) -> None:
         """Switch from classes to numeric labels for regression: class c becomes the number c."""
         if self.label_range is None:
-            self.label_range, self._uses_numeric_classes = (0.0, float(self.classes - 1)), True
+            self.label_range, self._uses_class_numbers = (0.0, float(self.classes - 1)), True
 
     @property
     def label_values(self) -> Labels:
@@ -151,8 +151,8 @@ class DataSource(OptionValue, ABC):
         return 2 * np.arange(self.classes) / (self.classes - 1) - 1
 
     def encode_labels(self, samples: Samples) -> Samples:
-        """Convert the labels of samples from classes to numbers in [-1, 1] after `use_numeric_labels`."""
-        if not self._uses_numeric_classes:
+        """Convert the labels of samples from classes to numbers in [-1, 1] after `use_class_numbers`."""
+        if not self._uses_class_numbers:
             return samples
         return Samples(samples.features, self.label_values[samples.labels.astype(np.int64)])
 
@@ -181,15 +181,15 @@ class DataSource(OptionValue, ABC):
     def digest(self) -> bytes:
         """SHA-256 digest of the training data (private); the first access reads and validates all samples."""
         sizes = self.training_samples, self.dimension, self.classes
-        public_facts = (*map(int, sizes), self.scale, self.max_abs_feature, self.has_owners, self.class_names)
+        facts = *map(int, sizes), self.feature_scale, self.max_abs_feature, self.has_owners, self.class_names
         declared = [fact for fact in (self.label_range, self.schema_toml) if fact is not None]
         chunks = () if self.is_generated else self._checked_chunks()
-        return column_digest(repr((*public_facts, *declared)), chunks)
+        return column_digest(repr((*facts, *declared)), chunks)
 
     def _checked_chunks(self) -> Iterator[tuple[NDArray[np.generic], ...]]:
         """Yield validated chunks of training features, labels and any owners; also validate the test set."""
         sizes = self.test_samples, self.training_samples
-        chunks = math.ceil(max(sizes) / max(1, CHUNK_BYTES // self.sample_bytes))
+        chunks = math.ceil(max(sizes) / max(1, SAMPLE_CHUNK_BYTES // self.sample_bytes))
         for k in range(chunks):
             test_rows, rows = (np.arange(size * k // chunks, size * (k + 1) // chunks) for size in sizes)
             self.read_test(test_rows)
@@ -229,10 +229,10 @@ class DataSource(OptionValue, ABC):
         return self.encode_labels(samples)
 
     def _check_features(self, split: SplitName, rows: IntArray, features: NDArray[Any]) -> None:
-        limit = 1 / self.scale if self.max_abs_feature is None else self.max_abs_feature
+        limit = 1 / self.feature_scale if self.max_abs_feature is None else self.max_abs_feature
         if features.dtype == np.uint8 and limit >= 255:
             return
-        max_absolute = limit * (1 + FEATURE_RTOL)
+        max_absolute = limit * (1 + FEATURE_BOUND_RTOL)
         with np.errstate(invalid="ignore"):  # A signalling NaN warns; any NaN makes both extremes NaN.
             extremes = np.array([features.min(initial=0), features.max(initial=0)], np.float64)
             if np.all(np.abs(extremes) <= max_absolute):
@@ -241,7 +241,7 @@ class DataSource(OptionValue, ABC):
         sample, value = self._describe_sample(split, rows[row]), features[row, column]
         names, is_finite = self.feature_names, np.isfinite(value)
         location = f"column {safe_text(names[column])}" if names else f"feature {column}"
-        bad, advice = ("too large", self.feature_advice) if is_finite else ("not finite", "remove the sample")
+        bad, advice = ("too large", self.range_advice) if is_finite else ("not finite", "remove the sample")
         requirement = f"features must be finite and at most {limit:g} in absolute value, so {advice}"
         raise DataError(
             f"{self.name} has a value in {location} that is {bad}; {requirement}",

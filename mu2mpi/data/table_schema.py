@@ -14,10 +14,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from mu2mpi.core.arrays import BoolArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE, check_file_name
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.core.toml import read_toml
-from mu2mpi.data.column_values import MISSING_CATEGORY, UNDECLARED_CATEGORY, UNSAFE_CHARACTERS, ColumnValues
+from mu2mpi.data.column_values import MISSING_CODE, UNDECLARED_CODE, UNPRINTABLE_CHARACTERS, ColumnValues
 from mu2mpi.data.formats.format import (
     MAX_FEATURES,
     ColumnReader,
@@ -30,7 +30,7 @@ from mu2mpi.data.formats.format import (
 from mu2mpi.data.redaction import format_names, safe_text
 
 MAX_CLASSES = 1_000_000
-LABEL_RANGE_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts
+NUMERIC_LABEL_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts
 # Valid sets of keys of each column type, and its explanation in templates and messages
 COLUMN_TYPES: dict[str, tuple[tuple[set[str], ...], str]] = {
     "numeric": (
@@ -58,7 +58,7 @@ def _validate_categories(values: object) -> tuple[str | int, ...]:
     texts = [*map(str, values)]
     if len(set(texts)) < len(texts):
         raise ValueError("must have no value twice")
-    if bad := [t for t in texts if not t or t != t.strip() or UNSAFE_CHARACTERS.search(t)]:
+    if bad := [t for t in texts if not t or t != t.strip() or UNPRINTABLE_CHARACTERS.search(t)]:
         raise ValueError(f"'{safe_text(bad[0])}' is empty, or has spaces around it or control characters")
     return tuple(values)
 
@@ -114,11 +114,9 @@ class ColumnSchema(BaseModel):
         if self.range is not None:
             low, high = self.range
             if not (
-                abs(low) <= MAX_OPTION_VALUE
-                and abs(high) <= MAX_OPTION_VALUE
-                and high - low >= MIN_OPTION_VALUE
+                abs(low) <= MAX_REAL_OPTION and abs(high) <= MAX_REAL_OPTION and high - low >= MIN_REAL_OPTION
             ):
-                raise ValueError(f"needs low < high, both at most {MAX_OPTION_VALUE:g} in absolute value")
+                raise ValueError(f"needs low < high, both at most {MAX_REAL_OPTION:g} in absolute value")
         if self.true is not None:
             _validate_categories((self.true, self.false))
         if self.type == "ordinal" and len(self.categories or ()) < 2:
@@ -160,7 +158,7 @@ class ColumnSchema(BaseModel):
                 codes = column.to_category_codes(BOOLEAN_TEXTS, are_integers=True)
             else:
                 codes = _encode_categories(self.categories or (self.false, self.true), column)
-            missing, undeclared = codes == MISSING_CATEGORY, codes == UNDECLARED_CATEGORY
+            missing, undeclared = codes == MISSING_CODE, codes == UNDECLARED_CODE
             if self.type == "categorical":
                 out[:] = codes[:, np.newaxis] == np.arange(out.shape[1])
             else:
@@ -172,7 +170,7 @@ class ColumnSchema(BaseModel):
         """Encode a label column as int32 classes or float64 in [-1, 1]; DataError for missing labels."""
         if self.range is None:
             codes = _encode_categories(self.classes or (), column)
-            missing, undeclared = codes == MISSING_CATEGORY, codes == UNDECLARED_CATEGORY
+            missing, undeclared = codes == MISSING_CODE, codes == UNDECLARED_CODE
             column.reject_values(missing, "a label that is missing", "remove the sample")
             column.reject_values(undeclared, "a label that is not declared", "declare or correct it")
             return codes.astype(np.int32)
@@ -202,7 +200,7 @@ class Schema(BaseModel):
             raise ValueError(f"has {len(labels)} columns of the type label; declare exactly one")
         if len(owners) > 1:
             raise ValueError(f"has {format_names(owners)} as owners; declare at most one")
-        if unfit := [name for name in self.columns if UNSAFE_CHARACTERS.search(name)]:
+        if unfit := [name for name in self.columns if UNPRINTABLE_CHARACTERS.search(name)]:
             raise ValueError(f"has {format_names(unfit)}, with a forbidden character; rename it")
         if not 1 <= (count := len(self.feature_names)) <= MAX_FEATURES:
             advice = f"declare 1 to {MAX_FEATURES} with numeric, categorical, ordinal or boolean columns"
@@ -274,10 +272,10 @@ def _validate_schema(content: dict[str, Any], origin: str) -> Schema:
     try:
         return Schema.model_validate(content)
     except ValidationError as error:
-        raise InputError("\n".join(f"{origin}: {_explain_error(e)}" for e in error.errors())) from None
+        raise InputError("\n".join(f"{origin}: {_schema_error_text(e)}" for e in error.errors())) from None
 
 
-def _explain_error(error: Any) -> str:
+def _schema_error_text(error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     place = "".join(f"{safe_text(part) or 'without a name'}: " for part in error["loc"])
     given = error["input"].get("type") if isinstance(error["input"], dict) else error["input"]

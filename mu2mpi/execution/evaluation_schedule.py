@@ -12,9 +12,9 @@ from mu2mpi.federation.run_constants import RunConstants
 
 # Costs in nanoseconds on one core, measured on MNIST
 NS_PER_NORMAL = 3.2  # one Gaussian noise sample
-NS_PER_NOISE_BUFFER = 0.8  # one coordinate of one buffer of correlated noise
-NS_PER_GRADIENT_WEIGHT = 0.4  # one model parameter in the gradient of one sample
-NS_PER_TEST_WEIGHT = 0.12  # one model parameter in the evaluation of one test sample
+NS_PER_BUFFER_COORDINATE = 0.8  # one coordinate of one buffer of correlated noise
+NS_PER_GRADIENT_COORDINATE = 0.4  # one model parameter in the gradient of one sample
+NS_PER_TEST_COORDINATE = 0.12  # one model parameter in the evaluation of one test sample
 NS_PER_ROUND = 10_000
 NS_PER_EVALUATION = 100_000
 
@@ -29,19 +29,19 @@ def run_cost(constants: RunConstants) -> float:
     """Estimate the time of all rounds on one core without evaluations, in nanoseconds."""
     problem, rounds, correlation = constants.problem, constants.rounds, constants.mechanism.correlation
     noise_vectors: float = rounds
-    if not (problem.trust_mode.is_central or problem.aggregate_noise):
+    if not (problem.trust_mode.is_central or problem.uses_aggregate_noise):
         # An absent machine's last noise is drawn a second time, to remove it from a cumulative message.
         repeats = 2 if problem.per_machine_plan is not None and constants.estimator.is_cumulative else 1
         noise_vectors = constants.sum_over_machines(rounds, float) * repeats
     gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples)
-    ns_per_sample = NS_PER_NORMAL + NS_PER_NOISE_BUFFER * (correlation.buffers if correlation else 0)
+    ns_per_sample = NS_PER_NORMAL + NS_PER_BUFFER_COORDINATE * (correlation.buffers if correlation else 0)
     noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0
-    return problem.d * (NS_PER_GRADIENT_WEIGHT * gradients + noise) + NS_PER_ROUND * rounds
+    return problem.d * (NS_PER_GRADIENT_COORDINATE * gradients + noise) + NS_PER_ROUND * rounds
 
 
 def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
     """Estimate the time of one evaluation on one core, in nanoseconds."""
-    return NS_PER_TEST_WEIGHT * constants.problem.d * test_samples + NS_PER_EVALUATION
+    return NS_PER_TEST_COORDINATE * constants.problem.d * test_samples + NS_PER_EVALUATION
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class EvaluationSchedule:
     """Rounds and test samples of the evaluations of a run."""
 
     rounds: IntArray  # increasing, from 1; the last is T
-    sample_size: int  # test samples per evaluation before round T
+    test_subset_size: int  # test samples per evaluation before round T
     test_samples: int  # test samples in round T: the complete test set
 
     def cost(self, constants: RunConstants) -> float:
         """Estimate the time of all evaluations on one core, in nanoseconds."""
-        before_last = (len(self.rounds) - 1) * evaluation_cost(constants, self.sample_size)
+        before_last = (len(self.rounds) - 1) * evaluation_cost(constants, self.test_subset_size)
         return before_last + evaluation_cost(constants, self.test_samples)
 
 
@@ -77,7 +77,7 @@ def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[
     if affordable >= MIN_EVALUATIONS * full:
         return min(DEFAULT_EVALUATIONS, int(affordable / full)), test_samples
     variable_ns = max(0.0, (affordable - full) / (MIN_EVALUATIONS - 1) - NS_PER_EVALUATION)
-    sample_size = int(variable_ns / (NS_PER_TEST_WEIGHT * constants.problem.d))
+    sample_size = int(variable_ns / (NS_PER_TEST_COORDINATE * constants.problem.d))
     return MIN_EVALUATIONS, min(test_samples, max(MIN_TEST_SAMPLES, sample_size))
 
 

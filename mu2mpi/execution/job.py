@@ -25,7 +25,7 @@ from mu2mpi.execution.plan import (
 )
 from mu2mpi.execution.progress import progress_callback
 from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchanged, find_checkpoint
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, recording_stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
 from mu2mpi.results.callbacks import Callback, CallbackList
 from mu2mpi.results.records import Checkpoint, checkpoint_path
@@ -40,7 +40,7 @@ def run(
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
-    checkpoint_every: float = CHECKPOINT_SECONDS,
+    checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
 ) -> Result:
     """Run an experiment on all ranks of the job.
 
@@ -91,26 +91,26 @@ def run(
     if output is None:
         # Signals keep their usual handlers, as there is no file for a checkpoint.
         source = open_source_on_ranks(experiment, data_folder, communicator)
-        plan = _resolve_on_ranks(experiment, source, communicator)
+        plan = _resolve_plan_on_ranks(experiment, source, communicator)
         check_inputs_on_ranks(plan, communicator)
         callback_list = CallbackList(all_callbacks)
         return callback_list.on_finish(Simulation(plan, communicator).run(callback_list), communicator)
-    path, output_identities = Path(output), {}
+    path, output_file_identities = Path(output), {}
     with recording_stop_requests() as requests:
         with communicator.collective_errors():
             if communicator.rank == 0:
                 from mu2mpi.results.writer import check_output
 
                 # Recorded before the check, so that files written by other jobs from here on are noticed.
-                output_identities[path] = file_identity(path)
+                output_file_identities[path] = file_identity(path)
                 check_output(path, overwrite)
-        files = overwrite, checkpoint_every, output_identities
+        files = overwrite, checkpoint_every, output_file_identities
         context = RunContext(communicator, lambda: requests.pending, *files)
         source = open_source_on_ranks(experiment, data_folder, communicator)
         return context.run_to_file(experiment, source, path, all_callbacks)
 
 
-def _resolve_on_ranks(experiment: Experiment, source: DataSource, communicator: Communicator) -> Plan:
+def _resolve_plan_on_ranks(experiment: Experiment, source: DataSource, communicator: Communicator) -> Plan:
     with communicator.collective_errors():
         return resolve_plan(experiment, source, communicator.size)
 
@@ -124,7 +124,7 @@ class RunContext:
     overwrite: bool  # replace existing outputs
     checkpoint_every: float  # seconds between two checkpoints
     # Identities of the outputs when the program began; None for those that did not exist
-    output_identities: Mapping[Path, FileIdentity | None] = field(default_factory=dict)
+    output_file_identities: Mapping[Path, FileIdentity | None] = field(default_factory=dict)
 
     def run_to_file(
         self,
@@ -151,7 +151,7 @@ class RunContext:
                 if checkpoint is not None:
                     check_data_unchanged(checkpoint, source, input_digests(experiment), path)
         # 3. Resolve the plan, and check the state of the checkpoint and the inputs of all ranks.
-        plan = plan or _resolve_on_ranks(experiment, source, communicator)
+        plan = plan or _resolve_plan_on_ranks(experiment, source, communicator)
         with communicator.collective_errors():
             if checkpoint is not None:
                 check_checkpoint_arrays(checkpoint, plan, path)
@@ -176,9 +176,9 @@ class RunContext:
 
         checkpoint = checkpoint_path(path)
         try:
-            write_result(result, path, self.overwrite and not self.has_changed(path))
+            write_result(result, path, self.overwrite and not self.has_since_changed(path))
         except InputError:
-            if not self.has_changed(path):
+            if not self.has_since_changed(path):
                 raise
             # Two jobs that resumed from one checkpoint have the same key, and so the same bits.
             if not (is_result_of(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
@@ -191,9 +191,9 @@ class RunContext:
                 ) from None
         remove_checkpoint(checkpoint)
 
-    def has_changed(self, path: Path) -> bool:
+    def has_since_changed(self, path: Path) -> bool:
         """Return whether another job has written or removed an output file since this program began."""
-        return file_identity(path) != self.output_identities.get(path)
+        return file_identity(path) != self.output_file_identities.get(path)
 
 
 def is_result_of(path: Path, experiment: Experiment) -> bool:
@@ -239,7 +239,7 @@ class FileCheckpoints(PeriodicCheckpoints):
         self._write(checkpoint, replace=False)
         with self._communicator.collective_errors():
             # A finishing job writes its result before it removes its checkpoint: one of the two is seen.
-            if checkpoint is not None and self._context.has_changed(self._output):
+            if checkpoint is not None and self._context.has_since_changed(self._output):
                 checkpoint_path(self._output).unlink()
                 raise InputError(
                     f"another job has written {self._output} since this one began, which has sent nothing. "

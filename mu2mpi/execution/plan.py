@@ -90,7 +90,7 @@ def resolve_plan(experiment: Experiment, source: DataSource, ranks: int) -> Plan
     if unequal_machines is not None and experiment.preset is not None:
         rounds = experiment.rounds or unequal_machines.max_rounds
         protects_sum_only = experiment.trust_mode.protects_sum_only
-        reduction, effective = unequal_machines.public_statistics(rounds, protects_sum_only, experiment.rho)
+        reduction, effective = unequal_machines.noise_statistics(rounds, protects_sum_only, experiment.rho)
         public_facts = public_facts._replace(noise_reduction=reduction, effective_machines=effective)
     trust_options = experiment.trust_mode.resolve_options(experiment.server_options, machines)
     experiment = complete_experiment(experiment, public_facts, machines=machines, **trust_options)
@@ -109,7 +109,7 @@ def resolve_plan(experiment: Experiment, source: DataSource, ranks: int) -> Plan
             max_samples = int(unequal_machines.samples.max())
         check_enough_samples(max_samples, machines, batching.rounds, batching.samples_per_machine)
     resolved = {"rounds": batching.rounds, **method.resolve_options(problem, batching)}
-    completed = experiment.replace_unchecked(**resolved)
+    completed = experiment.replace_unvalidated(**resolved)
     constants = method.run_constants(problem, batching)
     return Plan(completed, source, partition_text, public_facts, constants, used_input_digests(experiment))
 
@@ -151,16 +151,16 @@ def check_inputs_on_ranks(plan: Plan, communicator: Communicator) -> None:
 
 def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> DataSource:
     """Open an experiment's data; InputError if they are missing, damaged or do not suit the loss."""
-    request = experiment.data, experiment.source_options, experiment.scaling
+    request = experiment.data, experiment.source_options, experiment.sample_scaling
     source = experiment.source.open(DataRequest(*request, data_dir, verify))
     labels = lookup("losses", experiment.loss).label_kind
     if labels == "numbers":
-        if source.label_range is None and not experiment.source.classes_are_numbers:
+        if source.label_range is None and not experiment.source.supports_class_numbers:
             raise InputError(
                 f"--loss {experiment.loss} needs numbers as labels; the label of {source.name} is a class. "
                 "Declare its low and high in the schema or by --label-range, or use --loss softmax."
             )
-        source.use_numeric_labels()
+        source.use_class_numbers()
     if source.label_range is not None and labels == "classes":
         raise InputError(
             f"--loss {experiment.loss} needs classes as labels; the label of {source.name} is a number. "

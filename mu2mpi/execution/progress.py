@@ -15,9 +15,9 @@ from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
 from mu2mpi.results.result import Result
 
 BAR_REFRESH_SECONDS = 0.2  # Smallest interval between two updates of a progress bar
-LOG_SECONDS = 3.0  # Smallest interval between two progress lines, except for the last round
+LOG_INTERVAL_SECONDS = 3.0  # Smallest interval between two progress lines, except for the last round
 
-TEST_SET_NOTE = "losses and scores are computed without noise on a share of the data, and are not private"
+NOT_PRIVATE_NOTE = "losses and scores are computed without noise on a share of the data, and are not private"
 
 
 def run_headline(start: RunStart) -> str:
@@ -50,7 +50,7 @@ def duration_text(seconds: float) -> str:
 class LogProgress(Callback):
     """Plain progress lines for logs and pipes, at least `interval` seconds apart except for the last."""
 
-    def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_SECONDS) -> None:
+    def __init__(self, stream: TextIO, label: str = "", interval: float = LOG_INTERVAL_SECONDS) -> None:
         self._stream, self._label, self._interval = stream, label, interval
 
     def _print(self, line: str) -> None:
@@ -136,7 +136,7 @@ class LogFile(Callback):
             self._has_warned = True
 
     def on_start(self, start: RunStart) -> None:
-        self._start, note = start, TEST_SET_NOTE if start.has_private_test_set else None
+        self._start, note = start, NOT_PRIVATE_NOTE if start.has_private_test_set else None
         problem = start.constants.problem
         values = {"settings": start.experiment.settings(), "rounds": start.constants.rounds}
         values |= {"machines": problem.machines, "parameters": problem.d, "rounds_done": start.rounds_done}
@@ -161,7 +161,7 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def advice_on_ranks(result: Result) -> str | None:
+def fewer_ranks_advice(result: Result) -> str | None:
     """Return advice to use fewer ranks if a run of over a second mostly waited; else None."""
     seconds = {phase: float(rank_seconds.sum()) for phase, rank_seconds in result.timing.items()}
     spent, idle = sum(seconds.values()), seconds.get("communication", 0.0) + seconds.get("waiting", 0.0)
@@ -175,7 +175,7 @@ def advice_on_ranks(result: Result) -> str | None:
     )
 
 
-def progress_callback(label: str = "", interval: float = LOG_SECONDS) -> Callback:
+def progress_callback(label: str = "", interval: float = LOG_INTERVAL_SECONDS) -> Callback:
     """Create a progress bar for a terminal or notebook, or else plain lines `interval` seconds apart."""
     stream = sys.stderr
     # Notebooks show bars, although their standard error is not a terminal.

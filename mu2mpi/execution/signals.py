@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from mu2mpi.core.files import remove_temporaries
 
-CHECKPOINT_SECONDS = 300.0  # Default interval between two checkpoints
+CHECKPOINT_INTERVAL_SECONDS = 300.0  # Default interval between two checkpoints
 # Signals that stop a run with a checkpoint; SIGINT is Ctrl-C
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 STOP_NOTICE = (
@@ -59,11 +59,11 @@ def exiting_on_signals() -> Iterator[None]:
     # Python loses a KeyboardInterrupt that is raised in the callback of a weak reference.
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     unhandled = [signum for signum, handler in defaults.items() if signal.getsignal(signum) is handler]
-    with installed_signal_handlers(dict.fromkeys(unhandled, exit_on_signal)):
+    with installed_signal_handlers(dict.fromkeys(unhandled, exit_signal_handler)):
         yield
 
 
-def exit_on_signal(signum: int, frame: FrameType | None) -> NoReturn:
+def exit_signal_handler(signum: int, frame: FrameType | None) -> NoReturn:
     """Remove temporary files and exit with code 128 + signal number."""
     remove_temporaries()
     with suppress(OSError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.config.experiment import simulated_protocol
+from mu2mpi.config.experiment import simulated_protocol_name
 from mu2mpi.core.arrays import FloatArray, UInt32Array
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.execution import environment
@@ -21,7 +21,7 @@ from mu2mpi.federation.collectives import (
     IncrementStats,
     gather_increment_stats,
     reduce_message_sum,
-    scatter_message_sum,
+    split_message_sum,
 )
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
@@ -32,8 +32,8 @@ from mu2mpi.results.callbacks import CallbackList, Evaluation, RunStart
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, HistoryRow
 from mu2mpi.results.result import Result
 
-CHECKPOINT_DECISION_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
-MAX_DECISION_STRIDE_GROWTH = 4  # Largest growth of the rounds between decisions, as rounds may slow down
+DECISION_INTERVAL_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
+MAX_DECISION_STRIDE_FACTOR = 4  # Largest growth of the rounds between decisions, as rounds may slow down
 FIRST_CHECKPOINT_SECONDS = 5.0  # Wait before the first checkpoint; doubles up to the regular interval
 
 
@@ -69,13 +69,13 @@ class PeriodicCheckpoints(CheckpointPolicy):
         self._reduce_buffer = np.zeros(3, dtype=np.int64)
 
     def decide(self, t: int) -> CheckpointAction:
-        """Return the action before round t; ranks decide every `CHECKPOINT_DECISION_SECONDS`. Collective."""
+        """Return the action before round t; ranks decide every `DECISION_INTERVAL_SECONDS`. Collective."""
         if t < self._decision_round:
             return CheckpointAction.CONTINUE
         now = monotonic()
         round_seconds = max(1e-7, (now - self._last_decision_time) / self._decision_stride)
-        max_stride = MAX_DECISION_STRIDE_GROWTH * self._decision_stride
-        stride = max(1, min(int(CHECKPOINT_DECISION_SECONDS / round_seconds), max_stride))
+        max_stride = MAX_DECISION_STRIDE_FACTOR * self._decision_stride
+        stride = max(1, min(int(DECISION_INTERVAL_SECONDS / round_seconds), max_stride))
         # Rank 0 alone chooses when to save and when to decide again, by its clock.
         is_due = now - self._last_save_time >= self._save_interval
         by_clock = [is_due, stride] if self._communicator.rank == 0 else [0, 0]
@@ -103,10 +103,10 @@ class Simulation:
         with communicator.collective_errors():
             # 2. State the guarantee, and check that the sampler's error is small enough for it.
             claims: dict[str, Any] = {"delta": experiment.delta, "server": problem.server, "S": constants.S}
-            claims["noise"] = simulated_protocol(experiment)
+            claims["noise"] = simulated_protocol_name(experiment)
             claims["noise_recomputable"] = experiment.seed is not None
             self.privacy_statement = PrivacyStatement.of(constants.mechanism, **claims)
-            for mechanism, epsilon in constants.promised_epsilons(experiment.epsilon_limit):
+            for mechanism, epsilon in constants.target_epsilons(experiment.max_claimed_epsilon):
                 # Accounting may take a quarter of a second, so that a known statement is reused.
                 known = self.privacy_statement if mechanism is constants.mechanism else None
                 (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
@@ -121,7 +121,7 @@ class Simulation:
             if source.has_known_distribution:
                 self.evaluator = ExactEvaluator(source, communicator, problem.loss, problem.feature_scaling)
             else:
-                options = problem.G, self.evaluations.sample_size
+                options = problem.G, self.evaluations.test_subset_size
                 self.evaluator = Evaluator(
                     source, communicator, problem.loss, problem.feature_scaling, *options
                 )
@@ -147,7 +147,7 @@ class Simulation:
             self._run_rounds(local, checkpoint_policy or CheckpointPolicy())
         finally:
             local.on_close()
-        statistics = self._gather_statistics()
+        statistics = self._gather_increment_stats()
         increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples)
         clipped_share = min(1.0, statistics.clipped_count / increments)
         loss = communicator.bcast_object(self._history_rows[-1].test_loss if self._history_rows else math.nan)
@@ -169,7 +169,7 @@ class Simulation:
             label_range=source.label_range,
             feature_names=source.feature_names,
             schema_toml=source.schema_toml,
-            feature_scale=source.scale,
+            feature_scale=source.feature_scale,
             public_facts=self.plan.public_facts,
             loss_unit=constants.problem.loss.unit,
             accounts=per_machine_plan.accounts(self.experiment.delta) if per_machine_plan else None,
@@ -208,14 +208,14 @@ class Simulation:
                 error = self._gradient_estimate_error(t, query_point)
                 timer.record("evaluation")
                 if loss_and_score is not None:
-                    evaluation = self._evaluation(t, *loss_and_score, perf_counter() - started)
+                    evaluation = self._build_evaluation(t, *loss_and_score, perf_counter() - started)
                     self._history_rows.append(self._history_row(evaluation, error))
                     callbacks.notify("on_evaluation", evaluation)
                 callbacks.raise_failure(self.communicator)
 
-    def _evaluation(self, t: int, loss: float, score: float, elapsed_seconds: float) -> Evaluation:
+    def _build_evaluation(self, t: int, loss: float, score: float, elapsed_seconds: float) -> Evaluation:
         constants, evaluations = self.constants, self.evaluations
-        test_samples = evaluations.test_samples if t == constants.rounds else evaluations.sample_size
+        test_samples = evaluations.test_samples if t == constants.rounds else evaluations.test_subset_size
         label_kind, rho_spent = constants.problem.loss.label_kind, constants.rho_spent(t)
         return Evaluation(t, loss, score, label_kind, test_samples, rho_spent, elapsed_seconds)
 
@@ -229,7 +229,7 @@ class Simulation:
         # The guarantee covers the norm of q~_t in both trust modes, except in the last round: its messages
         # change no iterate, and a trusted server adds no noise to them.
         if t < constants.rounds and noised_sum is not None:
-            unit = constants.mechanism.grid_spacing / (constants.total_weight * batching.batch_size(t))
+            unit = constants.mechanism.grid_spacing / (constants.machine_weight_sum * batching.batch_size(t))
             message_norm = norm(noised_sum.astype(np.float64)) * unit
         scores = dict.fromkeys(SCORE_COLUMNS.values(), math.nan)
         scores[SCORE_COLUMNS[evaluation.label_kind]] = evaluation.score
@@ -251,19 +251,19 @@ class Simulation:
         constants = self.constants
         if not isinstance(self.evaluator, ExactEvaluator) or constants.batching.batch_size(t) == 0:
             return math.nan
-        grid_sum = reduce_message_sum(self.machines, self.communicator, self._mask_key)
+        grid_sum = reduce_message_sum(self.machines, self.communicator, self._sum_mask_key)
         _, gradient = self.evaluator.gradient(query_point)
         if grid_sum is None:
             return math.nan
         weight = constants.estimator.gradient_weight(t) * constants.batching.batch_size(t)
-        d = grid_sum * (constants.mechanism.grid_spacing / (constants.total_weight * weight))
+        d = grid_sum * (constants.mechanism.grid_spacing / (constants.machine_weight_sum * weight))
         return float(np.sum((d - gradient) ** 2))
 
     def gather_checkpoint(self, elapsed_seconds: float = 0.0) -> Checkpoint | None:
         """Gather the state of all ranks as a checkpoint on rank 0; None on the other ranks. Collective."""
         communicator, iterates = self.communicator, self.server.iterates
-        grid_sum = reduce_message_sum(self.machines, communicator, self._mask_key)
-        statistics = self._gather_statistics()
+        grid_sum = reduce_message_sum(self.machines, communicator, self._sum_mask_key)
+        statistics = self._gather_increment_stats()
         numeric_platforms = environment.numeric_platforms(communicator)
         if grid_sum is None:
             return None
@@ -299,15 +299,15 @@ class Simulation:
             is_central = self.constants.problem.trust_mode.is_central
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
                 self.communicator.bcast(array)
-            scatter_message_sum(machines, self.communicator, self._mask_key)
+            split_message_sum(machines, self.communicator, self._sum_mask_key)
 
     @property
-    def _mask_key(self) -> UInt32Array | None:
+    def _sum_mask_key(self) -> UInt32Array | None:
         """Key of the masks of gathered sums; None for a central server, which may see unmasked sums."""
         return None if self.constants.problem.trust_mode.is_central else self.run_keys.noise
 
-    def _gather_statistics(self) -> IncrementStats:
-        key, before = self._mask_key, self._class_counts_before
+    def _gather_increment_stats(self) -> IncrementStats:
+        key, before = self._sum_mask_key, self._class_counts_before
         statistics = gather_increment_stats(self.machines, self.rounds_done, self.communicator, key)
         return statistics._replace(class_counts=statistics.class_counts + before)
 

@@ -27,12 +27,12 @@ from mu2mpi.execution.plan import (
     resolve_plan,
 )
 from mu2mpi.execution.progress import LogProgress, progress_callback
-from mu2mpi.execution.signals import CHECKPOINT_SECONDS, recording_stop_requests
+from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
 
-LOG_SECONDS = 30.0  # Smallest interval between progress lines of a run, as sweeps may have hundreds of runs
+LOG_INTERVAL_SECONDS = 30.0  # Smallest interval between progress lines of a run; sweeps may have hundreds
 
 
 def run_sweep(
@@ -42,7 +42,7 @@ def run_sweep(
     *,
     data_dir: Path | None = None,
     overwrite: bool = False,
-    checkpoint_every: float = CHECKPOINT_SECONDS,
+    checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
 ) -> list[Path]:
@@ -55,14 +55,14 @@ def run_sweep(
     def run_experiment(context: RunContext, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
         # Another job may have worked on the same folder in the meantime.
         group, run_callbacks = context.communicator, [*callbacks]
-        is_done = group.rank == 0 and context.has_changed(path) and is_result_of(path, plan.experiment)
+        is_done = group.rank == 0 and context.has_since_changed(path) and is_result_of(path, plan.experiment)
         if group.bcast_object(is_done):
             print_on_rank_0(group, f"{label} {path}: finished by another job")
             return
         if progress:
             # Several progress bars on one terminal would overwrite each other.
-            log = LogProgress(sys.stderr, label, LOG_SECONDS) if is_concurrent else None
-            run_callbacks.append(log or progress_callback(label, LOG_SECONDS))
+            log = LogProgress(sys.stderr, label, LOG_INTERVAL_SECONDS) if is_concurrent else None
+            run_callbacks.append(log or progress_callback(label, LOG_INTERVAL_SECONDS))
         context.run_to_file(plan.experiment, plan.source, path, run_callbacks, plan)
 
     with recording_stop_requests() as requests:
@@ -112,7 +112,7 @@ def resolve_sweep(
                 plans[experiment] = resolve_plan(experiment, source, ranks or communicator.size)
             except InputError as error:
                 sweep.exclude(experiment.settings(), error)
-        sweep.require_runs(len(plans))
+        sweep.require_remaining_runs(len(plans))
     check_agreement({"the list of methods that are left out": sweep.exclusions}, communicator)
     return plans
 

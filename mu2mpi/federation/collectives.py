@@ -34,7 +34,7 @@ def reduce_message_sum(machines: Machines, communicator: Communicator, mask_key:
     return communicator.reduce(masked, np.empty_like(masked))
 
 
-def scatter_message_sum(machines: Machines, communicator: Communicator, mask_key: MaskKey) -> None:
+def split_message_sum(machines: Machines, communicator: Communicator, mask_key: MaskKey) -> None:
     """Split the sum of messages held by rank 0 into masked shares, one per rank."""
     _add_masks(machines.flat_message_sum, communicator, mask_key)
 

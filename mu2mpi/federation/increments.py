@@ -6,16 +6,16 @@ from mu2mpi.core.kernels import inline, reduction_kernel, round_to_integer
 from mu2mpi.losses.model.ball import projection_factor, squared_norm
 from mu2mpi.losses.model.linear import (
     FEATURES_PER_TILE,
-    empty_block,
     load_sample,
     model_margins,
     residual,
     two_model_margins,
+    zero_sample_block,
 )
 
 # Range of squared norms of c and z without overflow of their product or relevant underflow of squares
-MIN_SQUARED_NORM = 2.0**-500
-MAX_SQUARED_NORM = 2.0**500
+MIN_SAFE_SQUARED_NORM = 2.0**-500
+MAX_SAFE_SQUARED_NORM = 2.0**500
 
 
 @inline
@@ -44,8 +44,8 @@ def _clip(coefficients, squared_z, reduced_clip_norm, grid_spacing):  # type: ig
     # An increment whose norm leaves the range of floating-point numbers, or is NaN, becomes 0.
     squared_c = squared_norm(coefficients)
     squared = squared_c * squared_z
-    is_in_range = MIN_SQUARED_NORM <= squared_c <= MAX_SQUARED_NORM
-    if not (is_in_range and MIN_SQUARED_NORM <= squared_z <= MAX_SQUARED_NORM):
+    is_in_range = MIN_SAFE_SQUARED_NORM <= squared_c <= MAX_SAFE_SQUARED_NORM
+    if not (is_in_range and MIN_SAFE_SQUARED_NORM <= squared_z <= MAX_SAFE_SQUARED_NORM):
         coefficients[:] = 0.0
         return squared, not squared <= 0.0
     factor = projection_factor(squared, reduced_clip_norm)
@@ -65,7 +65,7 @@ def _add_clipped_products(  # type: ignore[no-untyped-def]
         squared, is_clipped = _clip(coefficients[i], squared_z, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped_count += is_clipped
-        if not squared_z <= MAX_SQUARED_NORM:
+        if not squared_z <= MAX_SAFE_SQUARED_NORM:
             z[i] = 0.0
     for i in range(samples, coefficients.shape[0]):
         for k in range(coefficients.shape[1]):
@@ -120,7 +120,7 @@ def add_increments(  # type: ignore[no-untyped-def]
     clipped increments.
     """
     classes, width = x.shape
-    z = empty_block(block_size, width)
+    z = zero_sample_block(block_size, width)
     margins, margins_previous = np.empty((block_size, classes)), np.empty((block_size, classes))
     largest, clipped_count = 0.0, 0
     for start in range(first_sample, end_sample, block_size):
@@ -147,7 +147,7 @@ def add_gradients(  # type: ignore[no-untyped-def]
     """Set `message` to the sum of samples' clipped, rounded gradients at x_t, as in `add_increments`."""
     message[:] = 0
     classes, width = x.shape
-    z = empty_block(block_size, width)
+    z = zero_sample_block(block_size, width)
     margins, workspace = np.empty((block_size, classes)), np.empty((block_size, (classes + 1) // 2))
     largest, clipped_count = 0.0, 0
     for start in range(first_sample, end_sample, block_size):

@@ -5,7 +5,7 @@ import numpy as np
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.kernels import aligned_zeros, kernel, reduction_kernel
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.losses.model.ball import NORM_BLOCK_SIZE, projection_factor
+from mu2mpi.losses.model.ball import COORDINATES_PER_NORM_BLOCK, projection_factor
 
 
 @reduction_kernel
@@ -23,8 +23,8 @@ def take_step(w, x, x_next, message_sum, step_factor, radius, averaging_weight):
     """Set w to proj(w_t - step_factor message_sum), and x_next to the average of x_t and w_{t+1}."""
     w, x, x_next, message_sum = w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
-    for start in range(0, w.size, NORM_BLOCK_SIZE):
-        stop = start + NORM_BLOCK_SIZE
+    for start in range(0, w.size, COORDINATES_PER_NORM_BLOCK):
+        stop = start + COORDINATES_PER_NORM_BLOCK
         squared += _subtract_scaled(w[start:stop], message_sum[start:stop], step_factor)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
@@ -37,8 +37,8 @@ def take_dual_averaging_step(dual, w, x, x_next, message_sum, step_factor, radiu
     """Subtract step_factor message_sum from `dual`, the sum of steps; set w to proj(dual), and x_next."""
     dual, w, x, x_next, message_sum = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
-    for start in range(0, w.size, NORM_BLOCK_SIZE):
-        stop = start + NORM_BLOCK_SIZE
+    for start in range(0, w.size, COORDINATES_PER_NORM_BLOCK):
+        stop = start + COORDINATES_PER_NORM_BLOCK
         squared += _subtract_scaled(dual[start:stop], message_sum[start:stop], step_factor)
     factor = projection_factor(squared, radius)
     for j in range(w.size):
@@ -53,7 +53,7 @@ class Iterates:
     ----------
     w, x, x_previous : ndarray
         Iterate w_t, and the query points x_t and x_{t-1}.
-    mean : ndarray or None
+    x_mean : ndarray or None
         Mean of the recorded query points, if that is the output.
     optimizer_state : dict of ndarray
         Further arrays of the method's step.
@@ -65,18 +65,18 @@ class Iterates:
         self.constants, problem = constants, constants.problem
         shape = (problem.model_rows, problem.features)
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
-        self._total_weight, self._batch_size = constants.total_weight, constants.batching.batch_size
+        self._total_weight, self._batch_size = constants.machine_weight_sum, constants.batching.batch_size
         self._averaging_weight, self._radius = constants.query_point.averaging_weight, problem.radius
         self.l2 = problem.l2
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
-        self.mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
+        self.x_mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
         self.optimizer_state = {name: aligned_zeros(shape, np.float64) for name in constants.state_names}
         self.noised_sum: IntArray | None = None
 
     def public_arrays(self) -> dict[str, FloatArray]:
         """Query points, and their mean if it is the output, by name: known to all ranks in any trust mode."""
         arrays = {"x": self.x, "x_previous": self.x_previous}
-        return arrays if self.mean is None else {**arrays, "mean": self.mean}
+        return arrays if self.x_mean is None else {**arrays, "mean": self.x_mean}
 
     def state_arrays(self) -> dict[str, FloatArray]:
         """Arrays that determine the next step, by name, as stored in checkpoints."""
@@ -85,19 +85,19 @@ class Iterates:
     @property
     def output(self) -> FloatArray:
         """Output model after the last recorded query point: that point, or the mean of query points."""
-        return self.x if self.mean is None else self.mean
+        return self.x if self.x_mean is None else self.x_mean
 
     def record_query_point(self, t: int) -> FloatArray:
         """Add x_t to the mean of query points, if that mean is the output, and return the output model."""
-        if self.mean is not None:
-            self.mean += (self.x - self.mean) / max(1, t - (self.constants.first_averaged_round or 1) + 1)
+        if self.x_mean is not None:
+            self.x_mean += (self.x - self.x_mean) / max(1, t - (self.constants.first_averaged_round or 1) + 1)
         return self.output
 
     def step(self, t: int, noised_sum: IntArray) -> None:
         """Take the method's server step from round t to t + 1, given the noised sum in grid units."""
         self.noised_sum = noised_sum
         step_factor = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
-        self.constants.server_step(self, t, noised_sum, step_factor)
+        self.constants.take_server_step(self, t, noised_sum, step_factor)
 
     def apply_regulariser(self, t: int, w: FloatArray | None = None, step_factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""

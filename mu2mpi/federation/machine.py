@@ -63,7 +63,7 @@ MAX_COUNTED_CLASSES = 10_000_000  # largest machines x classes for which used sa
 _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
-def counted_classes(constants: RunConstants) -> int:
+def class_count_columns(constants: RunConstants) -> int:
     """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
     problem = constants.problem
     return problem.classes if problem.machines * problem.classes <= MAX_COUNTED_CLASSES else 0
@@ -89,16 +89,16 @@ class Machines:
         self.constants = constants
         self.first_machine, self.count = hosted_machines.start, len(hosted_machines)
         self.samples, self._reader = _NO_SAMPLES, reader
-        self._add_samples = constants.estimator.compile_kernel(problem.loss, problem.model_rows)
+        self._increment_kernel = constants.estimator.compile_kernel(problem.loss, problem.model_rows)
         self._is_cumulative = constants.estimator.is_cumulative
         self._reduced_clip_norm, self._grid_spacing = constants.reduced_clip_norm, mechanism.grid_spacing
         self._per_machine_clip_norms = constants.per_machine_clip_norms(hosted_machines)
         # With aggregate noise, the host of the first machine draws for all.
         is_noisy = (plan or mechanism).is_noisy and self.count > 0
-        self._adds_noise = is_noisy and not (problem.aggregate_noise and self.first_machine > 0)
-        self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
+        self._adds_noise = is_noisy and not (problem.uses_aggregate_noise and self.first_machine > 0)
+        self._class_counts = np.zeros((self.count, class_count_columns(constants)), dtype=np.int64)
         # For two machines, a block costs more by its empty rows than it saves.
-        self._block_size = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
+        self._samples_per_block = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
         self.key = key
         self.flat_message_sum, self.message_sum = padded_zeros((problem.model_rows, problem.features))
         self.largest_squared_norm, self.clipped_count = 0.0, 0
@@ -111,7 +111,7 @@ class Machines:
             participants = RoundParticipants(plan.participation, hosted_machines)
             machines = self.first_machine, participants, self._is_cumulative
             self._add_noise = per_machine_noise_source(mechanisms, key, *machines, size)
-        elif problem.aggregate_noise:
+        elif problem.uses_aggregate_noise:
             self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), problem.machines, size)
         else:
             stream = (MACHINE_STREAM, self.first_machine, self.count)
@@ -137,14 +137,14 @@ class Machines:
         cells = machines * counts.shape[1] + labels
         return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
-    def accumulate(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
+    def accumulate_increments(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
         arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
 
         def add(bounds: tuple[int, int], reduced_clip_norm: float, grid_spacing: float) -> None:
-            clipping = reduced_clip_norm, grid_spacing, self._block_size
-            largest, clipped = self._add_samples(self.message_sum, *arrays, *bounds, t, *clipping)
+            clipping = reduced_clip_norm, grid_spacing, self._samples_per_block
+            largest, clipped = self._increment_kernel(self.message_sum, *arrays, *bounds, t, *clipping)
             self.largest_squared_norm = max(self.largest_squared_norm, largest)
             self.clipped_count += clipped
 

@@ -81,7 +81,7 @@ class RunParticipation:
             np.maximum.at(last, machine, t)
         self.squared_gaps += np.where(last > 0, rounds + 1 - last, 0) ** 2
         self.counts = counts
-        self._latest_counts = rounds, counts
+        self._cached_counts = rounds, counts
 
     @cached_property
     def max_count(self) -> int:
@@ -96,12 +96,12 @@ class RunParticipation:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
         if t == self.rounds:
             return self.counts
-        done, counts = self._latest_counts
+        done, counts = self._cached_counts
         if done > t:
             done, counts = 0, np.zeros(self.machines, np.int64)
         for _, matrix in _participation_chunks(self.schedule, range(done + 1, t + 1), self.rounds):
             counts = counts + matrix.sum(axis=0)
-        self._latest_counts = t, counts
+        self._cached_counts = t, counts
         return counts
 
 

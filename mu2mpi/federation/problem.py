@@ -31,9 +31,9 @@ class Problem:
     G: float  # bound on the norm of a sample's gradient
     L: float  # Lipschitz constant of the gradient
     l2: float = 0.0  # lambda of the regulariser lambda ||x||^2 / 2, which the server applies
-    aggregate_noise: bool = False  # whether one draw of noise stands for those of all machines
+    uses_aggregate_noise: bool = False  # whether one draw of noise stands for those of all machines
     samples: int  # n, samples per machine
-    max_samples: int | None  # largest number of samples that a machine can use; None for a population
+    max_samples_per_machine: int | None  # largest number that a machine can use; None for a population
     diameter: float  # D, diameter of the ball K about 0
     budget: Budget
     mechanism: str  # name of the mechanism

@@ -24,7 +24,7 @@ class RunConstants:
     S: float  # bound on a sample's contribution to a message: G + 2 L D for increments (Lemma 4.2)
     eta: float  # learning rate
     step_size: Callable[[int], float]  # factor of the averaged message of round t
-    server_step: Callable[..., None]  # server step, as `Method.step`
+    take_server_step: Callable[..., None]  # server step, as `Method.step`
     state_names: tuple[str, ...] = ()  # names of the arrays of the step beside w, x and x_previous
     iterates_reveal_messages: bool  # whether a step within the ball is the scaled message
     first_averaged_round: int | None  # the output averages query points from this round on; None: the last
@@ -36,17 +36,17 @@ class RunConstants:
         return self.batching.rounds
 
     @property
-    def total_weight(self) -> float:
+    def machine_weight_sum(self) -> float:
         """Expected sum of the weights of a round's participants: M if all machines are alike."""
         plan = self.problem.per_machine_plan
-        return self.problem.machines if plan is None else plan.total_weight
+        return self.problem.machines if plan is None else plan.machine_weight_sum
 
     @property
-    def max_undithered_std(self) -> float:
+    def dither_threshold(self) -> float:
         """Smallest threshold of the mechanisms: noise std, in grid units, above which noise is dithered."""
         plan = self.problem.per_machine_plan
         mechanisms = (self.mechanism,) if plan is None else plan.mechanisms
-        return min(mechanism.max_undithered_std for mechanism in mechanisms)
+        return min(mechanism.dither_threshold for mechanism in mechanisms)
 
     def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
         """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""
@@ -57,10 +57,10 @@ class RunConstants:
         """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
         return (self.problem.per_machine_plan or self.mechanism).rho_spent(t)
 
-    def promised_epsilons(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
+    def target_epsilons(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
         """Return each mechanism with its target epsilon: `epsilon`, or the least budget of its machines."""
         plan = self.problem.per_machine_plan
-        return [(self.mechanism, epsilon)] if plan is None else plan.promised_epsilons(epsilon)
+        return [(self.mechanism, epsilon)] if plan is None else plan.target_epsilons(epsilon)
 
     @cached_property
     def reduced_clip_norm(self) -> float:

@@ -54,10 +54,10 @@ def make_sample_reader(
         remaining_rounds = range(t, rounds + 1)
         indices, sizes = next_batches(remaining_rounds)
         samples = read_rows(indices, repeat_machine_indices(sizes))
-        scales = scaling.scale_factors(samples.features, source.scale)
+        scales = scaling.scale_factors(samples.features, source.feature_scale)
         if is_full_batch:
             sizes = np.broadcast_to(sizes, (len(remaining_rounds), hosted))
-        return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias)
+        return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias_feature)
 
     return read_rounds
 

@@ -9,33 +9,33 @@ from numba import uint32, uint64
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.kernels import aligned_empty, kernel
 from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, key_to_uint32
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, key_to_uint32
 
-BATCH_STREAM = 0x73616D70  # first word of the nonce, different from those of noise streams
+BATCH_NONCE_WORD = 0x73616D70  # first word of the nonce, different from those of noise streams
 
 
 @kernel
 def _fill_keystream(keystream, key, chunk, machine, t):  # type: ignore[no-untyped-def]
-    """Fill `keystream`, shape (KEYSTREAM_SIZE,), with a chunk of the random words of a machine in round t."""
-    nonce, counter = (uint32(BATCH_STREAM), uint32(machine), uint32(t)), uint32(chunk * KEYSTREAM_BLOCKS)
+    """Fill `keystream`, shape (CHUNK_WORDS,), with a chunk of random words of a machine in round t."""
+    nonce, counter = (uint32(BATCH_NONCE_WORD), uint32(machine), uint32(t)), uint32(chunk * KEYSTREAM_BLOCKS)
     fill_keystream(keystream.view(np.uint32), key, counter, *nonce)
 
 
 @kernel
 def _poisson_indices(key, first_machine, first_round, sizes, n, inclusion_threshold):  # type: ignore[no-untyped-def]
-    keystream = aligned_empty(KEYSTREAM_SIZE).view(np.uint64)
-    indices, count = np.empty(4 * KEYSTREAM_SIZE, np.int64), 0
+    keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
+    indices, count = np.empty(4 * CHUNK_WORDS, np.int64), 0
     for row in range(sizes.shape[0]):
         for column in range(sizes.shape[1]):
             before = count
-            for start in range(0, n, KEYSTREAM_SIZE):
-                chunk = start // KEYSTREAM_SIZE
+            for start in range(0, n, CHUNK_WORDS):
+                chunk = start // CHUNK_WORDS
                 _fill_keystream(keystream, key, chunk, first_machine + column, first_round + row)
-                if count + KEYSTREAM_SIZE > indices.size:
+                if count + CHUNK_WORDS > indices.size:
                     longer = np.empty(2 * indices.size, np.int64)
                     longer[:count] = indices[:count]
                     indices = longer
-                for i in range(min(KEYSTREAM_SIZE, n - start)):
+                for i in range(min(CHUNK_WORDS, n - start)):
                     # Without a branch: the next index overwrites one that is not in the batch.
                     indices[count] = start + i
                     count += keystream[i] < inclusion_threshold
@@ -58,17 +58,17 @@ def _replacement_indices(  # type: ignore[no-untyped-def]
     key, first_machine, first_round, indices, n, rejection_threshold
 ):
     """Fill `indices` with uniform integers below n; a word whose product with n is too small is redrawn."""
-    keystream = aligned_empty(KEYSTREAM_SIZE).view(np.uint64)
+    keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
     for row in range(indices.shape[0]):
         for column in range(indices.shape[1]):
             position = 0
             for draw in range(indices.shape[2]):
                 accepted = False
                 while not accepted:
-                    if position % KEYSTREAM_SIZE == 0:
-                        chunk = position // KEYSTREAM_SIZE
+                    if position % CHUNK_WORDS == 0:
+                        chunk = position // CHUNK_WORDS
                         _fill_keystream(keystream, key, chunk, first_machine + column, first_round + row)
-                    uniform_bits = keystream[position % KEYSTREAM_SIZE]
+                    uniform_bits = keystream[position % CHUNK_WORDS]
                     position += 1
                     accepted = uniform_bits * n >= rejection_threshold
                 indices[row, column, draw] = _multiply_high(uniform_bits, n)

@@ -81,7 +81,7 @@ class ColludersOptions(Options):
     )
 
 
-SERVER_WITH_COLLUDERS = "such as the server with {colluders} colluding machines,"  # end of `adversary`
+COLLUDING_SERVER_PHRASE = "such as the server with {colluders} colluding machines,"  # end of `adversary`
 
 
 class WithColluders(TrustMode):

@@ -60,26 +60,26 @@ class UnequalMachines:
     def machine_weights(self, run: RunParticipation) -> FloatArray:
         """Return machine weights: share of the objective / expected participations, scaled to at most 1."""
         shares = self.samples.astype(np.float64) if self.is_sample_weighted else np.ones(len(self.samples))
-        expected = self.participation.expected_counts(run.counts, run.rounds)
+        expected = self.participation.expected_participations(run.counts, run.rounds)
         ratios = np.divide(shares, expected, out=np.zeros_like(shares), where=expected > 0)
         return np.asarray(ratios / ratios.max())
 
     def weight_statistics(self, run: RunParticipation, weights: FloatArray) -> tuple[float, float]:
         """Return the expected total weight of a round's participants, and the effective machines."""
         rounds = run.rounds
-        probability = self.participation.expected_counts(run.counts, rounds) / rounds
-        total_weight = float(np.sum(weights * probability))
-        return total_weight, total_weight**2 / float(np.sum(weights**2 * run.counts / rounds))
+        probability = self.participation.expected_participations(run.counts, rounds) / rounds
+        machine_weight_sum = float(np.sum(weights * probability))
+        return machine_weight_sum, machine_weight_sum**2 / float(np.sum(weights**2 * run.counts / rounds))
 
-    def public_statistics(self, rounds: int, protects_sum_only: bool, rho: float) -> tuple[float, float]:
+    def noise_statistics(self, rounds: int, protects_sum_only: bool, rho: float) -> tuple[float, float]:
         """Return noise reduction and effective machines from public facts, for cumulative messages."""
         run, budgets = self.run_participation(rounds), self.budgets
         weights = self.machine_weights(run)
-        total_weight, effective_machines = self.weight_statistics(run, weights)
+        machine_weight_sum, effective_machines = self.weight_statistics(run, weights)
         noise_stds = weights * [rho / budgets[i].rho if i in budgets else 1.0 for i in range(len(weights))]
         variance = np.sum(noise_stds**2 * run.counts * run.squared_gaps) / rounds**2
         noise_std = noise_stds[run.counts > 0].max() if protects_sum_only else math.sqrt(variance)
-        return total_weight / float(noise_std), effective_machines
+        return machine_weight_sum / float(noise_std), effective_machines
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +93,14 @@ class PerMachinePlan:
     mechanisms: tuple[Mechanism, ...]  # the distinct ones
     mechanism_index: IntArray  # index of each machine's mechanism; -1 if it never participates
     is_cumulative: bool  # whether noised sums depend on a sample also while its machine is away
-    total_weight: float  # expected sum of the weights of a round's participants
+    machine_weight_sum: float  # expected sum of the weights of a round's participants
     effective_machines: float  # number of equal machines whose average gradient has the same variance
     # Of a round's averaged message; for cumulative messages, that of independent noise per round with the
     # same effect on the sum over rounds
     noise_std: float
 
     @cached_property
-    def main_mechanism(self) -> Mechanism:
+    def least_private_mechanism(self) -> Mechanism:
         """Mechanism, among those of all machines, with the largest privacy loss."""
         rhos = [mechanism.stated_rho for mechanism in self.mechanisms]
         if None in rhos:
@@ -137,19 +137,19 @@ class PerMachinePlan:
             rounds=self.participation.counts,
             weight=self.weights,
             clip_norm=self.clip_norms(),
-            sigma=self.per_machine_values(lambda each: each.sigma),
+            sigma=self.evaluate_per_machine(lambda each: each.sigma),
             rho_budget=rho_budget,
-            rho=self.per_machine_values(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
-            epsilon=self.per_machine_values(lambda each: each.guarantee().epsilon(delta)),
+            rho=self.evaluate_per_machine(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
+            epsilon=self.evaluate_per_machine(lambda each: each.guarantee().epsilon(delta)),
             machine_owners=self.unequal_machines.machine_owners,
             participation=self.participation.participation_matrix(rounds, machines) if is_small else None,
         )
 
-    def per_machine_values(self, value: Callable[[Mechanism], float]) -> FloatArray:
+    def evaluate_per_machine(self, value: Callable[[Mechanism], float]) -> FloatArray:
         """Return `value` of each machine's mechanism as an array; 0 for machines that never participate."""
         return np.array([*map(value, self.mechanisms), 0.0])[self.mechanism_index]
 
-    def promised_epsilons(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
+    def target_epsilons(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
         """Yield each mechanism with its target epsilon: `epsilon`, or the least budget of its machines."""
         claimed, smallest = np.full(len(self.weights), epsilon), np.full(len(self.mechanisms), math.inf)
         for i, budget in self.unequal_machines.budgets.items():
@@ -159,12 +159,12 @@ class PerMachinePlan:
         return zip(self.mechanisms, smallest.tolist(), strict=True)
 
     @property
-    def independent_noise_std(self) -> float:
+    def equivalent_independent_std(self) -> float:
         """Std of independent noise in each round's sum with the same effect on the last iterate."""
-        noise_std = self.noise_std * self.total_weight
-        if (correlation := self.main_mechanism.correlation) is None or correlation.is_cumulative:
+        noise_std = self.noise_std * self.machine_weight_sum
+        if (correlation := self.least_private_mechanism.correlation) is None or correlation.is_cumulative:
             return noise_std
-        return noise_std * correlation.total_noise_std() / math.sqrt(self.main_mechanism.rounds)
+        return noise_std * correlation.total_noise_std() / math.sqrt(self.least_private_mechanism.rounds)
 
     def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
         """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""
@@ -186,7 +186,7 @@ class PerMachinePlan:
 
     def clip_norms(self) -> FloatArray:
         """Return the norm to which each machine's weighted increments are clipped."""
-        return self.per_machine_values(lambda each: each.clip_norm)
+        return self.evaluate_per_machine(lambda each: each.clip_norm)
 
 
 def calibrate_machines(
@@ -213,7 +213,7 @@ def calibrate_machines(
     own_counts, weights = participation.counts, unequal_machines.machine_weights(participation)
     persist = protects_sum_only and (is_cumulative or mechanism_type.correlates_rounds)
     shared_counts = np.where(own_counts > 0, participation.max_count, 0)
-    counts = own_counts if mechanism_type.scales_with_participation and not persist else shared_counts
+    counts = own_counts if mechanism_type.calibrates_to_participation and not persist else shared_counts
     index_of: dict[tuple[int, float, Budget], int] = {}
     index = np.full(len(counts), -1)
     for i in np.flatnonzero(counts).tolist():
@@ -222,16 +222,16 @@ def calibrate_machines(
     mechanisms = []
     for count, weight, own_budget in index_of:
         released_sums = sums_of_machine(count)
-        scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "gradient_norm")}
+        scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "max_gradient_norm")}
         mechanisms.append(calibrate_mechanism(mechanism_type, own_budget, replace(released_sums, **scaled)))
     grid_spacing = min(each.grid_spacing for each in mechanisms)
     max_noise = max(each.max_noise_std for each in mechanisms)
     check_grid_range(sums_of_machine(participation.max_count), max_noise, grid_spacing)
     min_sigma = max(each.sigma for each in mechanisms) if protects_sum_only else 0.0
     mechanisms = [each.with_noise(max(each.sigma, min_sigma), grid_spacing) for each in mechanisms]
-    noise_stds = np.array([*(each.independent_sigma for each in mechanisms), 0.0])[index]
+    noise_stds = np.array([*(each.equivalent_independent_sigma for each in mechanisms), 0.0])[index]
     gaps = participation.squared_gaps if is_cumulative else own_counts
-    total_weight, effective_machines = unequal_machines.weight_statistics(participation, weights)
+    machine_weight_sum, effective_machines = unequal_machines.weight_statistics(participation, weights)
     # Infinite noise leaves no learning rate, which is refused.
     with np.errstate(over="ignore"):
         variances = noise_stds**2
@@ -244,7 +244,7 @@ def calibrate_machines(
         mechanisms=tuple(mechanisms),
         mechanism_index=index,
         is_cumulative=persist,
-        total_weight=total_weight,
+        machine_weight_sum=machine_weight_sum,
         effective_machines=effective_machines,
-        noise_std=float(np.sqrt(variance)) / total_weight,
+        noise_std=float(np.sqrt(variance)) / machine_weight_sum,
     )

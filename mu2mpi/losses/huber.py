@@ -24,13 +24,13 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class Huber(Loss):
+class HuberLoss(Loss):
     """Huber loss (1964) of a prediction of a label in [-1, 1]: linear in absolute errors beyond 1/4."""
 
     name, label_kind = "huber", "numbers"
     margin_meaning = "the prediction"
     residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
-    practical_defaults = PracticalDefaults(clip_norm=0.8, noise_std=0.25)
+    practical_defaults = PracticalDefaults(clip_norm=0.8, margin_noise_std=0.25)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = ||z|| / 4 and the smoothness L = ||z||^2 for samples z."""

@@ -26,13 +26,13 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class Logistic(Loss):
+class LogisticLoss(Loss):
     """Logistic loss log(1 + exp(-u)) of model x on sample z: u = x z for class 1, -x z for class 0."""
 
     name, unit = "logistic", "nat"
     margin_meaning = "the log-odds"
     residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
-    practical_defaults = PracticalDefaults(clip_norm=0.6, noise_std=4.0)
+    practical_defaults = PracticalDefaults(clip_norm=0.6, margin_noise_std=4.0)
 
     def model_rows(self, classes: int) -> int:
         if classes != 2:
@@ -43,7 +43,7 @@ class Logistic(Loss):
         """Return the Lipschitz constant G = ||z|| and the smoothness L = ||z||^2 / 4 for samples z."""
         return LossConstants(math.sqrt(max_squared_norm), max_squared_norm / 4, 6.0)
 
-    def scores(self, margins: FloatArray) -> FloatArray:
+    def class_scores(self, margins: FloatArray) -> FloatArray:
         exponentials, is_positive = np.exp(-np.abs(margins[:, 0])), margins[:, 0] >= 0
         second_class = np.where(is_positive, 1.0, exponentials) / (1 + exponentials)
         first_class = np.where(is_positive, exponentials, 1.0) / (1 + exponentials)

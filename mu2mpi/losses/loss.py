@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.kernels import compilation_error, specialise_kernel
+from mu2mpi.core.kernels import find_compilation_error, specialise_kernel
 from mu2mpi.losses.model.linear import all_margins, loss, residual, sum_outer_products
 
 Labels = NDArray[np.int32] | FloatArray  # classes from 0 on, or numbers in [-1, 1]
@@ -32,7 +32,7 @@ class PracticalDefaults(NamedTuple):
     """Clipping norm, noise std and largest margin of the practical preset, per loss, at samples of norm 1."""
 
     clip_norm: float | None = None  # of gradients; default: half of G on models whose margins are at most 1
-    noise_std: float = 1.5  # largest noise std of a trained model's margins
+    margin_noise_std: float = 1.5  # largest noise std of a trained model's margins
     max_margin: float = 100.0  # largest margin of models in the feasible ball
 
 
@@ -63,7 +63,7 @@ class Loss(ABC):
         predicted: NDArray[Any] = margins.argmax(axis=1) if margins.shape[1] > 1 else margins[:, 0] > 0
         return predicted.astype(np.int64, copy=False)
 
-    def scores(self, margins: FloatArray) -> FloatArray:
+    def class_scores(self, margins: FloatArray) -> FloatArray:
         """Return the score of each sample and class, shape (n, K): a margin, or a probability if defined."""
         return np.hstack([-margins, margins]) if margins.shape[1] == 1 else margins
 
@@ -81,18 +81,18 @@ class Loss(ABC):
     def compile_kernel(self, template: Callable[..., Any]) -> Any:
         """Compile a kernel template with this loss's kernels in place of `residual` and `loss`."""
         kernels = {"residual": self.residual_kernel, "loss": self.loss_kernel}
-        return specialise_kernel(template, self._cache_tag, **kernels)
+        return specialise_kernel(template, self._kernel_cache_tag, **kernels)
 
     def compilation_error(self) -> str | None:
         """Return the error message of the loss kernel that numba cannot compile, or None if both compile."""
         label_type = numba.int32 if self.label_kind == "classes" else numba.float64
         for kernel in ("residual_kernel", "loss_kernel"):
-            if error := compilation_error(getattr(self, kernel), numba.float64[::1], label_type):
+            if error := find_compilation_error(getattr(self, kernel), numba.float64[::1], label_type):
                 return f"numba cannot compile {kernel} of {type(self).__name__} (--loss {self.name}): {error}"
         return None
 
     @cached_property
-    def _cache_tag(self) -> str:
+    def _kernel_cache_tag(self) -> str:
         """Name and source digest of a loss in numba's cache, which only checks the template's file."""
         try:
             source = Path(inspect.getsourcefile(type(self)) or "").read_bytes()

@@ -26,13 +26,13 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class Poisson(Loss):
+class PoissonLoss(Loss):
     """Poisson loss exp(m) - (1 + y) m of a count 1 + y and its mean exp(m), in units of half the maximum."""
 
     name, label_kind, unit = "poisson", "numbers", "nat"
     margin_meaning = "the logarithm of the mean"
     residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
-    practical_defaults = PracticalDefaults(clip_norm=0.25, noise_std=2.0, max_margin=20.0)
+    practical_defaults = PracticalDefaults(clip_norm=0.25, margin_noise_std=2.0, max_margin=20.0)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constants G = ||z|| exp(R ||z||) and L = ||z|| G in a ball of radius R."""

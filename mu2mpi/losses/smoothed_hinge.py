@@ -38,13 +38,13 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class SmoothedHinge(Loss):
+class SmoothedHingeLoss(Loss):
     """Smoothed hinge: sum over margins of phi(+-m): (1 - u)^2 / 2 in [0, 1], 0 above, 1/2 - u below."""
 
     # Shalev-Shwartz and Zhang, "Stochastic dual coordinate ascent methods", 2013.
     name = "smoothed-hinge"
     residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
-    practical_defaults = PracticalDefaults(clip_norm=0.7, noise_std=1.0)
+    practical_defaults = PracticalDefaults(clip_norm=0.7, margin_noise_std=1.0)
 
     def model_rows(self, classes: int) -> int:
         """Return the number of rows of the weight matrix: 1 for two classes, else one per class."""

@@ -39,7 +39,7 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class Softmax(Loss):
+class SoftmaxLoss(Loss):
     """Cross-entropy loss -log softmax(x z)[label] of model x, shape (K, F), on a sample z of K classes."""
 
     name, unit = "softmax", "nat"
@@ -51,7 +51,7 @@ class Softmax(Loss):
         """Return the Lipschitz constant G = sqrt(2) ||z|| and smoothness L = ||z||^2 / 2 for samples z."""
         return LossConstants(math.sqrt(2 * max_squared_norm), max_squared_norm / 2, 2 * classes + 22.0)
 
-    def scores(self, margins: FloatArray) -> FloatArray:
+    def class_scores(self, margins: FloatArray) -> FloatArray:
         _, exponentials, sums = _exponentials(margins)
         return exponentials / sums
 

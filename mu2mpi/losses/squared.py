@@ -21,13 +21,13 @@ def _loss(margins, label):  # type: ignore[no-untyped-def]
 
 
 @register
-class Squared(Loss):
+class SquaredLoss(Loss):
     """Squared loss (x z - y)^2 / 2 of model x on sample z with a label y in [-1, 1]."""
 
     name, label_kind = "squared", "numbers"
     margin_meaning = "the prediction"
     residual_kernel, loss_kernel = staticmethod(_residual), staticmethod(_loss)
-    practical_defaults = PracticalDefaults(clip_norm=0.15, noise_std=0.25)
+    practical_defaults = PracticalDefaults(clip_norm=0.15, margin_noise_std=0.25)
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constants G = (R ||z|| + 1) ||z|| and L = ||z||^2 in a ball of radius R."""

@@ -39,7 +39,7 @@ class AcceleratedSrgd(Method):
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings: the fewest rounds with step sizes of at most 1 / (2 L)."""
         n, experiment = constants.public_facts.samples // constants.machines, constants.experiment
-        max_step, sensitivity = 0.5 / constants.unit_margin_smoothness, 2 * constants.effective_clip_norm
+        max_step, sensitivity = 0.5 / constants.smoothness_at_unit_margin, 2 * constants.effective_clip_norm
         path = constants.model_noise_std * experiment.rho * constants.noise_reduction / sensitivity
         min_rounds = math.ceil(min(n, math.sqrt(path * n / max_step)))
         K = experiment.batch or n // (experiment.rounds or min_rounds) or 1

@@ -10,7 +10,7 @@ from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT_ESTIMATOR
 from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants
-from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_rounds
+from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_correlated_rounds
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class AnytimeDpMf(Method):
         from mu2mpi.privacy.noise.correlation import Correlation
 
         rounds, experiment = constants.single_pass_rounds, constants.experiment
-        check_rounds(rounds)
+        check_correlated_rounds(rounds)
         options = experiment.mechanism_options
         options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
         gain = Correlation(
@@ -44,7 +44,7 @@ class AnytimeDpMf(Method):
         ).total_noise_std()
         sensitivity = 2 * constants.effective_clip_norm
         eta = constants.model_noise_std * experiment.rho * constants.noise_reduction / (sensitivity * gain)
-        max_eta = 2 * constants.machines / constants.unit_margin_smoothness
+        max_eta = 2 * constants.machines / constants.smoothness_at_unit_margin
         return float(8 * constants.L * min(eta, max_eta))
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:

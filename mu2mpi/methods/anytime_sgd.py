@@ -21,5 +21,5 @@ class AnytimeSgd(Method):
         T, step_sum = constants.single_pass_rounds, constants.noise_limited_step_sum()
         # The noise std of x_T is eta sqrt(8 T^3 / 105) times that of a message.
         noise_limit = 4 * T * step_sum / math.sqrt(8 / 105 * T**3)
-        max_scale = constants.max_averaged_eta_scale
-        return constants.L * min(noise_limit, max_scale / constants.unit_margin_smoothness)
+        max_scale = constants.max_eta_scale_at_averages
+        return constants.L * min(noise_limit, max_scale / constants.smoothness_at_unit_margin)

@@ -59,7 +59,7 @@ class Method(ABC):
     estimator: ClassVar[Estimator]  # gradient estimator that machines send
     query_point: ClassVar[QueryPoint]  # model at which machines compute gradients
     mechanism: ClassVar[str] = "gaussian"  # default of the option --mechanism
-    outputs_mean: ClassVar[bool] = False  # output the mean of all query points instead of the last
+    outputs_mean_query_point: ClassVar[bool] = False  # output the mean query point, not the last one
     is_default: ClassVar[bool] = False  # whether it is the default of --method
     supports_partial_participation: ClassVar[bool] = False  # and budgets per machine
     preset_supports_partial_participation: ClassVar[bool] = False  # also with a preset
@@ -97,7 +97,7 @@ class Method(ABC):
         """Return the first round that the output averages; None: the output is the last query point."""
         if (tail := getattr(options, "tail", None)) is not None:
             return rounds - math.ceil(float(tail) * rounds) + 1
-        return 1 if self.outputs_mean else None
+        return 1 if self.outputs_mean_query_point else None
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return the batching of the samples: by default one fresh sample per machine and round."""
@@ -105,7 +105,7 @@ class Method(ABC):
             rounds = rounds or problem.samples
             return FreshSamples(rounds, rounds)
         rounds = rounds or problem.unequal_machines.max_rounds
-        if problem.max_samples is not None:
+        if problem.max_samples_per_machine is not None:
             problem.unequal_machines.check_samples(rounds)
         return FreshSamples(problem.unequal_machines.run_participation(rounds).max_count, rounds)
 
@@ -139,12 +139,12 @@ class Method(ABC):
             machines=problem.machines,
             parameters=problem.d,
             clip_norm=self.clip_norm(problem),
-            gradient_norm=problem.G,
+            max_gradient_norm=problem.G,
             affected_sums=T if is_cumulative else batching.max_uses_per_sample(N),
             increments_per_message=batching.max_batch_size * (N if is_cumulative else 1),
             samples=batching.samples_per_machine,
             batch_size=float(batching.batch_size(1)),
-            aggregated_machines=problem.machines if problem.aggregate_noise else 1,
+            aggregated_machines=problem.machines if problem.uses_aggregate_noise else 1,
             noise_shares=problem.noise_shares,
             subsampling=batching.subsampling,
             is_cumulative=is_cumulative,
@@ -156,7 +156,7 @@ class Method(ABC):
         T, D, C = batching.rounds, problem.diameter, mechanism.clip_norm
         if problem.per_machine_plan is None:
             eta = problem.budget.rho * D * problem.noise_reduction / (2 * C * T * math.sqrt(problem.d))
-            return eta / mechanism.noise_growth_factor
+            return eta / mechanism.uncancelled_std_ratio
         noise_std = problem.per_machine_plan.noise_std  # of the averaged message
         return D / (noise_std * math.sqrt(problem.d * T)) if noise_std else math.inf
 
@@ -239,7 +239,7 @@ class Method(ABC):
                 protects_sum_only=problem.trust_mode.protects_sum_only,
                 is_cumulative=self.estimator.is_cumulative,
             )
-            problem, mechanism = replace(problem, per_machine_plan=plan), plan.main_mechanism
+            problem, mechanism = replace(problem, per_machine_plan=plan), plan.least_private_mechanism
         theory_eta = self.theory_eta(problem, batching, mechanism)
         eta = theory_eta if problem.eta_scale is None else problem.eta_scale * self.max_eta(problem, batching)
         if not (math.isfinite(mechanism.sigma) and eta > 0):
@@ -257,7 +257,7 @@ class Method(ABC):
             S=self.contribution_bound(problem),
             eta=eta,
             step_size=partial(self.step_size, eta, batching.rounds),
-            server_step=self.step,
+            take_server_step=self.step,
             state_names=self.state_names(problem.method_options),
             iterates_reveal_messages=self.iterates_reveal_messages(problem.method_options),
             first_averaged_round=self.first_averaged_round(batching.rounds, problem.method_options),

@@ -111,7 +111,7 @@ class Mu2Sgd(Method):
         noise_reduction = constants.public_facts.noise_reduction or constants.noise_reduction
         noise_limit = 2 * constants.L * constants.model_noise_std * constants.experiment.rho * noise_reduction
         noise_limit /= constants.effective_clip_norm
-        stable_scale = constants.max_averaged_eta_scale * constants.L / constants.unit_margin_smoothness
+        stable_scale = constants.max_eta_scale_at_averages * constants.L / constants.smoothness_at_unit_margin
         return float(min(noise_limit, stable_scale))
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:

@@ -10,7 +10,7 @@ from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.mechanisms.replacement_mechanism import check_epsilon, min_batch_size
+from mu2mpi.privacy.mechanisms.replacement_mechanism import check_replacement_epsilon, min_batch_size
 
 
 class MinibatchOptions(PresetOptions):
@@ -30,7 +30,7 @@ class NoisyMinibatchSgd(Method):
     summary = "gradients of minibatches drawn with replacement"
     options, estimator, query_point = MinibatchOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
     mechanism = "replacement"
-    supports_partial_participation = outputs_mean = True
+    supports_partial_participation = outputs_mean_query_point = True
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
     preset_settings |= {"mechanism": "replacement-exact"}
 
@@ -46,7 +46,7 @@ class NoisyMinibatchSgd(Method):
         budget, min_batch = problem.budget, 1
         is_noisy = math.isfinite(budget.rho)
         if is_noisy and problem.mechanism == self.mechanism:
-            check_epsilon(budget.epsilon, budget.delta)
+            check_replacement_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or default_rounds(problem, self.clip_norm(problem))
         if is_noisy:
             unequal = problem.unequal_machines

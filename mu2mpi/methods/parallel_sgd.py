@@ -5,7 +5,7 @@ import math
 from mu2mpi.core.registry import register
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import RELATIVE_STEP_SIZE, PresetConstants
+from mu2mpi.methods.presets.practical import STEP_SIZE_TIMES_L, PresetConstants
 
 
 @register
@@ -14,10 +14,10 @@ class ParallelSgd(Method):
 
     name, title, summary = "parallel-sgd", "noisy parallel SGD", "gradients at iterates"
     options, estimator, query_point = PresetOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
-    supports_partial_participation = outputs_mean = True
+    supports_partial_participation = outputs_mean_query_point = True
 
     def practical_eta_scale(self, constants: PresetConstants) -> float:
         """Return the preset's eta_scale, at which the mean iterate's noise std reaches `model_noise_std`."""
         accumulation = math.sqrt(constants.single_pass_rounds / 3)  # noise std in units of eta sigma
         eta = constants.noise_limited_step_sum() / accumulation
-        return constants.L * min(eta, RELATIVE_STEP_SIZE / constants.unit_margin_smoothness)
+        return constants.L * min(eta, STEP_SIZE_TIMES_L / constants.smoothness_at_unit_margin)

@@ -10,7 +10,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.partition import check_enough_samples
-from mu2mpi.data.source import FEATURE_RTOL
+from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mu2mpi.losses.loss import LossConstants
 
 # Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
-CLIP_NORM_RATIO = 1 + 2.0**-10
+CLIP_NORM_OVER_G = 1 + 2.0**-10
 _UNIT_ROUNDOFF = 1.01 * 2.0**-53  # bound on an operation's relative error; 1.01 covers products of errors
 
 
@@ -82,10 +82,10 @@ class SnowballSgd(Method):
                     f"{math.ceil(final_batch):,} samples per machine, got {problem.samples:,}. "
                     "Use a larger --rho or more --machines."
                 )
-        if problem.max_samples is not None:
+        if problem.max_samples_per_machine is not None:
             # Each step uses at least one sample; this check precedes the list of batches, which takes memory.
-            check_enough_samples(problem.max_samples, problem.machines, rounds, rounds - 1)
-        last_iterate_mechanism.check_steps(rounds)
+            check_enough_samples(problem.max_samples_per_machine, problem.machines, rounds, rounds - 1)
+        last_iterate_mechanism.check_sgd_rounds(rounds)
         batches = [*last_iterate_mechanism.growing_batches(rounds - 1, final_batch).tolist(), 0]
         return DisjointBatches.from_batch_ends(tuple(accumulate(batches)))
 
@@ -94,7 +94,7 @@ class SnowballSgd(Method):
         # Only an audit sets a clipping norm: its gradients do not depend on the model, so steps contract.
         if problem.clip_norm is not None:
             return problem.clip_norm
-        return max(problem.G * CLIP_NORM_RATIO, _constants_with_tolerance(problem).G * (1 + 2.0**-12))
+        return max(problem.G * CLIP_NORM_OVER_G, _loss_constants_with_tolerance(problem).G * (1 + 2.0**-12))
 
     def released_sums(
         self, problem: Problem, batching: Batching, participations: int | None = None
@@ -102,13 +102,13 @@ class SnowballSgd(Method):
         """Return the released sums, with a gradient bound that allows for rounding errors of features."""
         # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
         tolerance = last_iterate_mechanism.GRADIENT_NORM_TOLERANCE
-        gradient_norm = max(problem.G, _constants_with_tolerance(problem).G / (1 + tolerance))
+        gradient_norm = max(problem.G, _loss_constants_with_tolerance(problem).G / (1 + tolerance))
         released_sums = super().released_sums(problem, batching, participations)
-        return replace(released_sums, gradient_norm=gradient_norm, hides_iterates=True)
+        return replace(released_sums, max_gradient_norm=gradient_norm, hides_iterates=True)
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the largest learning rate with contractive steps, about 2 / L."""
-        smoothness = _constants_with_tolerance(problem).L + problem.l2
+        smoothness = _loss_constants_with_tolerance(problem).L + problem.l2
         return min(2 * (1 - 2.0**-18) / problem.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
@@ -123,7 +123,7 @@ class SnowballSgd(Method):
         """Return the constants of a run; InputError if rounding errors of the last step are too large."""
         constants = super().run_constants(problem, batching)
         if constants.mechanism.is_noisy:
-            check_last_step(constants)
+            check_last_step_precision(constants)
         return constants
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
@@ -135,7 +135,7 @@ class SnowballSgd(Method):
         if iterates.l2:
             iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            coarsening = last_iterate_mechanism.LAST_STEP_GRID_FACTOR
+            coarsening = last_iterate_mechanism.LAST_STEP_GRID_RATIO
             step_factor *= coarsening
             message_sum = message_sum // coarsening - np.rint(iterates.w / step_factor).astype(np.int64)
             iterates.w.fill(0.0)
@@ -145,9 +145,9 @@ class SnowballSgd(Method):
 # Exact steps do not increase the distance of two iterates; rounding errors may (docs/background/methods.md).
 
 
-def _constants_with_tolerance(problem: Problem) -> "LossConstants":
-    """Return the Lipschitz constants G and L for features that exceed their bound by `FEATURE_RTOL`."""
-    max_squared_norm = problem.max_squared_norm * (1 + FEATURE_RTOL) ** 2
+def _loss_constants_with_tolerance(problem: Problem) -> "LossConstants":
+    """Return the Lipschitz constants G and L for features that exceed their bound by `FEATURE_BOUND_RTOL`."""
+    max_squared_norm = problem.max_squared_norm * (1 + FEATURE_BOUND_RTOL) ** 2
     return problem.loss.constants(max_squared_norm, problem.radius, problem.classes)
 
 
@@ -158,13 +158,13 @@ def gradient_rounding_error(features: int, radius: float, G: float, L: float, ro
 
 def iterate_rounding_error(d: int, radius: float, step_norms: FloatArray) -> FloatArray:
     """Return bounds on the norms of rounding errors of projected steps, given the norms of the steps."""
-    from mu2mpi.losses.model.ball import NORM_BLOCK_SIZE
+    from mu2mpi.losses.model.ball import COORDINATES_PER_NORM_BLOCK
 
-    additions = min(NORM_BLOCK_SIZE, d) + math.ceil(d / NORM_BLOCK_SIZE)
+    additions = min(COORDINATES_PER_NORM_BLOCK, d) + math.ceil(d / COORDINATES_PER_NORM_BLOCK)
     return _UNIT_ROUNDOFF * (radius * (additions / 2 + 6) + 3 * step_norms)
 
 
-def step_expansions(constants: RunConstants) -> FloatArray:
+def step_expansion_bounds(constants: RunConstants) -> FloatArray:
     """Return bounds on the increase of the distance of two iterates by rounding, per step, shape (T - 1,).
 
     Errors of both iterates count, those after a step's noise in the next step, which may divide by a spacing.
@@ -172,7 +172,7 @@ def step_expansions(constants: RunConstants) -> FloatArray:
     problem, radius = constants.problem, constants.problem.radius
     etas = constants.eta * last_iterate_mechanism.halving_step_sizes(constants.rounds - 1)
     noise_std = constants.mechanism.sigma / problem.machines
-    G, L, roundoffs = _constants_with_tolerance(problem)
+    G, L, roundoffs = _loss_constants_with_tolerance(problem)
     if roundoffs is None:
         raise InputError(
             f"--loss {problem.loss.name} has no bound on rounding errors (gradient_roundoffs), "
@@ -188,12 +188,12 @@ def step_expansions(constants: RunConstants) -> FloatArray:
     return 2 * (etas * gradient_errors + earlier_errors)
 
 
-def check_last_step(constants: RunConstants) -> None:
+def check_last_step_precision(constants: RunConstants) -> None:
     """Raise InputError if the last grid needs over 62 bits, or rounding errors exceed their share of rho."""
     T, problem, mechanism = constants.rounds, constants.problem, constants.mechanism
     diameter, rho = problem.diameter, problem.budget.rho
     last_scale = constants.step_size(T - 1) / (problem.machines * constants.batching.batch_size(T - 1))
-    coarsening = last_iterate_mechanism.LAST_STEP_GRID_FACTOR
+    coarsening = last_iterate_mechanism.LAST_STEP_GRID_RATIO
     if problem.radius > 2.0**62 * coarsening * mechanism.grid_spacing * last_scale:
         raise InputError(
             f"--rounds {T} with --diameter {diameter:g} needs more than 62 bits for the last iterate. "
@@ -201,7 +201,7 @@ def check_last_step(constants: RunConstants) -> None:
         )
     noise_std = mechanism.sigma / problem.machines
     noise_stds = constants.eta * last_iterate_mechanism.halving_step_sizes(T - 1) * noise_std
-    sensitivities, expansions = np.zeros(len(noise_stds)), step_expansions(constants)
+    sensitivities, expansions = np.zeros(len(noise_stds)), step_expansion_bounds(constants)
     rounding_rho = last_iterate_mechanism.last_iterate_rho(sensitivities, noise_stds, expansions).max()
     rounding_share = last_iterate_mechanism.ROUNDOFF_RHO_SHARE
     if not rounding_rho <= rho * rounding_share / (1 + rounding_share):

@@ -8,7 +8,7 @@ from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions
-from mu2mpi.methods.presets.practical import RELATIVE_STEP_SIZE, PresetConstants
+from mu2mpi.methods.presets.practical import STEP_SIZE_TIMES_L, PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 
@@ -31,13 +31,13 @@ class Storm(Method):
     def practical_diameter_factor(self, experiment: Any) -> float:
         """Return the factor of the preset's diameter, 1/8 or less: a small ball damps noise."""
         defaults = lookup("losses", experiment.loss).practical_defaults
-        return float(min(1 / 8, 8.0 * defaults.noise_std / defaults.max_margin))
+        return float(min(1 / 8, 8.0 * defaults.margin_noise_std / defaults.max_margin))
 
     def practical_eta_scale(self, constants: PresetConstants) -> float:
         """Return the preset's eta_scale: x gains 1/20 of `model_noise_std` from round T / 2 on."""
         T, step_sum = constants.single_pass_rounds, constants.noise_limited_step_sum()
         noise_limit = 0.05 * math.sqrt(T / 1.5) * step_sum
-        max_step = RELATIVE_STEP_SIZE * math.sqrt(T) / constants.unit_margin_smoothness
+        max_step = STEP_SIZE_TIMES_L * math.sqrt(T) / constants.smoothness_at_unit_margin
         return 9 * constants.L * min(noise_limit, max_step)
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:

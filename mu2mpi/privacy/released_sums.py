@@ -12,7 +12,7 @@ class ReleasedSums:
     machines: int  # M, machines whose messages are summed
     parameters: int  # d, coordinates of a sum
     clip_norm: float  # C, L2 clipping norm of one sample's term; replacing the sample moves a sum by 2 C
-    gradient_norm: float  # bound on the L2 norm of a gradient
+    max_gradient_norm: float  # bound on the L2 norm of a gradient
     affected_sums: int  # largest number of released sums that depend on one sample
     increments_per_message: int  # largest number of clipped increments in one machine's message
     samples: int  # n, samples of each machine that may be used

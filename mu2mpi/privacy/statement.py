@@ -17,7 +17,7 @@ from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
 ADJACENCY = "replace-one"  # neighbouring relation
 PRIVACY_UNIT = "one sample of one machine"  # what is replaced
 # Accepted values of text fields, except `server`
-_ALLOWED_TEXTS = {
+_ALLOWED_FIELD_TEXTS = {
     "noise": ["protocol", "aggregate", "unmasked"],
     "adjacency": [ADJACENCY],
     "privacy_unit": [PRIVACY_UNIT],
@@ -29,7 +29,7 @@ _SIMULATION_SIMPLIFICATIONS = {
 }
 LARGE_EPSILON = 10.0  # above it a guarantee means little: likelihood ratios up to e^10 = 22,026
 # HDF5 attribute type of each field type, and its name in messages
-_FILE_TYPES = {
+_ATTRIBUTE_TYPES = {
     str: (str, "text"),
     float: (Real, "number"),
     int: (Integral, "integer"),
@@ -129,7 +129,7 @@ class PrivacyStatement:
         mechanism = self.mechanism
         messages = [
             f"{name} is {getattr(self, name)!r}, but must be {' or '.join(map(repr, choices))}"
-            for name, choices in {"server": known_names("servers"), **_ALLOWED_TEXTS}.items()
+            for name, choices in {"server": known_names("servers"), **_ALLOWED_FIELD_TEXTS}.items()
             if getattr(self, name) not in choices
         ]
         if errors := self.range_errors():
@@ -138,8 +138,9 @@ class PrivacyStatement:
         guarantee = self.guarantee
         computed = {"rho": guarantee.rho, **_epsilons(guarantee, self.delta)}
         return messages + [
-            f"{name} = {_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds with sigma"
-            f" = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give {_decimal(value)}"
+            f"{name} = {_format_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds"
+            f" with sigma = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give "
+            f"{_format_decimal(value)}"
             for name, value in computed.items()
             if not approx_equal(getattr(self, name), value)
         ]
@@ -179,7 +180,7 @@ class PrivacyStatement:
             text = f"{fact} ({brief}): {protocol}, and not of the messages that are sent."
             concerns.append(Concern(brief, text))
         samples = accounts.total_samples if accounts else mechanism.machines * mechanism.samples
-        return concerns + size_concerns(self.epsilon_exact, self.delta, samples)
+        return concerns + budget_concerns(self.epsilon_exact, self.delta, samples)
 
 
 def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
@@ -200,17 +201,17 @@ def _read_dataclass_fields(dataclass_type: type, attributes: Mapping[str, Any]) 
 def _read_attribute(name: str, value_type: type, attributes: Mapping[str, Any]) -> Any:
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
-    value, (file_type, type_name) = attributes[name], _FILE_TYPES[value_type]
+    value, (file_type, type_name) = attributes[name], _ATTRIBUTE_TYPES[value_type]
     if not isinstance(value, file_type) or (value_type is bool and value not in (0, 1)):
         raise InputError(f"{name} = {value!r} in its privacy statement is no {type_name}")
     return value_type(value)
 
 
-def _decimal(value: float | None) -> str:
+def _format_decimal(value: float | None) -> str:
     return "none" if value is None else f"{value:.10g}"
 
 
-def size_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
+def budget_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
     """Concerns about a too large epsilon or delta; `samples` is their total number, or None."""
     concerns = []
     if samples is not None and delta * samples >= 1:

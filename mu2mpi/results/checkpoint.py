@@ -18,10 +18,10 @@ import numpy as np
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import link_or_copy, remove_stale_temporaries, write_atomically
-from mu2mpi.core.hdf5 import hdf5_image, read_attributes, write_array, write_attributes
-from mu2mpi.core.registry import describe_imports
+from mu2mpi.core.hdf5 import hdf5_file_bytes, read_attributes, write_array, write_attributes
+from mu2mpi.core.registry import describe_imported_files
 from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_history, stored_privacy
-from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_path
+from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_checkpoint_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-8"
 ROOT_DATASETS = ("q", "class_counts")  # datasets at the root of the file, named as fields of `Checkpoint`
@@ -30,12 +30,12 @@ SCALAR_ATTRIBUTES: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) 
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
-    """Write a checkpoint file atomically with mode 0600; `previous_path` keeps the replaced checkpoint."""
-    content = hdf5_image(lambda file: _write_checkpoint_data(file, checkpoint))
+    """Write a checkpoint atomically with mode 0600; `previous_checkpoint_path` keeps the replaced one."""
+    content = hdf5_file_bytes(lambda file: _write_checkpoint_data(file, checkpoint))
     for is_retry in (False, True):
         try:
             if replace and path.exists():
-                link_or_copy(path, previous_path(path))
+                link_or_copy(path, previous_checkpoint_path(path))
             write_atomically(path, (content,), mode=0o600, replace=replace)
             break
         except OSError as error:
@@ -44,13 +44,13 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -
                 raise
     if not replace:
         # Other files of a new checkpoint can only be left over from killed writers.
-        previous_path(path).unlink(missing_ok=True)
+        previous_checkpoint_path(path).unlink(missing_ok=True)
         remove_stale_temporaries(path)
 
 
 def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
     key = {} if checkpoint.root_key is None else {"key": checkpoint.root_key.hex()}
-    imports = {"imported_files": imported_files} if (imported_files := describe_imports()) else {}
+    imports = {"imported_files": imported_files} if (imported_files := describe_imported_files()) else {}
     attributes = {
         "schema": CHECKPOINT_SCHEMA,
         "mu2mpi_version": __version__,
@@ -72,7 +72,7 @@ def remove_checkpoint(path: Path) -> None:
     """Remove a checkpoint, its predecessor and their temporary files, which may hold the noise key."""
     # The checkpoint is removed last: a later run looks for the other files only if it exists.
     remove_stale_temporaries(path)
-    previous_path(path).unlink(missing_ok=True)
+    previous_checkpoint_path(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
@@ -81,7 +81,7 @@ def read_latest_valid_checkpoint(path: Path) -> Checkpoint:
     try:
         checkpoint = read_checkpoint(path)
     except InputError as error:
-        previous = previous_path(path)
+        previous = previous_checkpoint_path(path)
         if not previous.exists():
             raise
         try:

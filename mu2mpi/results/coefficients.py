@@ -15,14 +15,14 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import format as data_format
 from mu2mpi.data.formats.format import OWNER_COLUMN, column_reader, open_data_file
 from mu2mpi.data.redaction import format_names
-from mu2mpi.data.source import FEATURE_RTOL
+from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter
 
 IN_MEMORY = Path("X")  # Name of samples in memory in error messages
-SIMULATION_DIMENSION = 2048  # Coordinates of the simulated run of `output_noise_std`
+SIMULATED_COORDINATES = 2048  # Coordinates of the simulated run of `output_noise_std`
 NOISE_NOTE = (
     "Standard errors account for the privacy noise alone, simulated without data. Gradients reduce it "
     "somewhat; the sampling of the data adds to it."
@@ -72,7 +72,7 @@ def feature_matrix(
         raise InputError(f"{fault}; the model needs {n_features}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{source} has features that are not numbers, of type {features.dtype}")
-    max_magnitude = np.inf if unit_norm else (1 + FEATURE_RTOL) / feature_scale
+    max_magnitude = np.inf if unit_norm else (1 + FEATURE_BOUND_RTOL) / feature_scale
     max_feature = np.abs(features).max(initial=0)
     if not (np.isfinite(max_feature) and max_feature <= max_magnitude):
         bound = f"{1 / feature_scale:g}"
@@ -145,7 +145,7 @@ def compute_coefficients(
     """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
     scaling, loss_function = constants.problem.feature_scaling, constants.problem.loss
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
-    to_columns = np.diag([*1 / units.scales, scaling.bias])
+    to_columns = np.diag([*1 / units.scales, scaling.bias_feature])
     to_columns[:-1, -1] = -units.offsets / units.scales
     label_scale, label_offset = 1.0, 0.0
     if label_range is not None and not in_scaled_units:
@@ -165,22 +165,22 @@ def compute_coefficients(
 def output_noise_std(constants: RunConstants) -> float:
     """Return the noise std per coefficient of a run's output, by a simulated run with zero gradients.
 
-    The radius of the ball is scaled to `SIMULATION_DIMENSION`, an approximation for very small models.
+    The radius of the ball is scaled to `SIMULATED_COORDINATES`, an approximation for very small models.
     """
     mechanism, rounds = constants.mechanism, constants.rounds
-    radius = constants.problem.radius * math.sqrt(SIMULATION_DIMENSION / constants.problem.d)
+    radius = constants.problem.radius * math.sqrt(SIMULATED_COORDINATES / constants.problem.d)
     iterates = Iterates(
-        constants.with_problem(model_rows=1, features=SIMULATION_DIMENSION, diameter=2 * radius)
+        constants.with_problem(model_rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius)
     )
     generator, noise_variance = np.random.default_rng(0), constants.problem.noise_variance
     correlation = mechanism.correlation
-    noise = CorrelatedNoiseFilter(correlation, SIMULATION_DIMENSION) if correlation is not None else None
+    noise = CorrelatedNoiseFilter(correlation, SIMULATED_COORDINATES) if correlation is not None else None
     per_machine_plan = constants.problem.per_machine_plan
-    message_std = None if per_machine_plan is None else per_machine_plan.independent_noise_std
+    message_std = None if per_machine_plan is None else per_machine_plan.equivalent_independent_std
     for t in range(1, rounds):
         iterates.record_query_point(t)
         # Over many rounds, random signs are as good as normal numbers, and cheaper.
-        signs: FloatArray = np.asarray(2.0 * generator.integers(0, 2, SIMULATION_DIMENSION) - 1)
+        signs: FloatArray = np.asarray(2.0 * generator.integers(0, 2, SIMULATED_COORDINATES) - 1)
         if message_std is not None:
             message = message_std * signs
         else:

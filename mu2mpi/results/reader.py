@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment, automatic_settings
+from mu2mpi.config.experiment import Experiment, preset_and_server_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
@@ -23,7 +23,7 @@ from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.timer import PHASES
+from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
@@ -55,7 +55,7 @@ class RunSummary:
     measurements: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
-    version: str = ""  # version of mu2mpi that ran the experiment
+    mu2mpi_version: str = ""  # version of mu2mpi that ran the experiment
 
     @property
     def label_kind(self) -> str:
@@ -83,7 +83,7 @@ class RunSummary:
     def independent_settings(self) -> dict[str, Any]:
         """Settings of the run by name, None for those that other settings determine; read-only."""
         experiment, settings = self.experiment, self.settings
-        derived = automatic_settings(experiment, self.public_facts)
+        derived = preset_and_server_settings(experiment, self.public_facts)
         mechanism = lookup("mechanisms", experiment.chosen_mechanism)
         if experiment.epsilon is not None:
             derived["rho"] = settings["rho"]
@@ -326,7 +326,7 @@ def _read_timing(file: h5py.File) -> dict[str, FloatArray]:
         return {}
     timing = open_group(file, "timing")
     phases = [name.decode() for name in timing if name != b"rank"]
-    phases.sort(key=lambda phase: PHASES.index(phase) if phase in PHASES else len(PHASES))
+    phases.sort(key=lambda phase: TIMED_PHASES.index(phase) if phase in TIMED_PHASES else len(TIMED_PHASES))
     return {phase: read_array(timing, phase, np.float64) for phase in phases}
 
 

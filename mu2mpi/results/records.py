@@ -173,6 +173,6 @@ def checkpoint_path(output: Path) -> Path:
     return output.with_name(output.name + CHECKPOINT_SUFFIX)
 
 
-def previous_path(checkpoint: Path) -> Path:
+def previous_checkpoint_path(checkpoint: Path) -> Path:
     """Return the path of the copy kept of the preceding checkpoint, for use if the newest is damaged."""
     return checkpoint.with_name(checkpoint.name + PREVIOUS_CHECKPOINT_SUFFIX)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError, import_extra
-from mu2mpi.core.hdf5 import without_booleans
+from mu2mpi.core.hdf5 import booleans_as_ints
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mu2mpi.federation.run_constants import RunConstants
     from mu2mpi.results.coefficients import Coefficients
 
-MAX_CHUNK_FEATURES = 1 << 22  # feature values per chunk of samples in predictions
+MAX_CHUNK_FEATURE_VALUES = 1 << 22  # feature values per chunk of samples in predictions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,7 +190,7 @@ class Result:
             else:
                 names = self.feature_names
                 features = feature_matrix(X, self.experiment, names, width - 1, scale, scaling.unit_norm)
-        blocks = row_chunks(len(features), max(1, MAX_CHUNK_FEATURES // width))
+        blocks = row_chunks(len(features), max(1, MAX_CHUNK_FEATURE_VALUES // width))
         margins = [all_margins(self.x, scaling.scaled_samples(features[rows], scale)) for rows in blocks]
         return np.concatenate([np.empty((0, len(self.x))), *margins])
 
@@ -207,7 +207,7 @@ class Result:
         """Return scores of the classes, shape (n, K), for margins of shape (n, rows)."""
         if self.label_range is not None:
             raise InputError("this model predicts numbers and has no scores of classes; use predict instead")
-        return self.problem.loss.scores(margins)
+        return self.problem.loss.class_scores(margins)
 
     def coefficients(self, in_scaled_units: bool = False) -> "Coefficients":
         """Return the coefficients per unit of a data column, or of features in [-1, 1] if `in_scaled_units`.
@@ -251,7 +251,7 @@ class Result:
             arrays[f"{phase}_seconds"] = "rank", seconds, column_metadata(f"time spent on {phase}", "s")
             coordinates["rank"] = range(len(seconds)), "MPI rank"
         indexes = {n: (n, np.array(v), column_metadata(text)) for n, (v, text) in coordinates.items()}
-        attributes = without_booleans(self.experiment.settings())
+        attributes = booleans_as_ints(self.experiment.settings())
         dataset: xarray.Dataset = import_extra("xarray").Dataset(arrays, indexes, attributes)
         return dataset.set_coords("round")
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import temporary_path, write_atomically
-from mu2mpi.core.hdf5 import hdf5_image, write_array, write_attributes
+from mu2mpi.core.hdf5 import hdf5_file_bytes, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
@@ -56,7 +56,7 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
 
 def result_to_bytes(result: Result) -> bytes:
     """Return the content of a result's HDF5 file as bytes."""
-    return hdf5_image(lambda file: _write_result_groups(file, result))
+    return hdf5_file_bytes(lambda file: _write_result_groups(file, result))
 
 
 def _write_result_groups(file: h5py.File, result: Result) -> None:

@@ -77,7 +77,7 @@ def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) 
     samples = of.read_training(rows.ravel())
     features = samples.features.reshape(*rows.shape, -1)
     labels = samples.labels.reshape(rows.shape)
-    return baselines.seconds(constants, features, labels, of.scale, rounds, comm) / (rounds * machines)
+    return baselines.seconds(constants, features, labels, of.feature_scale, rounds, comm) / rounds / machines
 
 
 def per_normal(draw: Any, count: int) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from helpers.summaries import cells_of, comparison_run, drawn, seeds_of, summary
 
-from mu2mpi.analysis.aggregation import Estimate, TableLayout
+from mu2mpi.analysis.aggregation import MeanAndStd, TableLayout
 from mu2mpi.analysis.setting_labels import drop_repeated_runs, varying_settings
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.core.errors import InputError
@@ -59,7 +59,7 @@ def test_a_run_that_is_there_twice_counts_once():
     runs = [summary(2.0, seed=1), summary(3.0, seed=2), summary(3.0, seed=2, name="copy.h5", evaluations=3)]
     table = build_table(runs)
     (cell,) = table.sections[0].aggregates.values()
-    assert cell.values["test_loss"] == Estimate(2.5, pytest.approx(math.sqrt(0.5)))
+    assert cell.values["test_loss"] == MeanAndStd(2.5, pytest.approx(math.sqrt(0.5)))
     assert len(table.notes) == 1
     assert f"% {table.notes[0]}" in table.render("latex")
     unseeded = [summary(loss, seed=None, name=name) for loss, name in ((2.0, "a"), (3.0, "b"), (3.0, "c"))]

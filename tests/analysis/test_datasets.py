@@ -106,8 +106,8 @@ def test_data_sets_are_branches_of_a_tree():
 
 def test_what_would_not_fit_is_refused(monkeypatch):
     made = [rate_run(0.1, k, rho=1.0 + k, diameter=1.0 + k % 7) for k in range(14)]
-    monkeypatch.setattr(datasets, "MAX_ARRAY_ELEMENTS", 14**2 * 7)
+    monkeypatch.setattr(datasets, "MAX_XARRAY_ELEMENTS", 14**2 * 7)
     assert Runs(made).to_xarray(history=False).excess_loss.count() == 14
-    monkeypatch.setattr(datasets, "MAX_ARRAY_ELEMENTS", 14**2 * 7 - 1)
+    monkeypatch.setattr(datasets, "MAX_XARRAY_ELEMENTS", 14**2 * 7 - 1)
     with pytest.raises(InputError):
         Runs(made).to_xarray(history=False)

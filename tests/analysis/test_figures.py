@@ -20,7 +20,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.timer import PHASES
+from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import History
 
@@ -241,7 +241,7 @@ def test_noise_norms(runs, tmp_path):
 
 
 def test_timing_by_group_and_by_rank(runs, tmp_path):
-    assert len(draw_figure("timing", runs).axes[0].patches) == 8 * len(PHASES)
+    assert len(draw_figure("timing", runs).axes[0].patches) == 8 * len(TIMED_PHASES)
     one = draw_figure("timing", runs[:1])
     total = sum(patch.get_width() for patch in one.axes[0].patches)
     assert total == pytest.approx(sum(s.sum() for s in read_result(runs[0].path).timing.values()))

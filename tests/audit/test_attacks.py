@@ -29,8 +29,8 @@ from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
 from mu2mpi.privacy.noise import masks, noise_source as drawing
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.masks import Masks
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, add_signed_noise
-from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, add_signed_noise
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
@@ -43,7 +43,7 @@ SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     few_messages(monkeypatch)
-    monkeypatch.setattr(draws_module, "MAX_RUNS", 400)
+    monkeypatch.setattr(draws_module, "MAX_KEY_TEST_RUNS", 400)
 
 
 FAULTLESS = [
@@ -124,7 +124,7 @@ NOISE = [
     (without(256, None), {}, "has 0 of its standard deviation in coordinate 256"),
     (without(4000, 4001), {}, "has 0 of its standard deviation in coordinate 4000"),
     (
-        changed_noise(lambda i, t, scale: (i, t, min(scale, MAX_UNDITHERED_STD))),
+        changed_noise(lambda i, t, scale: (i, t, min(scale, DITHER_THRESHOLD))),
         {},
         "of its standard deviation in round",
     ),
@@ -191,7 +191,7 @@ def a_repeated_edge(add):
 
 
 def first_chunk_alone(own, t, of):
-    own[KEYSTREAM_SIZE:] = 0
+    own[CHUNK_WORDS:] = 0
     return own
 
 
@@ -201,7 +201,7 @@ def all_but_one_coordinate(own, t, of):
 
 
 def repeated_chunk(own, t, of):
-    return np.tile(own[:KEYSTREAM_SIZE], len(own) // KEYSTREAM_SIZE)
+    return np.tile(own[:CHUNK_WORDS], len(own) // CHUNK_WORDS)
 
 
 def overlapping_chunks(own, t, of):
@@ -348,7 +348,7 @@ def share_of_draws(share):
 
 def half_of_the_noise_asked_for(kind):
     make = lambda least: staticmethod(lambda *sizes: least(*sizes) / 2)  # noqa: E731
-    return patched(kind, "min_sigma", make)
+    return patched(kind, "find_sigma", make)
 
 
 def half_of_the_noise_in_its_own_account(kind):
@@ -356,7 +356,7 @@ def half_of_the_noise_in_its_own_account(kind):
 
     def break_it(monkeypatch):
         half_of_the_noise_asked_for(kind)(monkeypatch)
-        of = lambda by: staticmethod(lambda C, n, K, Outcome, s, delta: by(C, n, K, Outcome, 2 * s, delta))  # noqa: E731
+        of = lambda by: staticmethod(lambda C, n, K, T, s, delta: by(C, n, K, T, 2 * s, delta))  # noqa: E731
         patched(kind, "compute_epsilon", of)(monkeypatch)
 
     return break_it

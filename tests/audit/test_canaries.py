@@ -71,7 +71,7 @@ def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, norma
                 points = (x, x)
                 if case.chooses_query_points:
                     points = [case.query_point(k, constants.problem.model_rows) for k in (at, at - 1)]
-                machines.accumulate(at, *points)
+                machines.accumulate_increments(at, *points)
                 seen.append(machines.message_sum.copy())
             sums.append(np.array(seen) * constants.mechanism.grid_spacing)
         norms = np.linalg.norm(sums[1] - sums[0], axis=(1, 2)) / (2 * constants.mechanism.clip_norm)
@@ -80,7 +80,7 @@ def test_a_canary_changes_every_sum_by_what_is_said(loss, case, estimator, norma
         expected[t - 1 : t - 1 + messages] = case.increment_separation(constants, t)
         # Clipping leaves half a per cent of the norm for rounding.
         np.testing.assert_allclose(norms, expected, rtol=5e-3)
-        assert len(canaries.messages[k]) == messages
+        assert len(canaries.message_rounds[k]) == messages
     assert case is not CLIPPED_CASE or case.increment_separation(constants, t) == pytest.approx(1)
     if normalize == "none" and estimator == "corrected-momentum":
         assert constants.S > 1.9 * constants.problem.G or case is CLIPPED_CASE or loss == "logistic"

@@ -25,7 +25,7 @@ from mu2mpi.audit import trials as trials_module
 from mu2mpi.audit.canaries import CLIPPED_CASE
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import component_options, method_option_names
+from mu2mpi.config.experiment_options import method_option_names, own_option_fields
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
@@ -89,10 +89,10 @@ def test_the_claim_is_kept_and_reached(server, settings):
     assert report.failures == []
     assert report.is_claim_tight
     for judgement in report.verdicts:
-        share = judgement.overall_separation.claim_share
+        share = judgement.overall_separation.relative_mu
         assert share.low < 1
         assert settings.get("rho", 1) < 1 or 0.85 < share.estimate < 1.15
-        assert judgement.learned_separation.claim_share.low < 1
+        assert judgement.learned_separation.relative_mu.low < 1
         assert judgement.epsilon_lower_bound < report.experiment.target_epsilon
 
 
@@ -102,7 +102,7 @@ def test_messages_one_by_one_of_which_some_are_known_do_not_reach_the_claim():
     report = found("shuffled", 40, rho=8.0, colluders=1, shuffle="messages", **TINY)
     assert report.failures == []
     assert not report.is_claim_tight
-    share = report.verdicts[0].overall_separation.claim_share
+    share = report.verdicts[0].overall_separation.relative_mu
     assert share.low < (2 / 3) ** 0.5 < share.high
 
 
@@ -137,7 +137,7 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
     claim = {"method": "dp-gd", "rho": 4.0, "batch": batch}
     report = found(server, 200, rounds=6, **claim)
     assert report.failures == []
-    assert 0.9 < report.verdicts[0].overall_separation.claim_share.estimate < 1.1
+    assert 0.9 < report.verdicts[0].overall_separation.relative_mu.estimate < 1.1
     # A sample is in all of 6 messages, or in 2 K = 4 of 6 with n = 3.
     sigma(lambda constants: constants.mechanism.sigma / math.sqrt(6 if batch is None else 4))(monkeypatch)
     assert found(server, 200, rounds=6, **claim).refutations
@@ -194,7 +194,7 @@ no_clipping = lambda monkeypatch: monkeypatch.setattr(RunConstants, "reduced_cli
 def noise_after_the_reduction(_):
     def flawed(self, t, machines, timer):
         iterates, constants = self.iterates, machines.constants
-        machines.accumulate(t, iterates.x, iterates.x_previous)
+        machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         (flat, total), (flat_noised, noised) = (
             padded_zeros(machines.message_sum.shape),
             padded_zeros(machines.message_sum.shape),
@@ -315,7 +315,7 @@ def test_the_audit_has_teeth(monkeypatch, server, break_it, settings):
     report = found(server, 200, **settings)
     assert any("mu is at least" in words for words in report.refutations)
     # Where no noise is left, counting finds what 200 runs can show.
-    if server in SERVERS and report.verdicts[0].learned_separation.claim_share.low > 100:
+    if server in SERVERS and report.verdicts[0].learned_separation.relative_mu.low > 100:
         assert report.verdicts[0].epsilon_lower_bound == pytest.approx(2.42, abs=0.2)
 
 
@@ -410,7 +410,7 @@ def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help", "all"])
     offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-    own = {f"--{name.replace('_', '-')}" for name in (*method_option_names(), *component_options("server"))}
+    own = {f"--{name.replace('_', '-')}" for name in (*method_option_names(), *own_option_fields("server"))}
     assert {"--batch", "--estimator", "--query", "--colluders", "--masks", "--shuffle"} <= own
     assert {"--loss", "--method", "--mechanism", *own} <= offered
     assert "--preset" not in offered
@@ -445,8 +445,8 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
         judgement.smallest_separation,
         judgement.learned_separation,
     ):
-        of_round = mu[int(reading.group.rpartition(" ")[2]) - 1]
-        assert reading.claim_share.low * 0.5 < of_round < reading.claim_share.high * 0.5
+        of_round = mu[int(reading.canary_group.rpartition(" ")[2]) - 1]
+        assert reading.relative_mu.low * 0.5 < of_round < reading.relative_mu.high * 0.5
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_claims_are_kept_and_reached(server, settings, files):
     report = found(server, 150, machines=4, rounds=4, **named({"rho": 8.0, **settings}, files))
     assert report.failures == []
     for judgement in report.verdicts:
-        share = judgement.overall_separation.claim_share
+        share = judgement.overall_separation.relative_mu
         assert share.low < 1 < share.high
 
 

@@ -20,10 +20,10 @@ from mu2mpi.results.reader import read_result
 
 OWN = """
 import mu2mpi
-from mu2mpi.losses.softmax import Softmax
+from mu2mpi.losses.softmax import SoftmaxLoss
 
 @mu2mpi.register
-class Mine(Softmax):
+class Mine(SoftmaxLoss):
     name = "mine"
 
 @mu2mpi.register
@@ -59,7 +59,7 @@ def own(tmp_path, monkeypatch):
     yield tmp_path / "own_things.py"
     sys.modules.pop("own_things", None)
     for kind, name in (("losses", "mine"), ("commands", "hello")):
-        registry._registered[kind].pop(name, None)
+        registry._components[kind].pop(name, None)
 
 
 @pytest.mark.usefixtures("own")
@@ -93,7 +93,7 @@ RUN = ["run", "--loss", "mine", "--rounds", "30", "--machines", "2", "--seed", "
 def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own, capsys, monkeypatch):
     assert cli.main([*RUN, "--import", str(own)]) == 0
     assert str(own) in read_result("a.h5").environment["imported_files"]
-    del registry._registered["losses"]["mine"], sys.modules["own_things"]
+    del registry._components["losses"]["mine"], sys.modules["own_things"]
     monkeypatch.setattr(registry, "_imported_files", {})
     capsys.readouterr()
     assert cli.main(["show", "a.h5"]) == 2
@@ -147,7 +147,7 @@ def test_bits_depend_on_used_imported_files_alone(own, tmp_path, monkeypatch):
     own.write_text(OWN.replace("Greet", "Welcome"))
     model(own)
     sys.modules.pop("own_figure")
-    registry._registered["figures"].pop("unused")
+    registry._components["figures"].pop("unused")
     assert models[0] == models[1] == models[2] != models[3]
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mu2mpi.cluster.exit_report import REPORT_PATH_VARIABLE, exit_report_file, read_exit_code, write_exit_code
+from mu2mpi.cluster.exit_report import EXIT_REPORT_VARIABLE, exit_report_file, read_exit_code, write_exit_code
 
 
 def test_exit_code_is_read_as_written_and_the_file_is_removed(tmp_path, monkeypatch):
     with exit_report_file(tmp_path, "7", 0) as path:
-        monkeypatch.setenv(REPORT_PATH_VARIABLE, str(path))
+        monkeypatch.setenv(EXIT_REPORT_VARIABLE, str(path))
         assert path.parent == tmp_path
         assert read_exit_code(path) is None
         assert write_exit_code(75)

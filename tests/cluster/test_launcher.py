@@ -70,7 +70,7 @@ def test_which_jobs_are_requeued(monkeypatch, tmp_path, ended, by, starts, node_
     causes = {"preempt": "scheduler", "scancel": "user", "requeue": "requeue"}
     limits = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(slurm, "restart_count", lambda: starts)
+    monkeypatch.setattr(slurm, "requeue_count", lambda: starts)
     monkeypatch.setattr(slurm, "all_nodes_respond", lambda: not node_is_lost)
     monkeypatch.setattr(slurm, "termination_cause", lambda: causes[by])
     monkeypatch.setattr(slurm, "requeue_job", lambda limit: limits.append(limit) or True)
@@ -202,7 +202,7 @@ def test_initial_files_and_files_of_other_commands_are_no_progress(paths, tmp_pa
     assert outputs.nearest_existing_folder() == tmp_path / "runs"
     write(paths[0].with_name("of another.h5"))
     checkpoint_path(paths[0]).unlink()
-    assert not outputs.have_progressed()
+    assert not outputs.changed_since_launch()
     assert not OutputFiles([]).are_complete()
 
 
@@ -212,7 +212,7 @@ def test_a_new_checkpoint_is_progress(paths, was_there):
         write(checkpoint_path(paths[1]))
     outputs = OutputFiles(paths)
     write(checkpoint_path(paths[1]))
-    assert outputs.have_progressed()
+    assert outputs.changed_since_launch()
     assert not outputs.are_complete()
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from mu2mpi.cluster.slurm import (
-    DEFAULT_MAX_TASKS,
+    DEFAULT_MAX_ARRAY_TASKS,
     max_array_tasks,
     requeue_job,
-    submit,
+    submit_job,
     task_states,
     termination_cause,
 )
@@ -14,7 +14,7 @@ from mu2mpi.core.errors import InputError
 
 
 def test_max_array_tasks_is_read_from_the_configuration(command):
-    assert max_array_tasks() == DEFAULT_MAX_TASKS
+    assert max_array_tasks() == DEFAULT_MAX_ARRAY_TASKS
     command("scontrol", "MaxArraySize            = 77\nMaxDBDMsgs = 20\n")
     assert max_array_tasks() == 77
 
@@ -40,6 +40,6 @@ def test_jobs_are_submitted_and_found_in_the_queue(command):
     with pytest.raises(InputError):
         task_states()
     script = command("sbatch", "Submitted batch job 4711 on cluster a\n")
-    assert (submit("#!/bin/sh\n"), script.read_text()) == ("4711", "#!/bin/sh\n")
+    assert (submit_job("#!/bin/sh\n"), script.read_text()) == ("4711", "#!/bin/sh\n")
     command("squeue", "4711 3 RUNNING\n4712 N/A PENDING\n")
     assert task_states() == {("4711", 3): "RUNNING", ("4712", 0): "PENDING"}

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.submission import TASK_START_SECONDS, RunCost, choose_task_count, task_seconds
+from mu2mpi.cluster.submission import TASK_STARTUP_SECONDS, RunCost, choose_task_count, task_seconds
 
 MINUTE = 60.0
 SMALL = 'data = "synthetic"\nsamples = 60\nfeatures = 2\nmachines = 2\n'
@@ -40,7 +40,7 @@ def test_no_task_of_unequal_runs_exceeds_a_tenth_of_the_limit():
     # Every fourth run is long, so with four tasks one task would have all long runs.
     costs = [RunCost(20.0 if k % 4 == 0 else 1.0, 8) for k in range(400)]
     tasks = choose_task_count(costs, 2, 20 * MINUTE, 1001)
-    assert max(task_seconds(costs, tasks, 2)) <= TASK_START_SECONDS + 2 * MINUTE
+    assert max(task_seconds(costs, tasks, 2)) <= TASK_STARTUP_SECONDS + 2 * MINUTE
     assert tasks <= 2 * sum(run.seconds for run in costs) / 2 / (2 * MINUTE)
 
 

@@ -4,7 +4,7 @@ import pytest
 from pydantic import Field, create_model
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import choices, component_options, method_option_names, option_fields
+from mu2mpi.config.experiment_options import choices, method_option_names, option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import known_names, lookup
@@ -14,7 +14,7 @@ def test_options_are_one_list_with_those_of_methods_behind_the_method():
     listed = list(option_fields())
     assert len(listed) == len(set(listed))
     place = listed.index("method") + 1
-    own = [*component_options("mechanism"), *component_options("method")]
+    own = [*own_option_fields("mechanism"), *own_option_fields("method")]
     assert listed[place : place + len(own)] == own
     assert {"estimator", "query", "preset", "batch"} <= set(own)
     assert set(method_option_names()) == set(own) - {"preset"}
@@ -34,7 +34,7 @@ def test_options_of_other_methods_are_none():
     for name in known_names("methods"):
         experiment = Experiment(method=name, **settings.get(name, {}))
         own = lookup("methods", name).options.model_fields
-        for option in component_options("method"):
+        for option in own_option_fields("method"):
             expected = own[option].default if option in own else None
             assert getattr(experiment, option) == expected
             assert option in own or option not in experiment.settings()

@@ -76,7 +76,7 @@ def test_machines_that_were_never_drawn_do_not_make_steps_longer(tmp_path):
         Experiment(participation="uniform:1", rounds=2, seed=1), source, 1
     ).constants.problem.per_machine_plan
     assert members.participation.counts.sum() == 2
-    assert members.total_weight == pytest.approx(1.0)
+    assert members.machine_weight_sum == pytest.approx(1.0)
     assert members.effective_machines == pytest.approx(1.0)
 
 
@@ -89,7 +89,7 @@ def test_a_machine_with_a_budget_has_noise_where_the_others_have_none(server, tm
     machines, constants = simulation.machines, simulation.constants
     accounts = constants.problem.per_machine_plan.accounts(1e-5)
     assert accounts.rho[1] == pytest.approx(1.0)
-    machines.accumulate(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
+    machines.accumulate_increments(1, simulation.server.iterates.x, simulation.server.iterates.x_previous)
     if server == "untrusted":
         assert accounts.sigma[0] == 0 < accounts.sigma[1]
         noise = (machines.noised_message(1) - machines.message_sum) * constants.mechanism.grid_spacing

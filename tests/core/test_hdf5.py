@@ -8,7 +8,7 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.core.hdf5 import (
-    hdf5_image,
+    hdf5_file_bytes,
     open_for_reading,
     open_group,
     read_array,
@@ -37,7 +37,7 @@ def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_p
             found = {name: read_attributes(file[name]) for name in ("/", "group", "packed")}
             return repr((found, file["group/plain"][()].tobytes(), file["packed"].asstr()[()].tolist()))
 
-    good = hdf5_image(fill)
+    good = hdf5_file_bytes(fill)
     path.write_bytes(good)
     expected, errors = content(), 0
     for k in range(random.randrange(stride), len(good), stride):

@@ -12,7 +12,7 @@ from mu2mpi.core.kernels import (
     aligned_empty,
     aligned_zeros,
     bits_to_float,
-    compilation_error,
+    find_compilation_error,
     float_to_bits,
     round_to_integer,
     specialise_kernel,
@@ -62,8 +62,8 @@ def test_a_template_is_compiled_once_per_tag_with_its_own_global_names():
 
 
 def test_compilation_error_is_one_line():
-    assert compilation_error(numba.njit(lambda value: value + 1), numba.float64) is None
-    assert "numba.njit" in compilation_error(lambda value: value, numba.float64)
-    reason = compilation_error(numba.njit(lambda value: undefined_name(value)), numba.float64)  # noqa: F821
+    assert find_compilation_error(numba.njit(lambda value: value + 1), numba.float64) is None
+    assert "numba.njit" in find_compilation_error(lambda value: value, numba.float64)
+    reason = find_compilation_error(numba.njit(lambda value: undefined_name(value)), numba.float64)  # noqa: F821
     assert "undefined_name" in reason
     assert "\n" not in reason

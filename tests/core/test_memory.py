@@ -18,7 +18,7 @@ def test_a_text_file_must_fit_into_the_memory_of_the_job(tmp_path, monkeypatch, 
         pytest.skip("this kernel has control groups of another version")
     folder = tmp_path / subfolder
     folder.mkdir(exist_ok=True)
-    limit, usage, prefix = memory.CGROUP_FILES[kind]
+    limit, usage, prefix = memory.CGROUP_MEMORY_FILES[kind]
     monkeypatch.setattr(memory, "CGROUP_ROOT", tmp_path)
     path = tmp_path / "a.csv"
     path.write_text("a,label\n" + f"0.{10**99},1\n0.{20**80},2\n" * 10**5)

@@ -10,7 +10,7 @@ from mu2mpi.core import registry
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "mu2mpi"
 
-LISTINGS = {kind: f'known_names("{kind}")' for kind in registry._registered}
+LISTINGS = {kind: f'known_names("{kind}")' for kind in registry._components}
 NOUNS = {package.rpartition(".")[2]: noun for package, noun in registry._COMPONENT_PACKAGES.values()}
 LISTINGS |= {"attacks": "all_attacks()", "commands": "command_names()"}
 """Folders whose modules are found by listing them, and the listing that a test of all modules iterates."""

@@ -10,7 +10,7 @@ from helpers.launch import run_command
 
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import extension_files, import_files, imported_files, known_names, lookup, register
+from mu2mpi.core.registry import extension_paths, import_files, imported_files, known_names, lookup, register
 from mu2mpi.data.formats.format import DataFile
 from mu2mpi.data.partition import Partition
 from mu2mpi.data.source import DataSource
@@ -41,8 +41,8 @@ def restored_registry(monkeypatch):
     for kind, built_in in BUILT_IN.items():
         for name in built_in:
             lookup(kind, name)
-    copies = {kind: dict(components) for kind, components in registry._registered.items()}
-    monkeypatch.setattr(registry, "_registered", copies)
+    copies = {kind: dict(components) for kind, components in registry._components.items()}
+    monkeypatch.setattr(registry, "_components", copies)
     monkeypatch.setattr(registry, "_imported_files", {})
     yield
     for name in registry._imported_files:
@@ -104,10 +104,10 @@ def test_components_without_kind_or_name_cannot_be_registered(component):
 
 LOSS_FILE = """
     import mu2mpi
-    from mu2mpi.losses.softmax import Softmax
+    from mu2mpi.losses.softmax import SoftmaxLoss
 
     @mu2mpi.register
-    class Mine(Softmax):
+    class Mine(SoftmaxLoss):
         name = "mine"
     """
 
@@ -120,7 +120,7 @@ def test_imported_files_register_components_and_are_extensions(tmp_path):
     component = lookup("losses", "mine")
     import_files([file])
     assert lookup("losses", "mine") is component
-    assert extension_files(("losses", "mine")) == {"own_losses": file}
+    assert extension_paths(("losses", "mine")) == {"own_losses": file}
     assert imported_files() == {"own_losses": (file, hashlib.sha256(file.read_bytes()).hexdigest())}
 
 

@@ -22,7 +22,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest
     monkeypatch.delenv("MU2MPI_DATA_DIR", raising=False)
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:9/",))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", ("http://127.0.0.1:9/",))
 
 
 @pytest.fixture

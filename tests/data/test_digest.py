@@ -58,7 +58,7 @@ def test_how_the_file_is_written_does_not_matter(tmp_path, monkeypatch):
     expected = digest(tmp_path)
     assert digest(tmp_path, name="b.h5") == expected
     assert digest(tmp_path, X.astype(np.float32), Y.astype(np.uint8)) == expected
-    monkeypatch.setattr("mu2mpi.data.source.CHUNK_BYTES", 100)
+    monkeypatch.setattr("mu2mpi.data.source.SAMPLE_CHUNK_BYTES", 100)
     assert digest(tmp_path) == expected
 
 

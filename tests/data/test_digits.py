@@ -28,7 +28,7 @@ def test_the_content_is_that_of_scikit_learn():
     features, labels = everything(source)
     assert features.dtype == np.uint8
     assert labels.dtype == np.int32
-    assert features.max() * source.scale == 1
+    assert features.max() * source.feature_scale == 1
     # The same images with the same labels, in another order, and each exactly once.
     ours = np.column_stack([features, labels])
     theirs = np.column_stack([expected, classes]).astype(int)

@@ -11,7 +11,7 @@ from helpers.unequal_machines import owned_source, write_budgets, write_trace
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.machine_files import read_budgets, read_participation_trace
+from mu2mpi.data.machine_files import read_participation_trace, read_privacy_budgets
 from mu2mpi.execution.plan import open_source, resolve_plan
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
@@ -40,13 +40,13 @@ def write_table(path, columns):
 @pytest.mark.parametrize("times", [1, 3])
 def test_budgets_are_a_row_a_machine_or_a_row_a_sample(suffix, times, tmp_path):
     columns = {"machine": list(STATED) * times, "rho": list(STATED.values()) * times}
-    assert read_budgets(write_table(tmp_path / f"a.{suffix}", columns), NAMES) == BY_NUMBER
+    assert read_privacy_budgets(write_table(tmp_path / f"a.{suffix}", columns), NAMES) == BY_NUMBER
 
 
 def test_budgets_in_toml_may_mix_rho_and_epsilon(tmp_path):
     path = tmp_path / "a.toml"
     write_budgets(path, rho={"clinic": 2, "10": 0.5}, epsilon={"9": 1.5})
-    assert read_budgets(path, NAMES) == {0: ("rho", 2.0), 2: ("rho", 0.5), 3: ("epsilon", 1.5)}
+    assert read_privacy_budgets(path, NAMES) == {0: ("rho", 2.0), 2: ("rho", 0.5), 3: ("epsilon", 1.5)}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_bad_budgets_in_toml(text, tmp_path):
     path = tmp_path / "a.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=r"a\.toml"):
-        read_budgets(path, NAMES)
+        read_privacy_budgets(path, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_bad_tables_of_budgets(name, columns, tmp_path):
     path = tmp_path / name
     write_table(path, columns)
     with pytest.raises(InputError, match=name):
-        read_budgets(path, NAMES)
+        read_privacy_budgets(path, NAMES)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "npz", "h5"])

@@ -100,7 +100,7 @@ def test_offline_without_a_copy(small):
 @pytest.mark.parametrize("command", [["run", "--data", "mnist"], ["sweep", "a.toml"]])
 def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url,))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text('data = "mnist"\nseed = [1, 2]\n')
     assert main([*command, "--machines", "1", "--output", "a"]) == 2
@@ -112,7 +112,7 @@ def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
 
 def test_download(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url, "http://127.0.0.1:9/"))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url, "http://127.0.0.1:9/"))
     Mnist.fetch()
     source = Mnist()
     images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
@@ -137,11 +137,11 @@ def test_a_bad_mirror_and_then_a_good_one(small, tmp_path, serve, monkeypatch, h
     good = serve_files(serve, tmp_path / "good", small)
     damaged = tmp_path / "bad" / f"{LABELS}.gz"
     damaged.unlink() if how is None else damaged.write_bytes(DAMAGES[how](small[LABELS]))
-    monkeypatch.setattr(mnist, "MIRRORS", (bad.url,))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (bad.url,))
     with pytest.raises(InputError, match=bad.url):
         Mnist.fetch()
     assert cached() == {IMAGES: small[IMAGES]}
-    monkeypatch.setattr(mnist, "MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
     Mnist.fetch()
     assert cached() == small
     assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz", f"{LABELS}.gz"]
@@ -154,7 +154,7 @@ def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypat
     (cache_folder() / "mnist" / IMAGES).write_bytes(small[IMAGES][:-1] + b"?")
     with pytest.raises(InputError, match=f"{IMAGES} has the wrong checksum"):
         Mnist()
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url,))
     Mnist.fetch()
     assert server.asked == [f"{IMAGES}.gz"]
     assert cached() == small
@@ -164,7 +164,7 @@ def test_a_folder_of_the_user_gets_what_is_missing_and_keeps_what_is_damaged(
     small, tmp_path, serve, monkeypatch
 ):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url,))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url,))
     damaged = put(tmp_path / "damaged", small | {LABELS: b"mine"}, packed=False)
     with pytest.raises(InputError, match=LABELS):
         Mnist.fetch(damaged)
@@ -181,7 +181,7 @@ def test_a_folder_of_the_user_gets_what_is_missing_and_keeps_what_is_damaged(
 
 def test_a_cache_that_cannot_be_written(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MIRRORS", (server.url, server.url))
+    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url, server.url))
     (tmp_path / "file").touch()
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(InputError, match="file/mnist"):
@@ -208,7 +208,7 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
 def test_real_rows(mnist_dir):
     source = Mnist(mnist_dir)
     assert (source.training_samples, source.test_samples) == (60_000, 10_000)
-    assert (source.dimension, source.classes, source.scale) == (784, 10, 1 / 255)
+    assert (source.dimension, source.classes, source.feature_scale) == (784, 10, 1 / 255)
     training = source.read_training(np.arange(60_000))
     test = source.read_test(np.arange(10_000))
     # Well-known facts about MNIST.

@@ -17,7 +17,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.data.sources.population import SUPPORT_SIZE, Population
+from mu2mpi.data.sources.population import SUPPORT_POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve_plan
@@ -75,7 +75,7 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
     # Points in 16 groups, by class and by the side of the machine's own plane.
     expected = probabilities_of(source, machine, 3)
     sides = expected[:, 1] > np.median(expected[:, 1])
-    groups = (np.arange(SUPPORT_SIZE) % 8) * 2 + sides
+    groups = (np.arange(SUPPORT_POINTS) % 8) * 2 + sides
     drawn, wanted = np.zeros((16, classes)), np.zeros((16, classes))
     np.add.at(drawn, (groups[points], samples.labels), 1)
     np.add.at(wanted, groups, n * expected)
@@ -83,7 +83,7 @@ def test_samples_are_drawn_with_their_probabilities(classes, label_noise, hetero
     possible = wanted > 1e-9
     statistic = np.sum((drawn[possible] - wanted[possible]) ** 2 / wanted[possible])
     assert statistic < chi2.isf(FALSE_ALARM, possible.sum() - 1)
-    assert kstest((points + 0.5) / SUPPORT_SIZE, "uniform").pvalue > FALSE_ALARM
+    assert kstest((points + 0.5) / SUPPORT_POINTS, "uniform").pvalue > FALSE_ALARM
 
 
 def test_machines_keys_and_seeds_have_samples_of_their_own():
@@ -95,7 +95,7 @@ def test_machines_keys_and_seeds_have_samples_of_their_own():
     for i, first in enumerate(draws):
         for second in draws[i + 1 :]:
             same = np.mean(np.all(first.features == second.features, axis=1))
-            assert same < 1 / SUPPORT_SIZE + 6 * math.sqrt(1 / SUPPORT_SIZE / 2000)
+            assert same < 1 / SUPPORT_POINTS + 6 * math.sqrt(1 / SUPPORT_POINTS / 2000)
     assert not np.array_equal(population(seed=4).support, source.support)
 
 
@@ -146,7 +146,7 @@ def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
     cells = list(np.ndindex(*p.shape))
     loss = math.fsum(p[j, y] * ref.softmax_loss(x, z[j], y) for j, y in cells)
     gradient = sum(p[j, y] * ref.gradient(x, z[j], y) for j, y in cells)
-    accuracy = math.fsum(p[j, np.argmax(x @ z[j])] for j in range(SUPPORT_SIZE))
+    accuracy = math.fsum(p[j, np.argmax(x @ z[j])] for j in range(SUPPORT_POINTS))
     exact = ExactEvaluator(source, Communicator(), SOFTMAX)
     found, slope = exact.gradient(x)
     assert found == pytest.approx(loss, rel=1e-13)
@@ -161,9 +161,9 @@ def test_the_answer_is_certain_to_a_trillionth(diameter, label_noise):
     source = population(3, 3, 0.5, label_noise)
     exact = ExactEvaluator(source, Communicator(), SOFTMAX)
     found = minimise_over_ball(
-        exact.gradient, np.zeros((3, 4)), diameter / 2, 2.0, 1000, exact.optimum_tolerance
+        exact.gradient, np.zeros((3, 4)), diameter / 2, 2.0, 1000, exact.duality_gap_tolerance
     )
-    assert found.gap <= 1e-12
+    assert found.duality_gap <= 1e-12
 
     def loss(x):
         return exact.gradient(x.reshape(3, 4))[0]
@@ -172,7 +172,7 @@ def test_the_answer_is_certain_to_a_trillionth(diameter, label_noise):
     on_sphere = minimize(lambda u: loss(diameter / 2 * u / np.linalg.norm(u)), start, method="BFGS")
     free = minimize(loss, np.zeros(12), method="BFGS")
     theirs = min(on_sphere.fun, free.fun if np.linalg.norm(free.x) <= diameter / 2 else math.inf)
-    assert found.value - found.gap - 1e-15 <= theirs <= found.value + 1e-8
+    assert found.value - found.duality_gap - 1e-15 <= theirs <= found.value + 1e-8
 
 
 # --------------------------------------------------------------------------------- whole runs
@@ -197,7 +197,7 @@ def test_a_run_measures_its_excess_loss():
 def test_samples_are_the_same_however_many_are_drawn_at_once(monkeypatch, rounds_at_once):
     experiment = Experiment(data="population", machines=3, rounds=40, seed=1, heterogeneity=0.5)
     whole = run(experiment)
-    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", rounds_at_once * 3 * population(20).sample_bytes)
     np.testing.assert_array_equal(run(experiment).x, whole.x)
 

@@ -19,7 +19,7 @@ class Fixed(DataSource):
     classes = 3
 
     def __init__(self, features, labels, scale=1.0):
-        self.features, self.labels, self.scale = features, labels, scale
+        self.features, self.labels, self.feature_scale = features, labels, scale
         self.training_samples = self.test_samples = len(labels)
         self.dimension = features.shape[1]
 
@@ -90,8 +90,8 @@ def test_no_feature_passes_its_bound_by_more_than_a_millionth(dtype, exponent):
     near = dtype(bound)
     for value in (near, np.nextafter(near, dtype(0)), np.nextafter(near, dtype(np.inf))):
         source = Fixed(np.full((1, 1), value, dtype), np.zeros(1, np.int32), 1 / bound)
-        if float(value) * source.scale <= 1 + 1e-7:
+        if float(value) * source.feature_scale <= 1 + 1e-7:
             source.read_training(np.zeros(1, np.int64))
-        elif float(value) * source.scale > 1 + 1.01e-6:
+        elif float(value) * source.feature_scale > 1 + 1.01e-6:
             with pytest.raises(InputError, match="feature 0"):
                 source.read_training(np.zeros(1, np.int64))

@@ -41,7 +41,7 @@ def order(rows=ROWS, share=0.2):
 @pytest.mark.parametrize("at_once", [1, 10**6])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_what_is_declared(tmp_path, schema, name, at_once, monkeypatch):
-    monkeypatch.setattr(user_file, "BYTES_PER_READ", at_once)
+    monkeypatch.setattr(user_file, "FEATURE_READ_BYTES", at_once)
     frame = table(ROWS)
     source = opened(written(tmp_path, name, frame), schema)
     features, labels = expected(frame)

@@ -95,10 +95,10 @@ def rows_of_split(fraction=0.2):
     )
 
 
-@pytest.mark.parametrize("at_once", [200, hdf5_format.BLOCK_BYTES])
+@pytest.mark.parametrize("at_once", [200, hdf5_format.HDF5_BLOCK_BYTES])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_samples(tmp_path, monkeypatch, name, at_once):
-    monkeypatch.setattr(hdf5_format, "BLOCK_BYTES", at_once)
+    monkeypatch.setattr(hdf5_format, "HDF5_BLOCK_BYTES", at_once)
     source = opened(written(tmp_path, name))
     assert (source.training_samples, source.test_samples) == (48, 12)
     assert (source.dimension, source.classes, source.class_names) == (FEATURES, 3, ("0", "1", "2"))
@@ -283,8 +283,8 @@ def test_features_beyond_the_declared_bound_are_refused(tmp_path, name):
             everything(opened(path, **settings))
     source = opened(path, normalize="box", feature_bound=16)
     features, _ = everything(source)
-    assert np.abs(features * source.scale).max() <= 1
-    assert source.scale == 1 / 16
+    assert np.abs(features * source.feature_scale).max() <= 1
+    assert source.feature_scale == 1 / 16
     # Scaled to norm 1, any finite numbers will do.
     everything(opened(path, normalize="unit"))
     everything(opened(path, preset="practical"))

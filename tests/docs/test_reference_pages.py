@@ -59,7 +59,7 @@ def test_examples_of_public_names_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # What an example registers is not for other tests.
     monkeypatch.setattr(
-        registry, "_registered", {kind: {**things} for kind, things in registry._registered.items()}
+        registry, "_components", {kind: {**things} for kind, things in registry._components.items()}
     )
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
     # Others read what these two write.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.execution.evaluation import BLOCK_SAMPLES, Evaluator, stratified_rows
+from mu2mpi.execution.evaluation import TEST_BLOCK_SIZE, Evaluator, stratified_test_rows
 
 SOFTMAX = lookup("losses", "softmax")
 
@@ -29,17 +29,17 @@ class Part(Communicator):
 def test_a_share_has_a_row_of_each_part_however_it_is_asked_for(share, more, start):
     """Rows are different and rise, and those of some places do not depend on who else reads others."""
     whole, start = share + more - 1, min(start, share)
-    rows = stratified_rows(range(share), share, whole)
+    rows = stratified_test_rows(range(share), share, whole)
     edges = [k * whole // share for k in range(share + 1)]
     assert np.all((rows >= edges[:-1]) & (rows < edges[1:]))
-    np.testing.assert_array_equal(stratified_rows(range(start, share), share, whole), rows[start:])
+    np.testing.assert_array_equal(stratified_test_rows(range(start, share), share, whole), rows[start:])
     if share == whole:
         np.testing.assert_array_equal(rows, np.arange(whole))
 
 
 @pytest.mark.parametrize("labels", [np.repeat(np.arange(10), 1000), np.arange(10_000) % 10])
 def test_a_share_is_like_the_whole_whatever_its_order(labels):
-    counts = np.bincount(labels[stratified_rows(range(2000), 2000, 10_000)], minlength=10)
+    counts = np.bincount(labels[stratified_test_rows(range(2000), 2000, 10_000)], minlength=10)
     # Of labels that repeat, a class has 200 with a standard deviation of 13.
     assert abs(counts - 200).max() < 60
 
@@ -54,9 +54,9 @@ def whole_or_share(size, share):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
-@pytest.mark.parametrize("share", [None, 3 * BLOCK_SAMPLES + 1])
+@pytest.mark.parametrize("share", [None, 3 * TEST_BLOCK_SIZE + 1])
 def test_loss_has_the_same_bits_for_any_number_of_ranks(size, share):
-    source, of, x = whole_or_share(6 * BLOCK_SAMPLES + 17, share)
+    source, of, x = whole_or_share(6 * TEST_BLOCK_SIZE + 17, share)
     gathered: list = []
     found = [
         Evaluator(source, Part(rank, size, gathered), **of).evaluate(x, on_full_test_set=share is None)
@@ -65,9 +65,9 @@ def test_loss_has_the_same_bits_for_any_number_of_ranks(size, share):
     rows = (
         np.arange(source.test_samples)
         if share is None
-        else stratified_rows(range(share), share, 6 * BLOCK_SAMPLES + 17)
+        else stratified_test_rows(range(share), share, 6 * TEST_BLOCK_SIZE + 17)
     )
-    scaled, labels = source._test.features[rows] * source.scale, source._test.labels[rows]
+    scaled, labels = source._test.features[rows] * source.feature_scale, source._test.labels[rows]
     assert found == Evaluator(source, Communicator(), **of).evaluate(x, on_full_test_set=share is None)
     assert found[0] == pytest.approx(ref.mean_loss(x, scaled, labels), rel=1e-12)
     assert found[1] == ref.accuracy(x, scaled, labels)
@@ -77,11 +77,11 @@ def test_gradients_of_any_size_are_summed():
     """What would leave 64 bits on the usual grid is summed on a wider one."""
     source = random_source(40, 600, 5, 3)
     x = 1e7 * np.random.default_rng(2).standard_normal((1, 6))
-    source.use_numeric_labels()
+    source.use_class_numbers()
     squared = lookup("losses", "squared")
     G = squared.constants(6.0, 1e8, 3).G
     _, gradient = Evaluator(source, Communicator(), squared, G=G).gradient(x)
     samples = source.read_test(np.arange(source.test_samples))
-    z = np.hstack([samples.features * source.scale, np.ones((len(samples.labels), 1))])
+    z = np.hstack([samples.features * source.feature_scale, np.ones((len(samples.labels), 1))])
     plain = ((z @ x.T)[:, 0] - samples.labels) @ z / len(z)
     np.testing.assert_allclose(gradient[0], plain, rtol=1e-6)

@@ -121,7 +121,7 @@ def test_ranks_that_mostly_wait_are_advised_against(ranks, waiting, expected):
     shares = {"compute": 0.9 * (1 - waiting), "noise": 0.1 * (1 - waiting), "communication": waiting / 2}
     for seconds in (0.5, 30.0):
         timing = {n: np.full(ranks, s * seconds) for n, s in (shares | {"waiting": waiting / 2}).items()}
-        advice = progress.advice_on_ranks(replace(result, timing=timing))
+        advice = progress.fewer_ranks_advice(replace(result, timing=timing))
         found = None if advice is None else int(re.search(r"-n (\d+)", advice)[1])
         assert found == (expected if seconds > 1 else None)
 
@@ -154,7 +154,7 @@ class Stops(Callback):
 
 
 def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.simulation.CHECKPOINT_DECISION_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_INTERVAL_SECONDS", 0.0)
     plain, as_json, output = tmp_path / "a.log", tmp_path / "a.jsonl", tmp_path / "a.h5"
     logs = [LogFile(plain), LogFile(as_json, as_json=True)]
     with pytest.raises(Interrupted) as stop:

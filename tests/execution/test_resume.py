@@ -61,7 +61,7 @@ def test_going_on_in_the_middle_of_a_chunk_of_samples(monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(machines=4, seed=9)
     unbroken = simulated(experiment, source)
-    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 3 * 4 * source.sample_bytes)
     state = stopped_state(experiment, source, 9)
     assert_same(simulated(experiment, source, state), unbroken)

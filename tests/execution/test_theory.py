@@ -16,7 +16,7 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.execution.evaluation import Evaluator, max_search_gradients
 from mu2mpi.execution.job import run
-from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE
+from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE_NATS
 from mu2mpi.losses.model.scaling import Scaling
 
 
@@ -59,7 +59,7 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
     source._test.features[3] = 0
     x = np.random.default_rng(0).standard_normal((4, 7))
     loss, gradient = Evaluator(source, Communicator(), lookup("losses", "softmax"), Scaling(unit)).gradient(x)
-    features, labels = source._test.features * np.float64(source.scale), source._test.labels
+    features, labels = source._test.features * np.float64(source.feature_scale), source._test.labels
     z = ref.samples(features, unit)
     expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)
     assert loss == pytest.approx(ref.mean_loss(x, features, labels, unit), rel=1e-12)
@@ -71,20 +71,20 @@ def test_smallest_loss_in_the_ball_against_scipy(diameter):
     source = random_source(3, 4000, 6, 4)
     experiment = Experiment(machines=2, seed=1, rho=8.0, diameter=diameter, evaluations=3)
     theory = simulation_of(experiment, source).run().theory
-    features, labels = source._test.features * source.scale, source._test.labels
+    features, labels = source._test.features * source.feature_scale, source._test.labels
     inside = {"type": "ineq", "fun": lambda x: (diameter / 2) ** 2 - x @ x}
     truth = minimize(
         lambda x: ref.mean_loss(x.reshape(4, 7), features, labels), np.zeros(28), constraints=[inside],
         method="SLSQP", options={"ftol": 1e-12, "maxiter": 300},
     )  # fmt: skip
-    assert theory.minimum_gap <= DUALITY_GAP_TOLERANCE
+    assert theory.minimum_gap <= DUALITY_GAP_TOLERANCE_NATS
     assert theory.minimum_loss == pytest.approx(truth.fun, abs=3e-6)
 
 
 def test_a_run_writes_what_it_measured(tmp_path: Path):
     result = run(Experiment(machines=4, rounds=50, server="trusted", seed=1), output=tmp_path / "a.h5")
     theory = result.theory
-    assert theory.minimum_gap <= DUALITY_GAP_TOLERANCE
+    assert theory.minimum_gap <= DUALITY_GAP_TOLERANCE_NATS
     assert theory.excess_loss == result.history.test_loss[-1] - theory.minimum_loss
     assert 0 < theory.excess_loss < theory.excess_loss_bound
 
@@ -98,7 +98,7 @@ def test_a_search_never_takes_long():
 
 
 def test_large_models_have_the_bound_alone(monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.evaluation.MAX_OPTIMUM_SEARCH_PARAMETERS", 100)
+    monkeypatch.setattr("mu2mpi.execution.evaluation.MAX_OPTIMUM_SEARCH_DIMENSION", 100)
     theory = run(Experiment(machines=2, rounds=5, seed=1)).theory
     assert theory.excess_loss_bound > 0
     assert math.isnan(theory.excess_loss)
@@ -121,7 +121,7 @@ def test_runs_of_a_sweep_share_the_search(monkeypatch):
     assert other.theory.minimum_loss < first.theory.minimum_loss
     calls.clear()
     unit = Experiment(machines=2, seed=1, normalize="unit")
-    assert simulation_of(unit, source).run().theory.minimum_gap <= DUALITY_GAP_TOLERANCE
+    assert simulation_of(unit, source).run().theory.minimum_gap <= DUALITY_GAP_TOLERANCE_NATS
     assert len(calls) > 1
 
 

@@ -28,7 +28,7 @@ class Own(Loss):
 def test_a_residual_that_numba_cannot_compile_is_named_before_anything_is_written(
     monkeypatch, capsys, tmp_path
 ):
-    monkeypatch.setitem(registry._registered["losses"], "own", Own())
+    monkeypatch.setitem(registry._components["losses"], "own", Own())
     words = ["run", "--loss", "own", "--machines", "2", "--rounds", "5", "--output", str(tmp_path / "a.h5")]
     assert main(words) == 2
     assert "residual_kernel of Own" in capsys.readouterr().err

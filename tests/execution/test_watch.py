@@ -9,8 +9,8 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import simulation as module
 from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.simulation import (
-    CHECKPOINT_DECISION_SECONDS,
-    MAX_DECISION_STRIDE_GROWTH,
+    DECISION_INTERVAL_SECONDS,
+    MAX_DECISION_STRIDE_FACTOR,
     CheckpointAction,
     PeriodicCheckpoints,
 )
@@ -67,7 +67,7 @@ def test_a_request_stops_it_within_the_time_between_two_looks(clock, seconds):
         if watch.decide(t) is CheckpointAction.SAVE_AND_STOP:
             break
         clock.now += seconds
-    assert clock.now - asked <= CHECKPOINT_DECISION_SECONDS + seconds
+    assert clock.now - asked <= DECISION_INTERVAL_SECONDS + seconds
 
 
 def test_stopping_comes_before_saving(clock):
@@ -83,11 +83,11 @@ def test_fast_rounds_are_not_held_up_by_questions(clock):
     communicator = Counted()
     watch = PeriodicCheckpoints(communicator, lambda: False, 1e9)
     verdicts(watch, clock, 100_000, 1e-4)
-    asked = 100_000 * 1e-4 / CHECKPOINT_DECISION_SECONDS
+    asked = 100_000 * 1e-4 / DECISION_INTERVAL_SECONDS
     assert (
         asked
         <= communicator.asked
-        <= asked + np.log(CHECKPOINT_DECISION_SECONDS / 1e-4) / np.log(MAX_DECISION_STRIDE_GROWTH) + 2
+        <= asked + np.log(DECISION_INTERVAL_SECONDS / 1e-4) / np.log(MAX_DECISION_STRIDE_FACTOR) + 2
     )
 
 
@@ -103,8 +103,8 @@ def test_slower_rounds_are_noticed_at_the_next_look(clock):
             looks.append(t)
         t += 1
     strides = np.diff(looks)
-    assert strides[0] <= MAX_DECISION_STRIDE_GROWTH
-    assert np.all(strides[1:] <= MAX_DECISION_STRIDE_GROWTH * strides[:-1])
+    assert strides[0] <= MAX_DECISION_STRIDE_FACTOR
+    assert np.all(strides[1:] <= MAX_DECISION_STRIDE_FACTOR * strides[:-1])
     # From here on each round takes as long as many did: the next look is one round later.
     before = communicator.asked
     while communicator.asked == before:

@@ -40,7 +40,7 @@ def test_an_increment_has_the_same_bits_in_any_company(dtype, scale, shape, unit
     def add(q, first, end):
         fresh = (
             samples.features, samples.labels, scaling.scale_factors(samples.features, scale),
-            scaling.bias, first,
+            scaling.bias_feature, first,
             end,
         )  # fmt: skip
         CORRECTED_MOMENTUM.compile_kernel(SOFTMAX, 3)(
@@ -82,7 +82,7 @@ def test_what_a_round_adds_is_what_plain_numpy_adds(
         expected += factor * s
         long += factor < 1
     grid_spacing, q = 2.0**-36, np.zeros(x.shape, np.int64)
-    fresh = features, labels, scaling.scale_factors(features, scale), scaling.bias, 0, len(labels)
+    fresh = features, labels, scaling.scale_factors(features, scale), scaling.bias_feature, 0, len(labels)
     add = (GRADIENT_ESTIMATOR if plainly else CORRECTED_MOMENTUM).compile_kernel(loss_function, len(x))
     _, clipped = add(q, x, x_previous, *fresh, t, clip_norm, grid_spacing, batch)
     assert clipped == long

@@ -11,12 +11,12 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.federation.iterates import take_step
-from mu2mpi.losses.model.ball import NORM_BLOCK_SIZE
+from mu2mpi.losses.model.ball import COORDINATES_PER_NORM_BLOCK
 from mu2mpi.losses.model.linear import FEATURES_PER_TILE, SAMPLES_PER_BLOCK, model_margins
-from mu2mpi.losses.softmax import Softmax
+from mu2mpi.losses.softmax import SoftmaxLoss
 from mu2mpi.methods.snowball_sgd import gradient_rounding_error, iterate_rounding_error
 
-residual = Softmax.residual_kernel
+residual = SoftmaxLoss.residual_kernel
 
 seeds = st.integers(0, 2**31)
 radii = st.sampled_from([1e-100, 1e-3, 1.0, 30.0, 1e4, 1e12, 1e99])
@@ -105,7 +105,7 @@ def step_errors(w, total, step, radius):
 
 @pytest.mark.slow
 @given(
-    st.integers(2, 6), st.integers(1, 30) | st.just(NORM_BLOCK_SIZE + 3), radii, spreads,
+    st.integers(2, 6), st.integers(1, 30) | st.just(COORDINATES_PER_NORM_BLOCK + 3), radii, spreads,
     st.sampled_from([1e-12, 1.0, 3.0]), st.sampled_from([0.5, 1 - 1e-15, 1.0]), seeds, max_examples=150,
 )  # fmt: skip
 def test_steps_are_off_by_no_more_than_is_charged(classes, features, radius, spread, length, inside, seed):

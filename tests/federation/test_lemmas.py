@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.data.sources.population import SUPPORT_SIZE, Population
+from mu2mpi.data.sources.population import SUPPORT_POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGED_ITERATE
 from mu2mpi.federation.iterates import Iterates
@@ -66,7 +66,7 @@ def test_the_corrected_momentum_is_the_sum_of_increments(shape, machines, rounds
     z = ref.add_bias(features)
     for t in range(1, rounds + 1):
         queries = x[t - 1], x[max(0, t - 2)]
-        mine.accumulate(t, *queries)
+        mine.accumulate_increments(t, *queries)
         q = sum(m.estimate(t, *queries, z[t - 1, i], labels[t - 1, i]) for i, m in enumerate(theirs))
         found, atol = mine.message_sum * constants.mechanism.grid_spacing, 1e-9 * constants.S * machines
         np.testing.assert_allclose(found, q, rtol=0, atol=atol)
@@ -88,7 +88,7 @@ def test_no_increment_passes_its_bound_whatever_the_adversary_does(shape, diamet
         for label in range(shape[0]):
             samples = one_a_round(z[None, None, :-1], np.array([[label]], np.int32), t)
             machines = Machines(constants, range(1), lambda _, samples=samples: samples, None)
-            machines.accumulate(t, x, x_previous)
+            machines.accumulate_increments(t, x, x_previous)
             assert machines.clipped_count == 0
             assert math.sqrt(machines.largest_squared_norm) <= constants.S
 
@@ -135,7 +135,7 @@ def test_anytime_inequality(shape, diameter, rounds, seed):
 def deviations(population, machine, machines, x, y):
     """Return sigma^2 at x, and sigma_L^2 between x and y, of one machine: exact sums over its points."""
     p = probabilities_of(population, machine, machines)
-    z = np.c_[population.support, np.ones(SUPPORT_SIZE)]
+    z = np.c_[population.support, np.ones(SUPPORT_POINTS)]
     at_x, at_y = (np.array([ref.softmax(point, row) for row in z]) for point in (x, y))
     labels = np.eye(population.classes)
     residuals, changes = (r[:, None, :] - o for r, o in ((at_x, labels), (at_x - at_y, 0 * labels)))
@@ -165,7 +165,7 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
         machines = machines_on(population, constants, derive_key(bytes(32), str(run)))
         iterates = Iterates(constants)
         for t in range(1, T + 1):
-            machines.accumulate(t, iterates.x, iterates.x_previous)
+            machines.accumulate_increments(t, iterates.x, iterates.x_previous)
             error = (
                 machines.message_sum * (constants.mechanism.grid_spacing / M)
                 - t * exact.gradient(iterates.x)[1]
@@ -217,7 +217,7 @@ def transcripts(server, seed, rho=1.0, draw=0, clip_norm=None, tau=None):
     squared, loss = 0.0, 0.0
     for t in range(1, T + 1):
         for machines in (one, other):
-            machines.accumulate(t, iterates.x, iterates.x_previous)
+            machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         difference = (one.message_sum - other.message_sum) * constants.mechanism.grid_spacing
         # One draw hides the sum from those that see what a trusted server sends, and, with an untrusted one,
         # a machine's own draw its part of the sum.

@@ -138,7 +138,7 @@ seeds = st.integers(0, 2**31)
 norm_bounds = st.sampled_from([None, 0.3, 1.5])
 
 
-def parse_schedule(loss, method, norm_bound, dimension, rounds=6, **settings):
+def make_constants(loss, method, norm_bound, dimension, rounds=6, **settings):
     return make_schedule(
         method, server="untrusted", machines=2, rounds=rounds, classes=2, features=dimension + 1, loss=loss,
         norm_bound=norm_bound, **{"diameter": 1.0, "rho": 4.0, **settings},
@@ -170,7 +170,7 @@ def test_no_message_moves_by_more_than_twice_the_bound(
     loss, method, dimension, norm_bound, clip_norm, cheat, seed
 ):
     """Also where features, numbers and query points break what is declared of them."""
-    constants = parse_schedule(loss, method, norm_bound, dimension, clip_norm=clip_norm)
+    constants = make_constants(loss, method, norm_bound, dimension, clip_norm=clip_norm)
     rng = np.random.default_rng(seed)
     features, labels = at_the_edge(rng, constants, dimension)
     queries = cheat * surface(rng, constants)
@@ -196,7 +196,7 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
     loss, method, dimension, norm_bound, seed
 ):
     """Of gradients on the surface of the ball, and of increments on paths as long as the algorithm's."""
-    constants, rng = parse_schedule(loss, method, norm_bound, dimension), np.random.default_rng(seed)
+    constants, rng = make_constants(loss, method, norm_bound, dimension), np.random.default_rng(seed)
     features, labels = at_the_edge(rng, constants, dimension)
     queries = surface(rng, constants)
     if constants.estimator.is_cumulative:
@@ -216,7 +216,7 @@ def test_nothing_is_longer_than_its_bound_where_the_declarations_hold(
 def test_two_samples_come_near_to_the_bound(loss):
     """Opposite gradients are 2 G apart where the loss allows it, and 2 C where they are clipped."""
     for clip_norm in (None, 0.05):
-        constants = parse_schedule(
+        constants = make_constants(
             loss, "parallel-sgd", None, 3, rounds=1, diameter=40.0, clip_norm=clip_norm
         )
         far = (

@@ -35,7 +35,7 @@ def participations(draw):
         UniformParticipation(str(draw(st.integers(1, machines))), federation),
         BernoulliParticipation(draw(st.sampled_from(["1e-3", "0.3", "0.9", "1.0"])), federation),
         ProportionalParticipation("", federation),
-        RecordedParticipation("", federation._replace(recorded_matrix=seen)),
+        RecordedParticipation("", federation._replace(recorded_participation=seen)),
     ]
     return draw(st.sampled_from(kinds)), samples, rounds
 
@@ -151,7 +151,7 @@ def test_weighted_messages_estimate_the_objective_on_average(drawn, is_sample_we
             unequal_machines.run_participation(rounds)
         return
     weights = unequal_machines.machine_weights(attendance)
-    expected = participation.expected_counts(attendance.counts, rounds)
+    expected = participation.expected_participations(attendance.counts, rounds)
     wanted = np.where(expected > 0, samples if is_sample_weighted else 1.0, 0.0)
     found = weights * expected
     np.testing.assert_allclose(found * wanted.sum(), wanted * found.sum(), rtol=1e-12)

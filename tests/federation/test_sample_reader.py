@@ -25,7 +25,7 @@ class Watched(ArraySource):
 
 def limit_memory(monkeypatch, source, samples):
     """Have no more than so many samples read at once."""
-    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
         monkeypatch.setattr(source_module, name, samples * source.sample_bytes)
 
 

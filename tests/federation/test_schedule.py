@@ -8,7 +8,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.problem_builder import input_digests
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.federation.participation.schedule import check_participation, parse_schedule
+from mu2mpi.federation.participation.schedule import check_participation, parse_participation
 
 
 def test_an_extension_is_one_module(extension):
@@ -30,8 +30,8 @@ def test_forms_of_built_in_schedules(name):
     text, *placeholder = schedule.option_syntax.split(":")
     text = ":".join([text, *(values[value] for value in placeholder)])
     assert check_participation(text) == (None if schedule.is_default else text)
-    assert parse_schedule(text) == (schedule, text.partition(":")[2])
-    assert parse_schedule(None)[0].is_default
+    assert parse_participation(text) == (schedule, text.partition(":")[2])
+    assert parse_participation(None)[0].is_default
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def first_sums(shuffle, seeds):
         supply = make_sample_reader(source, constants, bytes(32), hosted_machines, "iid", bytes(32))
         key = key_to_uint32(root_key(seed))
         machines, server = create_machines_and_server(constants, hosted_machines, supply, Communicator(), key)
-        machines.accumulate(1, server.iterates.x, server.iterates.x_previous)
-        total = server._noised_sum(1, server._reduce(1, machines), machines)
+        machines.accumulate_increments(1, server.iterates.x, server.iterates.x_previous)
+        total = server._noised_sum(1, server._reduce_messages(1, machines), machines)
         found.append((total - machines.message_sum).ravel())
     return np.array(found), constants.mechanism
 
@@ -100,18 +100,18 @@ def test_what_was_sent_before_changes_no_number_of_messages(share):
             constants, hosted_machines, supply, rank, key_to_uint32(bytes(32))
         )
         if rank.rank == 0:
-            machines.message_sum[:] = int(share * mechanism.machines * mechanism.max_coordinate)
+            machines.message_sum[:] = int(share * mechanism.machines * mechanism.max_message_coordinate)
         machines.read_samples(2)
         server.run_round(2, machines, Timer())
         return [array.size for array in rank.sent if array.dtype == np.uint32]
 
-    others = 2 * (mechanism.machines - 1) * mechanism.max_coordinate * mechanism.parameters
+    others = 2 * (mechanism.machines - 1) * mechanism.max_message_coordinate * mechanism.parameters
     assert run_on_ranks(3, resume) == [[mechanism.messages_per_round + others * (i == 0)] for i in range(3)]
 
 
 def test_messages_are_values_and_coins_and_their_counts_the_sum():
     mechanism, key = tiny_schedule(shuffle="messages").mechanism, bytes(range(32))
-    V = mechanism.max_coordinate
+    V = mechanism.max_message_coordinate
     for q in ([0, 0], [V, -V], [2 * V, -7]):
         sent = [encode_messages(mechanism, key, range(0, 2), 4, np.array(q), 2)]
         sent.append(encode_messages(mechanism, key, range(2, 3), 4, np.array([5, -V]), 1))

@@ -6,8 +6,8 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.federation.subsampling import (
-    BATCH_STREAM,
-    KEYSTREAM_SIZE,
+    BATCH_NONCE_WORD,
+    CHUNK_WORDS,
     sample_poisson_batches,
     sample_replacement_batches,
 )
@@ -19,9 +19,9 @@ ends = st.integers(0, 2**32 - 4)
 
 def plain_words(key, machine, t, count):
     """The words of a machine in a round as documented: in a part, word w of all blocks before word w + 1."""
-    nonce = np.array([BATCH_STREAM, machine, t], "<u4").tobytes()
+    nonce = np.array([BATCH_NONCE_WORD, machine, t], "<u4").tobytes()
     parts = []
-    for part in range(-(-count // KEYSTREAM_SIZE)):
+    for part in range(-(-count // CHUNK_WORDS)):
         blocks = [
             ref.chacha20_block(key, part * KEYSTREAM_BLOCKS + b, nonce) for b in range(KEYSTREAM_BLOCKS)
         ]
@@ -33,7 +33,7 @@ def plain_words(key, machine, t, count):
     keys,
     ends,
     ends,
-    st.sampled_from([1, 30, KEYSTREAM_SIZE, KEYSTREAM_SIZE + 1, 600]),
+    st.sampled_from([1, 30, CHUNK_WORDS, CHUNK_WORDS + 1, 600]),
     st.floats(0, 1),
     max_examples=15,
 )
@@ -52,7 +52,7 @@ def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
 
 @given(
     keys, ends, ends, st.integers(1, 40) | st.integers(1, 2**63 - 1) | st.just(3 * 2**61),
-    st.sampled_from([1, 7, KEYSTREAM_SIZE + 5]), max_examples=15,
+    st.sampled_from([1, 7, CHUNK_WORDS + 5]), max_examples=15,
 )  # fmt: skip
 def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
     """Of large n, many words are refused; what is left is uniform to the last bit."""

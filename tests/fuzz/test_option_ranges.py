@@ -13,11 +13,11 @@ from helpers.slow import slow
 
 from mu2mpi.analysis.description import describe_privacy, privacy_summary
 from mu2mpi.analysis.privacy_reports import check_privacy_claims
-from mu2mpi.config.experiment import Experiment, simulated_protocol
+from mu2mpi.config.experiment import Experiment, simulated_protocol_name
 from mu2mpi.config.experiment_options import choices, option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source, resolve_plan
@@ -45,17 +45,16 @@ TYPICAL = {
 ABOUT_MACHINES = {
     "rho.toml": "[rho]\n0 = 0.5\n1 = 9.0\n",
     "epsilon.toml": "[epsilon]\n0 = 1.0\n[rho]\n1 = 1e9\n",
-    "ends.toml": f"[rho]\n0 = {MIN_OPTION_VALUE}\n1 = {MAX_OPTION_VALUE}\n"
-    f"[epsilon]\n2 = {MAX_OPTION_VALUE}\n",
+    "ends.toml": f"[rho]\n0 = {MIN_REAL_OPTION}\n1 = {MAX_REAL_OPTION}\n[epsilon]\n2 = {MAX_REAL_OPTION}\n",
     "rho.csv": "machine,rho\n0,3.5\n",
     "trace.csv": "round,machine\n" + "".join(f"{t},{t % 2}\n" for t in range(1, 21)),
     "nobody.csv": "round,machine\n",
 }
 ENDS = {
-    "rho": [MIN_OPTION_VALUE, MAX_OPTION_VALUE, math.inf],
-    "epsilon": [MIN_OPTION_VALUE, MAX_OPTION_VALUE, math.inf],
+    "rho": [MIN_REAL_OPTION, MAX_REAL_OPTION, math.inf],
+    "epsilon": [MIN_REAL_OPTION, MAX_REAL_OPTION, math.inf],
 }
-OUTSIDE = {name: [0, MIN_OPTION_VALUE / 2, 2 * MAX_OPTION_VALUE, 1e308, 5e-324, math.nan] for name in ENDS}
+OUTSIDE = {name: [0, MIN_REAL_OPTION / 2, 2 * MAX_REAL_OPTION, 1e308, 5e-324, math.nan] for name in ENDS}
 WEIRD = [
     None, True, "", " ", "\n", "\0", "é\ud800", "x" * 300, "../" * 100 + "a.csv", "nan", "-inf", "1e400",
     "-0", -0.0, 0.5, -1, 2**31, 2**32, 2**63, 2**64, 10**400, math.nan, -math.inf, [], [1], {}, "1_0", "0x10",
@@ -184,10 +183,10 @@ def planned(settings):
     assert constants.mechanism.clip_norm / 2 <= constants.reduced_clip_norm <= constants.mechanism.clip_norm
     statement = PrivacyStatement.of(
         constants.mechanism, completed.delta, server=constants.problem.server, S=constants.S,
-        noise=simulated_protocol(completed), noise_recomputable=completed.seed is not None,
+        noise=simulated_protocol_name(completed), noise_recomputable=completed.seed is not None,
     )  # fmt: skip
-    statement.check_sampler(completed.epsilon_limit)
-    assert 0 <= statement.epsilon_exact <= completed.epsilon_limit
+    statement.check_sampler(completed.max_claimed_epsilon)
+    assert 0 <= statement.epsilon_exact <= completed.max_claimed_epsilon
     assert statement.epsilon_exact <= statement.epsilon
     assert not statement.is_noisy or completed.rho < math.inf or completed.budgets
     assert statement.mismatches() == []
@@ -195,7 +194,7 @@ def planned(settings):
         accounts = constants.problem.per_machine_plan.accounts(completed.delta)
         assert not any(accounts.rho > accounts.rho_budget * (1 + 1e-9))
         assert all(accounts.epsilon >= 0)
-        assert 0 < constants.total_weight < math.inf
+        assert 0 < constants.machine_weight_sum < math.inf
     assert (
         "nan"
         not in f"{describe_privacy(statement)} {privacy_summary(statement)}".replace("learn", "").split()

@@ -8,7 +8,7 @@ import pytest
 from helpers.slow import slow
 
 from mu2mpi.analysis.privacy_reports import convert_budget
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 
 DIGITS, FAR = 200, 60
@@ -29,7 +29,7 @@ def log_uniform(chance, low, high):
 def drawn_size(chance):
     usual = [log_uniform(chance, 1e-6, 1e3) for _ in range(5)]
     return chance.choice(
-        [MIN_OPTION_VALUE, MAX_OPTION_VALUE, log_uniform(chance, MIN_OPTION_VALUE, MAX_OPTION_VALUE), *usual]
+        [MIN_REAL_OPTION, MAX_REAL_OPTION, log_uniform(chance, MIN_REAL_OPTION, MAX_REAL_OPTION), *usual]
     )
 
 

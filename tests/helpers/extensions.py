@@ -37,6 +37,6 @@ def extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
     yield imported
     for module in modules:
         del sys.modules[module]
-    for kind, things in registry._registered.items():
+    for kind, things in registry._components.items():
         for name in things.keys() - registry._built_in_modules(kind).keys():
             del things[name]

@@ -26,7 +26,7 @@ FEW = [0, 1, 2, 3, 10, 2**16, 2**16 + 1, 2**24, 2**24 + 1, MAX_STREAM_INDEX - 1]
 def few_messages(monkeypatch):
     """Let the noise of fewer messages be examined."""
     monkeypatch.setattr(noise_attack, "BOUNDARY_INDICES", FEW)
-    monkeypatch.setattr(noise_attack, "CONSECUTIVE_ROUNDS", range(1, 51))
+    monkeypatch.setattr(noise_attack, "CONSECUTIVE_TESTED_ROUNDS", range(1, 51))
 
 
 def only(monkeypatch, *modules):
@@ -65,7 +65,7 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
         ]
     view = AttackContext(experiment, canaries.constants, root, RISK, tuple(of_cases))
     (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}_attack"))
-    assert attack.applies_to(canaries.constants)
+    assert attack.attack_applies(canaries.constants)
     return attack.run_attack(view)
 
 

@@ -66,13 +66,13 @@ from mu2mpi.cli import main
 from mu2mpi.execution import simulation as watch
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
-watch.CHECKPOINT_DECISION_SECONDS = watch.FIRST_CHECKPOINT_SECONDS = 0.0
-observe, (name, rank, t) = Machines.accumulate, sys.argv[1:4]
+watch.DECISION_INTERVAL_SECONDS = watch.FIRST_CHECKPOINT_SECONDS = 0.0
+observe, (name, rank, t) = Machines.accumulate_increments, sys.argv[1:4]
 def signalled(self, now, *points):
     if now == int(t) and rank in ("all", str(world().rank)):
         os.kill(os.getpid(), getattr(signal, name))
     observe(self, now, *points)
-Machines.accumulate = signalled
+Machines.accumulate_increments = signalled
 sys.exit(main(sys.argv[4:]))
 """
 

@@ -13,13 +13,13 @@ import numpy as np
 
 import mu2mpi
 from helpers.simulations import make_schedule
-from mu2mpi.audit.evidence import byte_evidence
+from mu2mpi.audit.evidence import uneven_byte_evidence
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.warmup import kernel_compile_functions
 from mu2mpi.federation.subsampling import sample_poisson_batches, sample_replacement_batches
 from mu2mpi.losses.loss import Loss
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, SERVER_STREAM, add_signed_noise, standard_normal
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM, add_signed_noise, standard_normal
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
@@ -63,12 +63,12 @@ def _draws() -> None:
     sample_poisson_batches(bytes(32), range(1), range(1), 1, 0)
     sample_replacement_batches(bytes(32), range(1), range(1), 1, 1)
     one, unit = np.ones(1, np.int64), np.ones(1)
-    add_signed_noise(np.zeros(KEYSTREAM_SIZE, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
+    add_signed_noise(np.zeros(CHUNK_WORDS, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 
 
 def _binomial() -> None:
     """Call the draws, and with them their probabilities as Python calls these."""
-    message = np.zeros(KEYSTREAM_SIZE, np.int64)
+    message = np.zeros(CHUNK_WORDS, np.int64)
     BinomialNoiseSource(np.zeros(8, np.uint32), (SERVER_STREAM, 0, 1), 2**16, 1)(message.copy(), message, 1)
 
 
@@ -81,7 +81,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (standard_normal, (np.zeros(8, np.uint32), SERVER_STREAM, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
-    (byte_evidence, (np.zeros(1, np.int64),)),
+    (uneven_byte_evidence, (np.zeros(1, np.int64),)),
     (_of_any_problem, ()),
     *((_of_loss, (loss,)) for loss in known_names("losses") if loss != "softmax"),
     *((_of_run, (STEP, method, (np.uint8,))) for method in METHODS),

@@ -17,7 +17,7 @@ def sums(constants, features, labels, queries):
     )
     machines, found = Machines(constants, range(constants.problem.machines), lambda t: samples, None), []
     for t in range(1, constants.rounds + 1):
-        machines.accumulate(t, queries[t], queries[t - 1])
+        machines.accumulate_increments(t, queries[t], queries[t - 1])
         found.append(machines.message_sum.copy())
     return found, machines
 

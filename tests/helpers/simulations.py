@@ -24,7 +24,7 @@ SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> ReleasedSums:
     """Return what is to be hidden, with the numbers that a grid depends on."""
     return ReleasedSums(
-        rounds=summed, machines=machines, parameters=d, clip_norm=clip_norm, gradient_norm=gradient_norm,
+        rounds=summed, machines=machines, parameters=d, clip_norm=clip_norm, max_gradient_norm=gradient_norm,
         affected_sums=1, increments_per_message=summed, samples=summed, batch_size=1.0,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.data.source import DataSource, Samples, SplitName
-from mu2mpi.data.sources.population import SUPPORT_SIZE, Population
+from mu2mpi.data.sources.population import SUPPORT_POINTS, Population
 from mu2mpi.federation.machine import HostedSamples
 
 
@@ -15,7 +15,7 @@ class ArraySource(DataSource):
 
     def __init__(self, training: Samples, test: Samples, classes: int, scale: float) -> None:
         self._training, self._test = training, test
-        self.classes, self.scale = classes, scale
+        self.classes, self.feature_scale = classes, scale
         self.dimension = training.features.shape[1]
         self.training_samples, self.test_samples = len(training.labels), len(test.labels)
 
@@ -48,13 +48,13 @@ def one_a_round(features: NDArray[np.generic], labels: NDArray[np.int32], t: int
 
 
 def probabilities_of(population: Population, machine: int, machines: int) -> NDArray[np.float64]:
-    """Return the probability of each point with each label for one of M machines: shape (SUPPORT_SIZE, K)."""
+    """Return joint probabilities of points and labels for one of M machines: shape (SUPPORT_POINTS, K)."""
     found = population.joint_probabilities()
     sides, classes = population._class_preferences(machine)
     leaning = np.where(sides[:, np.newaxis] ^ classes, 1.0, -1.0)
     has_twin = machine ^ 1 < machines
     leaning *= (
-        has_twin * population.heterogeneity * population.label_noise / population.classes / SUPPORT_SIZE
+        has_twin * population.heterogeneity * population.label_noise / population.classes / SUPPORT_POINTS
     )
     pairs = found[:, : 2 * len(classes)]
     pairs[:, 1::2] += leaning

@@ -27,13 +27,13 @@ import sys, time
 from mu2mpi.cli import main
 from mu2mpi.federation.machine import Machines
 
-observe = Machines.accumulate
+observe = Machines.accumulate_increments
 
 def slowly(self, t, *points):
     time.sleep(0.003)
     observe(self, t, *points)
 
-Machines.accumulate = slowly
+Machines.accumulate_increments = slowly
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -28,7 +28,7 @@ def test_sums_of_losses(loss_function, dtype, scale, shape, scaling, seed):
     rng, classes, features, labels = stored_samples(loss_function, shape, dtype, seed)
     z = plain_samples(features.astype(float) * scale, scaling)
     x = rng.standard_normal((loss_function.model_rows(classes), z.shape[1])) / math.sqrt(z.shape[1])
-    arguments = features, labels, scaling.scale_factors(features, scale), scaling.bias
+    arguments = features, labels, scaling.scale_factors(features, scale), scaling.bias_feature
     total, score = loss_function.compile_kernel(sum_losses)(x, *arguments)
     plain = PLAIN[loss_function.name]
     expected = [plain.loss(x @ sample, label) for sample, label in zip(z, labels, strict=True)]

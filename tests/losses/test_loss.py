@@ -125,7 +125,7 @@ def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monk
 @pytest.mark.parametrize("estimator", ["gradient", "corrected-momentum"])
 def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
     """Without noise, and with the learning rate of its theory, it comes closer to the minimum over K."""
-    monkeypatch.setitem(registry._registered, "losses", dict(registry._registered["losses"]))
+    monkeypatch.setitem(registry._components, "losses", dict(registry._components["losses"]))
     with pytest.raises(InputError, match=r"loss = 'squared-hinge' should be .*softmax"):
         Experiment(loss="squared-hinge")
     register(HINGE)

@@ -136,7 +136,7 @@ def test_nothing_overflows_at_huge_margins(loss_function, size):
             labels = np.array([label], np.float64 if loss_function.label_kind == "numbers" else np.int32)
             with np.errstate(all="raise", under="ignore"):
                 losses, residuals = loss_function.losses_and_residuals(margins[np.newaxis], labels)
-                loss_function.scores(margins[np.newaxis])
+                loss_function.class_scores(margins[np.newaxis])
                 loss_function.predict_numbers(margins[np.newaxis])
             assert np.all(np.isfinite(residuals))
             assert np.isfinite(losses[0]) or (loss_function.name == "squared" and size > 1e150)

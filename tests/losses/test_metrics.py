@@ -15,7 +15,7 @@ from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import (
-    BLOCK_SAMPLES,
+    TEST_BLOCK_SIZE,
     Evaluator,
     ExactEvaluator,
     population_predictions,
@@ -47,7 +47,7 @@ def test_metrics_of_classes(loss, n, classes, seed):
     found = compute_metrics(
         loss_function.label_kind, sample_predictions(loss_function, source, margins, labels)
     )
-    best, scores = loss_function.predict_classes(margins), loss_function.scores(margins)
+    best, scores = loss_function.predict_classes(margins), loss_function.class_scores(margins)
     occurring = np.unique(labels)
     assert found["accuracy"] == pytest.approx(known.accuracy_score(labels, best))
     recalls = [np.mean(best[labels == k] == k) for k in occurring]
@@ -99,7 +99,7 @@ def test_metrics_of_a_population_are_those_of_weighted_samples(loss):
     loss_function = lookup("losses", loss)
     population = Population(3, 2 if loss == "logistic" else 4, 0.3, 0.4, 0.0, 100, 1)
     if loss_function.label_kind == "numbers":
-        population.use_numeric_labels()
+        population.use_class_numbers()
     x = np.random.default_rng(2).standard_normal((loss_function.model_rows(population.classes), 4))
     evaluator = ExactEvaluator(population, Communicator(), loss_function)
     (found, counts), weights = evaluator.metrics(x), population.joint_probabilities()
@@ -117,7 +117,7 @@ def test_metrics_of_a_population_are_those_of_weighted_samples(loss):
         assert found["rmse"] == pytest.approx(rmse)
         assert evaluator.evaluate(x)[1] == pytest.approx(found["r2"])
         return
-    best, scores = loss_function.predict_classes(margins)[rows], loss_function.scores(margins)[rows]
+    best, scores = loss_function.predict_classes(margins)[rows], loss_function.class_scores(margins)[rows]
     assert found["accuracy"] == pytest.approx(known.accuracy_score(labels, best, **with_weights))
     assert found["accuracy"] == pytest.approx(evaluator.evaluate(x)[1])
     balanced = known.balanced_accuracy_score(labels, best, **with_weights)
@@ -146,7 +146,7 @@ class Part(Communicator):
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "squared"])
 def test_metrics_have_the_same_bits_on_any_number_of_ranks(loss):
-    loss_function, rng, n = lookup("losses", loss), np.random.default_rng(0), 5 * BLOCK_SAMPLES + 17
+    loss_function, rng, n = lookup("losses", loss), np.random.default_rng(0), 5 * TEST_BLOCK_SIZE + 17
     features = random_samples(rng, n, 6, 2, np.float32).features
     source = source_of(loss_function, Samples(features, random_labels(rng, loss_function, n, 2)), 2)
     x = rng.standard_normal((loss_function.model_rows(2), 7))

@@ -9,7 +9,7 @@ from helpers.property_tests import given
 from helpers.sources import random_samples
 from hypothesis import strategies as st
 
-from mu2mpi.losses.model.scaling import UNIT_NORM_BIAS, Scaling
+from mu2mpi.losses.model.scaling import UNIT_NORM_BIAS_FEATURE, Scaling
 
 seeds = st.integers(0, 2**31)
 
@@ -49,7 +49,7 @@ any_rows = rows_of_any_floats(32) | rows_of_any_floats(64)
 @given(any_rows, st.sampled_from([1.0, 1e-100, 1e100]), max_examples=500)
 def test_unit_norm_samples_have_norm_1(row, scale):
     """Squares of features near 1e-162 underflow, and those of features near 1e160 overflow."""
-    z = np.append(row[0] * Scaling(unit_norm=True).scale_factors(row, scale)[0], UNIT_NORM_BIAS)
+    z = np.append(row[0] * Scaling(unit_norm=True).scale_factors(row, scale)[0], UNIT_NORM_BIAS_FEATURE)
     squared = exact_squared_norm(z)
     assert squared <= (1 + Fraction(1e-14)) ** 2
     assert squared >= (1 - Fraction(1e-14)) ** 2 or np.all(z[:-1] == 0)

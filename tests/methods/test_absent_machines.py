@@ -155,7 +155,7 @@ def reference_of(experiment, source, constants, rho, kind, by_samples):
 
     def sample(i, k):
         found = source.read_training(rows[[k - 1], [i]])
-        return ref.add_bias(found.features * source.scale)[0], int(found.labels[0])
+        return ref.add_bias(found.features * source.feature_scale)[0], int(found.labels[0])
 
     def normals(who, number):
         who = (SERVER_STREAM, 0) if who is None else (MACHINE_STREAM, who)

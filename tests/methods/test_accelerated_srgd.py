@@ -168,7 +168,7 @@ def test_hints_are_off_by_what_the_bound_says(batch, rho):
         )
         hint, gradient_before = 0.0, 0.0
         for t in range(1, rounds + 1):
-            machines.accumulate(t, iterates.x, iterates.x_previous)
+            machines.accumulate_increments(t, iterates.x, iterates.x_previous)
             total, gradient = machines.noised_message(t).copy(), exact.gradient(iterates.x)[1]
             # In the first round there is no hint: the gradient itself is in V.
             found += np.sum((total * unit - hint - t * gradient + t * gradient_before) ** 2) / 60

@@ -37,7 +37,7 @@ def dealt(experiment, source, constants):
     root = root_key(experiment.seed)
     rows = iid_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
     samples = source.read_training(rows.ravel())
-    features = samples.features.reshape(T, M, -1).astype(float) * source.scale
+    features = samples.features.reshape(T, M, -1).astype(float) * source.feature_scale
     shape = (source.classes, source.dimension + 1)
     key = key_to_uint32(RunKeys.noise_key(root, experiment))
 
@@ -109,7 +109,7 @@ def test_run_equals_the_algorithm_box(
     assert_same_point(result.x, x, simulation.constants)
     assert_same_point(result.w, w, simulation.constants)
     test = source.read_test(np.arange(source.test_samples))
-    scaled = test.features.astype(float) * source.scale
+    scaled = test.features.astype(float) * source.feature_scale
     unit = normalize == "unit"
     losses = [ref.mean_loss(record[t - 1].x, scaled, test.labels, unit) for t in result.history.round]
     np.testing.assert_allclose(result.history.test_loss, losses, rtol=1e-6)

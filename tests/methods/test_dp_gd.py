@@ -38,7 +38,7 @@ def by_hand(simulation, source, K, momentum, tail):
     root = root_key(experiment.seed)
     rows = iid_rows(source.training_samples, M, n, derive_key(root, "dealing"), range(M)).T
     stored, key = source.read_training(rows.ravel()), key_to_uint32(RunKeys.noise_key(root, experiment))
-    z = ref.samples(stored.features.astype(float) * source.scale, experiment.normalize == "unit")
+    z = ref.samples(stored.features.astype(float) * source.feature_scale, experiment.normalize == "unit")
     z, labels = z.reshape(M, n, -1), stored.labels.reshape(M, n)
     who = (
         [(SERVER_STREAM, 0)]

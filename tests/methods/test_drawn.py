@@ -47,7 +47,7 @@ def drawn(experiment, source, constants):
         return constants.batching.batches(sampling_key, range(i, i + 1), range(t, t + 1)).indices
 
     return ref.Drawn(
-        features=samples.features.reshape(M, n, -1).astype(float) * source.scale,
+        features=samples.features.reshape(M, n, -1).astype(float) * source.feature_scale,
         labels=samples.labels.reshape(M, n), chosen=chosen, rounds=constants.rounds, batch=0.0,
         x1=np.zeros(shape), D=2 * constants.problem.radius, C=0.0, eta=0.0, sigma=0.0, noise=noise,
         unit=experiment.normalize == "unit", grid_spacing=constants.mechanism.grid_spacing,

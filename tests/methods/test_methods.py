@@ -28,7 +28,7 @@ def test_a_run_on_a_population_measures_the_same_errors():
     for estimator in ("corrected-momentum", "gradient"):
         simulation = simulation_of(Experiment(**settings, rho=math.inf, estimator=estimator), population)
         errors = []
-        observe = simulation.machines.accumulate
+        observe = simulation.machines.accumulate_increments
 
         def observed(t, x, x_previous, observe=observe, simulation=simulation, errors=errors):
             observe(t, x, x_previous)
@@ -40,7 +40,7 @@ def test_a_run_on_a_population_measures_the_same_errors():
             )
             errors.append(np.sum((d - simulation.evaluator.gradient(x)[1]) ** 2))
 
-        simulation.machines.accumulate = observed
+        simulation.machines.accumulate_increments = observed
         history = simulation.run().history
         np.testing.assert_allclose(history.estimate_error, np.array(errors)[history.round - 1], rtol=1e-12)
 

@@ -43,7 +43,7 @@ def test_output_is_that_of_the_box(server, shape, rho, diameter, seed):
     key, sigma = key_to_uint32(RunKeys.noise_key(root, simulation.experiment)), constants.mechanism.sigma
     rows = iid_rows(source.training_samples, M, T, derive_key(root, "dealing"), range(M))
     drawn = source.read_training(rows.ravel())
-    z = np.column_stack([drawn.features * source.scale, np.ones(M * T)]).reshape(T, M, -1)
+    z = np.column_stack([drawn.features * source.feature_scale, np.ones(M * T)]).reshape(T, M, -1)
     labels = drawn.labels.reshape(T, M)
 
     def draw(who, number, t):

@@ -15,7 +15,7 @@ from mu2mpi.data.source import DataSource, Samples
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.losses.loss import PracticalDefaults
-from mu2mpi.losses.softmax import Softmax
+from mu2mpi.losses.softmax import SoftmaxLoss
 from mu2mpi.results.reader import read_experiment
 
 SOURCE = random_source(1, 400, 6, 4)
@@ -73,7 +73,7 @@ def test_the_stored_experiment_repeats_the_run_even_if_the_preset_changes(tmp_pa
     first = run(experiment, output=tmp_path / "a.h5")
     stored = read_experiment(tmp_path / "a.h5")
     assert stored.preset == "practical"
-    monkeypatch.setattr(Softmax, "practical_defaults", PracticalDefaults(clip_norm=0.1, max_margin=3.5))
+    monkeypatch.setattr(SoftmaxLoss, "practical_defaults", PracticalDefaults(clip_norm=0.1, max_margin=3.5))
     (tmp_path / "a.toml").write_text(stored.to_toml())
     again = run(Experiment.from_settings(read_toml(tmp_path / "a.toml")))
     assert again.x.tobytes() == first.x.tobytes()
@@ -89,7 +89,7 @@ class Table(DataSource):
     Of 3,000 training samples with five features in [-1, 1]; which samples these are, a seed decides.
     """
 
-    name, dimension, training_samples, test_samples, scale = "table", 5, 3000, 500, 1.0
+    name, dimension, training_samples, test_samples, feature_scale = "table", 5, 3000, 500, 1.0
 
     def __init__(self, kind, seed=0):
         rng = np.random.default_rng(seed)
@@ -133,7 +133,7 @@ def test_settings_depend_on_public_facts_alone(method, loss, scaling):
     assert abs(2 * constants.problem.radius * length / (2 * defaults.max_margin) - 1) < 1e-3
     samples = constants.batching.batch_size(1) * 10
     noise = constants.step_size(1) * constants.mechanism.sigma * math.sqrt(constants.rounds) / samples
-    assert noise * length <= 1.02 * defaults.noise_std
+    assert noise * length <= 1.02 * defaults.margin_noise_std
 
 
 def test_settings_of_dp_sgd_by_hand():

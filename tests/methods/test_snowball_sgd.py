@@ -21,9 +21,9 @@ from mu2mpi.execution.plan import RunKeys
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
-from mu2mpi.methods.snowball_sgd import step_expansions
+from mu2mpi.methods.snowball_sgd import step_expansion_bounds
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LAST_STEP_GRID_FACTOR,
+    LAST_STEP_GRID_RATIO,
     halving_step_sizes,
     rounding_expansions,
 )
@@ -51,7 +51,7 @@ def iterates_of(constants, source, noises):
     machines, iterates = machines_on(source, constants), Iterates(constants)
     found = []
     for t in range(1, constants.rounds):
-        machines.accumulate(t, iterates.x, iterates.x_previous)
+        machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         iterates.step(t, machines.message_sum + noises[t - 1])
         found.append(iterates.x.copy())
     return found
@@ -86,7 +86,7 @@ def test_distance_of_two_runs_with_the_same_noise_is_bounded(
     scales = constants.eta * halving_step_sizes(rounds - 1) / samples
     slacks = rounding_expansions(scales, samples, mechanism.grid_spacing, constants.problem.d)
     # What happens after the noise of a step is counted in the next.
-    errors = step_expansions(constants)
+    errors = step_expansion_bounds(constants)
     slacks += errors + np.append(errors[1:], errors[-1])
     distances = [float(np.linalg.norm(a - b)) for a, b in zip(one, two, strict=True)]
     moved = next((t for t, distance in enumerate(distances) if distance > 0), rounds)
@@ -110,7 +110,7 @@ def test_steps_contract_where_losses_curve_most():
         iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = sign * 1e-5 * np.outer([1.0, -1.0], [1 + 1e-6] * 3 + [1.0])
         start = np.linalg.norm(iterates.w)
-        machines.accumulate(1, iterates.x, iterates.x_previous)
+        machines.accumulate_increments(1, iterates.x, iterates.x_previous)
         iterates.step(1, machines.message_sum)
         ends.append(iterates.x.copy())
     distance = np.linalg.norm(ends[0] - ends[1])
@@ -131,17 +131,16 @@ def test_steps_contract_on_samples_of_unit_norm_whatever_the_size_of_their_featu
         machines=1, rounds=2, classes=2, features=401, diameter=100.0, rho=math.inf, eta_scale=1.0,
         normalize="unit",
     )  # fmt: skip
-    samples = HostedSamples(
-        features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, Scaling(unit_norm=True).bias
-    )
-    z = np.append(features[0] * scales[0], Scaling(unit_norm=True).bias)
+    bias = Scaling(unit_norm=True).bias_feature
+    samples = HostedSamples(features, np.zeros(1, np.int32), scales, np.ones((1, 1), np.int64), 1, bias)
+    z = np.append(features[0] * scales[0], bias)
     direction = np.outer([1.0, -1.0], z / (z @ z))
     ends = []
     for place in (1.75, 1.75 + 1e-4):
         machines = Machines(constants, range(1), lambda t: samples, None)
         iterates = Iterates(constants)
         iterates.x[:] = iterates.w[:] = place * direction
-        machines.accumulate(1, iterates.x, iterates.x_previous)
+        machines.accumulate_increments(1, iterates.x, iterates.x_previous)
         assert machines.clipped_count == 0
         iterates.step(1, machines.message_sum)
         ends.append(iterates.x.copy())
@@ -161,8 +160,8 @@ def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, m
     for moved in (0, move):
         iterates = Iterates(constants)
         # Anywhere within half a unit of the point.
-        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_GRID_FACTOR)
-        iterates.step(t, total + moved * LAST_STEP_GRID_FACTOR)
+        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_GRID_RATIO)
+        iterates.step(t, total + moved * LAST_STEP_GRID_RATIO)
         ends.add(iterates.x.tobytes())
     assert len(ends) == 1
 

@@ -26,7 +26,7 @@ SETTINGS = [
 def test_absent_machines_have_the_bits_of_one_process(communicator, monkeypatch, server, settings):
     experiment = Experiment(machines=5, server=server, seed=4, clip_norm=1.5, **settings)
     alone = simulation_of(experiment, owned_source(2, SIZES, 13, 5), Communicator()).run()
-    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 700)
     ours = simulation_of(experiment, owned_source(2, SIZES, 13, 5), communicator).run()
     assert_same(ours, share_result(alone, communicator))

@@ -71,13 +71,13 @@ def recorded_run(communicator: Communicator, server: str, machines: int, rho: fl
     experiment = Experiment(server=server, machines=machines, rounds=ROUNDS, rho=rho, seed=SEED, **own)
     simulation = simulation_of(experiment, source, MpiCommunicator(recorder))
     sums = []
-    observe = simulation.machines.accumulate
+    observe = simulation.machines.accumulate_increments
 
     def remember(*arguments: Any) -> None:
         observe(*arguments)
         sums.append(simulation.machines.message_sum.copy())
 
-    simulation.machines.accumulate = remember  # type: ignore[method-assign]
+    simulation.machines.accumulate_increments = remember  # type: ignore[method-assign]
     before = len(recorder.log)
     simulation._run_rounds(CallbackList(), CheckpointPolicy())
     log = recorder.log[before:]

@@ -49,7 +49,7 @@ def assert_as_on_one(communicator, experiment, monkeypatch=None):
     """Compare a run on all ranks, perhaps of data read in parts, with one in a process."""
     alone = simulation_of(experiment, source_of(experiment), Communicator()).run()
     if monkeypatch is not None:
-        for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+        for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
             monkeypatch.setattr(f"mu2mpi.data.source.{name}", 2000)
     ours = simulation_of(experiment, source_of(experiment), communicator).run()
     assert_same(ours, share_result(alone, communicator))
@@ -121,7 +121,7 @@ def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator
     held = communicator.allgather(simulation.machines.samples.features.size)
     assert sum(held) == 60 * 4
     assert max(held) - min(held) <= 10 * 4
-    assert sum(communicator.allgather(len(simulation.evaluator.test_set.samples.labels))) == 30
+    assert sum(communicator.allgather(len(simulation.evaluator.full_test_blocks.samples.labels))) == 30
     result = simulation.run()
     assert len(set(communicator.allgather(result.x.tobytes()))) == 1
 

@@ -24,14 +24,14 @@ def simulation(communicator):
 @pytest.mark.several_ranks
 @pytest.mark.parametrize("in_turn", [False, True], ids=["the last rank is late", "each is late in its turn"])
 def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, in_turn):
-    ranks, observe = communicator.size, Machines.accumulate
+    ranks, observe = communicator.size, Machines.accumulate_increments
 
     def late(machines, t, *arguments):
         if communicator.rank == (t % ranks if in_turn else ranks - 1):
             time.sleep(LATE)
         observe(machines, t, *arguments)
 
-    monkeypatch.setattr(Machines, "accumulate", late)
+    monkeypatch.setattr(Machines, "accumulate_increments", late)
     timing = simulation(communicator).run().timing
     waits = np.full(ranks, ROUNDS * LATE)
     waits[-1] = 0
@@ -45,7 +45,7 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
 
 def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
     assert not simulation(communicator).run().timing["data"].any()
-    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 250)
     reading = simulation(communicator)
     supply, late = reading.machines._reader, []

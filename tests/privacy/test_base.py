@@ -7,7 +7,7 @@ from helpers.simulations import make_task
 
 from mu2mpi.cli import main
 from mu2mpi.core import registry
-from mu2mpi.privacy.accounting.guarantee import CurveGuarantee, GaussianGuarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, PrivacyCurveGuarantee
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
@@ -28,11 +28,11 @@ CASES = {
     "rho is no number": (stating(lambda true: GaussianGuarantee(math.nan, true.sampler_error)), "rho = nan"),
     "rho is negative": (stating(lambda true: GaussianGuarantee(-true.rho, true.sampler_error)), "rho = -4"),
     "epsilon is no number": (
-        stating(lambda true: CurveGuarantee(lambda delta: math.nan, true.sampler_error), "epsilon"),
+        stating(lambda true: PrivacyCurveGuarantee(lambda delta: math.nan, true.sampler_error), "epsilon"),
         "epsilon = nan",
     ),
     "epsilon is negative": (
-        stating(lambda true: CurveGuarantee(lambda delta: -1.0, true.sampler_error), "epsilon"),
+        stating(lambda true: PrivacyCurveGuarantee(lambda delta: -1.0, true.sampler_error), "epsilon"),
         "epsilon = -",
     ),
 }
@@ -41,7 +41,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_guarantee_that_is_nonsense_is_refused(case, monkeypatch, capsys, tmp_path):
     kind, words = CASES[case]
-    monkeypatch.setitem(registry._registered["mechanisms"], "own", kind)
+    monkeypatch.setitem(registry._components["mechanisms"], "own", kind)
     command = ["run", "--mechanism", "own", "--machines", "2", "--rounds", "5", "--output"]
     assert main([*command, str(tmp_path / "a.h5")]) == 2
     assert f"error: mechanism = own states {words}" in capsys.readouterr().err

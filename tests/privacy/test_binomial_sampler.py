@@ -26,7 +26,7 @@ from mu2mpi.privacy.noise.binomial_sampler import (
     proposal_table,
 )
 from mu2mpi.privacy.noise.noise_stream import (
-    KEYSTREAM_SIZE,
+    CHUNK_WORDS,
     MACHINE_STREAM,
     SERVER_STREAM,
     key_to_uint32,
@@ -41,7 +41,7 @@ KEY = key_to_uint32(root_key(21))
 
 def drawn(fair_bits, d, who=(SERVER_STREAM, 0, 1), t=1, key=KEY, **options):
     """Return the noise of d coordinates."""
-    message = np.zeros(-(-d // KEYSTREAM_SIZE) * KEYSTREAM_SIZE, np.int64)
+    message = np.zeros(-(-d // CHUNK_WORDS) * CHUNK_WORDS, np.int64)
     noised = np.full_like(message, -1)
     BinomialNoiseSource(key, who, fair_bits, d, **options)(noised, message, t)
     assert not noised[d:].any()
@@ -251,7 +251,7 @@ def asked(draw):
         machines=machines,
         parameters=draw(st.integers(1, 10**7)),
         clip_norm=draw(st.floats(1e-6, 1e6) | st.just(1.0)),
-        gradient_norm=1.0,
+        max_gradient_norm=1.0,
         affected_sums=draw(st.sampled_from([1, rounds])),
         increments_per_message=draw(st.sampled_from([1, rounds])),
         samples=rounds,
@@ -299,7 +299,7 @@ def check_coins(messages, rho, mechanism):
 
 MECHANISM = made(
     ReleasedSums(
-        rounds=20, machines=10, parameters=40, clip_norm=1.5, gradient_norm=1.0, affected_sums=20,
+        rounds=20, machines=10, parameters=40, clip_norm=1.5, max_gradient_norm=1.0, affected_sums=20,
         increments_per_message=20, samples=20, batch_size=1.0, noise_shares=9,
     ),
     0.5,

@@ -17,8 +17,8 @@ from mu2mpi.privacy.noise.box_muller import (
     squared_radius,
 )
 from mu2mpi.privacy.noise.grid import MAX_NORMAL_DRAW
-from mu2mpi.privacy.noise.noise_stream import MAX_EXTENSION_LEVEL
-from mu2mpi.privacy.noise.sampler_error import NORMAL_DRAW_ERROR
+from mu2mpi.privacy.noise.noise_stream import MAX_UNIFORM_EXTENSIONS
+from mu2mpi.privacy.noise.sampler_error import NORMAL_DRAW_RELATIVE_ERROR
 
 
 @numba.njit
@@ -59,7 +59,7 @@ def test_a_pair_is_as_close_to_an_exact_one_as_the_bound_takes_it_to_be(radius_w
         found = pair_of(np.uint64(radius_word), np.uint64(angle_word))
         for ours, exact in zip(found, exact_pair(last, angle_word), strict=True):
             # Of 16 units, 2 are for the product with the scale and its rounding, which come later.
-            assert abs(mpmath.mpf(ours) - exact) <= NORMAL_DRAW_ERROR * radius * 14 / 16
+            assert abs(mpmath.mpf(ours) - exact) <= NORMAL_DRAW_RELATIVE_ERROR * radius * 14 / 16
 
 
 @pytest.mark.parametrize("value", [2.0**44, 2.0**44 * 1.4142, 2.0**60 + 4096, 2.0**107])
@@ -71,6 +71,6 @@ def test_small_words_have_the_radius_of_all_their_words(value, shift):
 
 
 def test_no_draw_is_larger_than_the_largest():
-    assert math.sqrt(small_square(1.0, 64.0 * (MAX_EXTENSION_LEVEL + 1))) < MAX_NORMAL_DRAW
+    assert math.sqrt(small_square(1.0, 64.0 * (MAX_UNIFORM_EXTENSIONS + 1))) < MAX_NORMAL_DRAW
     assert math.sqrt(pair_of(np.uint64(0), np.uint64(0))[0] ** 2) < MAX_NORMAL_DRAW
     assert pair_of(np.uint64(2**64 - 1), np.uint64(0)) == (0.0, 0.0)

@@ -181,11 +181,11 @@ def test_what_is_calibrated_to_is_the_strategy_as_it_is(p, k, T, is_cumulative, 
     assert mechanism.consistency_errors(1e-5) == []
     # Noise never passes what the grid has room for, and buffers what errors are counted for.
     largest = np.abs(dense_noise(mechanism.correlation)).sum(axis=1).max()
-    assert largest <= mechanism._max_noise_gain
+    assert largest <= mechanism._max_std_ratio
     impulse = np.linalg.inv(dense(mechanism.correlation.coefficients()))[:, 0]
     for decay in mechanism.correlation.decays:
         held = np.convolve(impulse, decay ** np.arange(T))[:T]
-        assert np.linalg.norm(held) <= 4 * mechanism._noise_sum_growth
+        assert np.linalg.norm(held) <= 4 * mechanism._noise_sum_std_growth
 
 
 def test_errors_of_buffers_are_within_what_is_left_to_them():
@@ -204,7 +204,7 @@ def test_errors_of_buffers_are_within_what_is_left_to_them():
         sent = np.rint(norm * y)
         buffers = correlation.decays[:, np.newaxis] * buffers + sent / norm
         exact = correlation.decays.astype(np.longdouble)[:, np.newaxis] * exact + sent / np.longdouble(norm)
-    assert 0 < 2 * np.sqrt(squares) < mechanism._roundoff_error < 2.0**-14
+    assert 0 < 2 * np.sqrt(squares) < mechanism._noise_roundoff_norm < 2.0**-14
 
 
 @pytest.mark.parametrize("settings", [{"noise_correlation": 0.5}, {"method": "anytime-dp-mf"}])
@@ -230,7 +230,7 @@ def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     mechanism = mechanism_of(T, d, is_cumulative=True, rho=2.0, power=0.0)
     assert mechanism.sigma == pytest.approx(2 * mechanism.clip_norm / 2.0, rel=1e-3)
     moved = mechanism.sigma * np.linalg.norm(np.ones(T) @ dense_noise(mechanism.correlation))
-    assert mechanism.independent_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
+    assert mechanism.equivalent_independent_sigma * np.sqrt(T) == pytest.approx(moved, rel=1e-3)
     present = rng.random((T, machines)) < 0.4
     run = RunParticipation(RecordedParticipation("", federation_of(machines, 0, present)), T)
     register = RoundParticipants(run, range(machines))

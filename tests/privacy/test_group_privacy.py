@@ -12,7 +12,7 @@ from mu2mpi.analysis.privacy_reports import GroupSize, group_privacy_guarantee
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
-from mu2mpi.privacy.accounting.guarantee import CurveGuarantee, GaussianGuarantee, GroupGuarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, GroupGuarantee, PrivacyCurveGuarantee
 from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedMechanism
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 
@@ -115,7 +115,7 @@ def test_machines_count_by_their_squares_unless_they_share_their_noise(machines,
 @given(st.floats(0.01, 1), st.integers(1, 8), st.floats(1e-9, 1e-2))
 def test_a_group_is_hidden_by_what_hides_each(rho, number, delta):
     """Where the truth for groups is known, it is true, and no worse than the rule allows."""
-    grouped = GroupGuarantee(CurveGuarantee(GaussianGuarantee(rho).epsilon_exact_noise), number)
+    grouped = GroupGuarantee(PrivacyCurveGuarantee(GaussianGuarantee(rho).epsilon_exact_noise), number)
     epsilon = grouped.epsilon(delta)
     assert epsilon >= GaussianGuarantee(number * rho).epsilon_exact_noise(delta) * (1 - 1e-9)
     assert ref.gaussian_delta(epsilon, number * rho) <= delta * (1 + 1e-9)

@@ -6,7 +6,7 @@ import pytest
 from helpers import reference as ref
 
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact, epsilon_paper
-from mu2mpi.privacy.accounting.guarantee import CurveGuarantee, GaussianGuarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, PrivacyCurveGuarantee
 from mu2mpi.privacy.noise.sampler_error import SamplerError, sampler_error
 
 DELTA = 1e-5
@@ -37,7 +37,7 @@ def test_what_a_gaussian_mechanism_says():
 
 
 def test_where_one_is_a_curve_epsilons_and_deltas_add_up():
-    gaussian, approximate = GaussianGuarantee(1.0), CurveGuarantee(curve)
+    gaussian, approximate = GaussianGuarantee(1.0), PrivacyCurveGuarantee(curve)
     for several in (
         gaussian + approximate + gaussian,
         approximate + gaussian + gaussian,
@@ -46,5 +46,5 @@ def test_where_one_is_a_curve_epsilons_and_deltas_add_up():
         assert several.rho is None
         expected = 2 * gaussian.epsilon(DELTA / 3) + curve(DELTA / 3)
         assert several.epsilon_exact_noise(DELTA) == several.epsilon(DELTA) == pytest.approx(expected)
-    assert (approximate + CurveGuarantee(curve, DRAWN)).epsilon(DELTA) > 2 * curve(DELTA / 2)
+    assert (approximate + PrivacyCurveGuarantee(curve, DRAWN)).epsilon(DELTA) > 2 * curve(DELTA / 2)
     assert SamplerError() == GaussianGuarantee(1.0).sampler_error == approximate.sampler_error

@@ -7,10 +7,10 @@ import pytest
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.methods.snowball_sgd import CLIP_NORM_RATIO
+from mu2mpi.methods.snowball_sgd import CLIP_NORM_OVER_G
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LAST_STEP_GRID_FACTOR,
+    LAST_STEP_GRID_RATIO,
     LastIterateMechanism,
     final_batch_size,
     growing_batches,
@@ -26,7 +26,7 @@ def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
     batches = growing_batches(rounds - 1, final_batch_size(machines, d, rho))
     messages = ReleasedSums(
-        rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_NORM_RATIO, gradient_norm=G,
+        rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_NORM_OVER_G, max_gradient_norm=G,
         affected_sums=1, increments_per_message=int(batches.max()), samples=int(batches.sum()),
         batch_size=float(batches[0]), hides_iterates=True,
     )  # fmt: skip
@@ -120,4 +120,4 @@ def test_slack_is_paid_for_where_it_arises(run, slacks):
 def test_slack_of_rounding():
     """Each of two runs rounds each coordinate of 6 gradients and one draw by half a unit."""
     slack = rounding_expansions(np.array([1.0, 0.5]), np.array([6, 2]), 0.25, 9)
-    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_GRID_FACTOR]))
+    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_GRID_RATIO]))

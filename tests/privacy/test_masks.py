@@ -15,21 +15,21 @@ from mu2mpi.privacy.noise.masks import (
     Masks,
     edge_key,
     mask_edges,
-    neighbours_per_side,
+    mask_neighbours_per_side,
 )
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS
 
 keys = st.binary(min_size=32, max_size=32)
-BATCH_STREAM = int.from_bytes(b"ksam", "little")
+BATCH_NONCE_WORD = int.from_bytes(b"ksam", "little")
 
 
 def plain_mask(root, i, j, t, chunks):
     """The keystream of an edge in a round, by the block function in plain Python."""
     key = np.asarray(edge_key(root, i, j), "<u4").tobytes()
-    return np.concatenate([ref.noise_words(key, (BATCH_STREAM, 0, t), chunk) for chunk in range(chunks)])
+    return np.concatenate([ref.noise_words(key, (BATCH_NONCE_WORD, 0, t), chunk) for chunk in range(chunks)])
 
 
-def masked(masks, t, size=KEYSTREAM_SIZE):
+def masked(masks, t, size=CHUNK_WORDS):
     """What masks add to a message of zeros."""
     message = np.zeros(size, np.int64)
     masks.add(message, t)
@@ -46,9 +46,9 @@ def federations(draw, most=24):
 def test_masks_cancel_on_any_ranks_and_messages_come_through(federation, ranks, every, root, t):
     machines, colluders = federation
     rng = np.random.default_rng(list(root))
-    total, expected = np.zeros(KEYSTREAM_SIZE, np.uint64), np.zeros(KEYSTREAM_SIZE, np.uint64)
+    total, expected = np.zeros(CHUNK_WORDS, np.uint64), np.zeros(CHUNK_WORDS, np.uint64)
     for rank in range(ranks):
-        message = rng.integers(-(2**63), 2**63, KEYSTREAM_SIZE)
+        message = rng.integers(-(2**63), 2**63, CHUNK_WORDS)
         expected += message.view(np.uint64)
         Masks(machines, colluders, root, block_range(machines, ranks, rank), every).add(message, t)
         total += message.view(np.uint64)
@@ -73,21 +73,21 @@ def test_a_machine_adds_the_keystreams_of_its_edges_or_takes_them_away(federatio
     machines, colluders = federation
     pairs = mask_edges(machines, colluders, root).tolist()
     for machine in (0, machines - 1):
-        expected = np.zeros(chunks * KEYSTREAM_SIZE, np.uint64)
+        expected = np.zeros(chunks * CHUNK_WORDS, np.uint64)
         for i, j in pairs:
             if machine in (i, j):
                 mask = plain_mask(root, i, j, t, chunks)
                 expected += mask if machine == i else -mask
         for every in (False, True):
             masks = Masks(machines, colluders, root, range(machine, machine + 1), every)
-            np.testing.assert_array_equal(masked(masks, t, chunks * KEYSTREAM_SIZE), expected)
+            np.testing.assert_array_equal(masked(masks, t, chunks * CHUNK_WORDS), expected)
 
 
 @pytest.mark.parametrize("group", [{0}, {4}, {0, 1}, {2, 5, 6}, {0, 1, 2, 3, 4, 5}])
 def test_the_masked_sum_of_some_machines_is_uniform(group):
     """Bytes of the sums of each group but all seven, over rounds: each test fails with probability 1e-5."""
     pairs = mask_edges(7, 2, bytes(32))
-    total = np.zeros(64 * KEYSTREAM_SIZE, np.uint64)
+    total = np.zeros(64 * CHUNK_WORDS, np.uint64)
     for machine in group:
         masks = Masks(7, 2, bytes(32), range(machine, machine + 1), includes_internal=True)
         total += np.concatenate([masked(masks, t) for t in range(1, 65)])
@@ -121,7 +121,7 @@ def formula(machines, colluders, half):
 @given(st.integers(1, 5000), st.floats(0, 1), max_examples=60)
 def test_neighbours_are_the_fewest_for_which_the_formula_is_small(machines, share):
     colluders = min(machines - 1, round(share * machines))
-    half = neighbours_per_side(machines, colluders)
+    half = mask_neighbours_per_side(machines, colluders)
     is_complete = 2 * half >= machines - 1
     assert is_complete or formula(machines, colluders, half) < 2.0**-STATISTICAL_SECURITY_BITS
     assert half == 1 or 2 * (half - 1) < machines - 1
@@ -135,6 +135,6 @@ def test_neighbours_are_on_a_circle_and_hold_together_whoever_does_not_collude(f
     assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
     assert np.all(pairs[:, 0] < pairs[:, 1])
     degrees = np.bincount(pairs.ravel(), minlength=machines)
-    assert np.all(degrees == min(2 * neighbours_per_side(machines, colluders), machines - 1))
+    assert np.all(degrees == min(2 * mask_neighbours_per_side(machines, colluders), machines - 1))
     known = set(np.random.default_rng(list(root)).choice(machines, colluders, replace=False).tolist())
     assert is_connected(set(range(machines)) - known, pairs.tolist())

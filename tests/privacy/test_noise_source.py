@@ -15,7 +15,7 @@ from mu2mpi.federation.participation.uniform import UniformParticipation
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
 from mu2mpi.privacy.noise.noise_stream import (
-    KEYSTREAM_SIZE,
+    CHUNK_WORDS,
     MACHINE_STREAM,
     add_noise,
     add_signed_noise,
@@ -23,23 +23,21 @@ from mu2mpi.privacy.noise.noise_stream import (
     root_key,
     standard_normal,
 )
-from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 KEY = key_to_uint32(root_key(77))
-SIZE = 2 * KEYSTREAM_SIZE
+SIZE = 2 * CHUNK_WORDS
 FIRST = 3
 """The number of the first machine that is hosted."""
 
-scales = st.floats(0.5, MAX_UNDITHERED_STD) | st.sampled_from(
-    [0.0, MAX_UNDITHERED_STD * 1.5, 2.0**40, 2.0**48]
-)
+scales = st.floats(0.5, DITHER_THRESHOLD) | st.sampled_from([0.0, DITHER_THRESHOLD * 1.5, 2.0**40, 2.0**48])
 
 
-def rounded(machine, number, scale, max_undithered_std=MAX_UNDITHERED_STD):
+def rounded(machine, number, scale, dither_threshold=DITHER_THRESHOLD):
     """Return one draw of a machine as a message gets it, by the kernel of a run with everybody there."""
-    if scale > max_undithered_std:
+    if scale > dither_threshold:
         noised = np.zeros(SIZE, np.int64)
-        add_signed_noise(noised, KEY, *map(np.array, ([machine], [number], [scale], [max_undithered_std])), 1)
+        add_signed_noise(noised, KEY, *map(np.array, ([machine], [number], [scale], [dither_threshold])), 1)
         return noised
     return np.rint(scale * standard_normal(KEY, MACHINE_STREAM, machine, number, SIZE)).astype(np.int64)
 
@@ -53,15 +51,15 @@ def test_draws_are_added_and_taken_away_to_the_bit(draws):
     noise, expected = start.copy(), start.copy()
     machines, numbers, units = (np.array([draw[k] for draw in draws]) for k in range(3))
     columns = machines.astype(np.int64), numbers.astype(np.int64), units.astype(float)
-    add_signed_noise(noise, KEY, *columns, np.full(len(draws), MAX_UNDITHERED_STD), 1)
+    add_signed_noise(noise, KEY, *columns, np.full(len(draws), DITHER_THRESHOLD), 1)
     for machine, number, scale in draws:
         add_noise(expected, expected.copy(), KEY, MACHINE_STREAM, machine, 1, number, scale)
     np.testing.assert_array_equal(noise, expected)
-    if np.all(units <= MAX_UNDITHERED_STD):
+    if np.all(units <= DITHER_THRESHOLD):
         plain = sum(rounded(*draw) for draw in draws)
         # A fused product and sum may round a tie the other way.
         assert np.abs(noise - start - plain).max() <= len(draws)
-    add_signed_noise(noise, KEY, *columns, np.full(len(draws), MAX_UNDITHERED_STD), -1)
+    add_signed_noise(noise, KEY, *columns, np.full(len(draws), DITHER_THRESHOLD), -1)
     np.testing.assert_array_equal(noise, start)
 
 
@@ -79,22 +77,22 @@ def test_a_draw_is_spread_beyond_what_is_said_of_its_machine():
 class Sums:
     """What all messages of each hosted machine add up to, in plain numpy: one draw, the last of each."""
 
-    def __init__(self, present, units, max_undithered_std=MAX_UNDITHERED_STD):
-        self.present, self.units, self.max_undithered_std = present, units, max_undithered_std
+    def __init__(self, present, units, dither_threshold=DITHER_THRESHOLD):
+        self.present, self.units, self.dither_threshold = present, units, dither_threshold
 
     def noise(self, t, is_cumulative):
         total = np.zeros(SIZE, np.int64)
         for i, unit in enumerate(self.units):
             k = self.present[:t, i].sum()
             if k and (is_cumulative or self.present[t - 1, i]):
-                total += rounded(FIRST + i, k, unit, self.max_undithered_std)
+                total += rounded(FIRST + i, k, unit, self.dither_threshold)
         return total
 
 
-def member_draws(participation, rounds, units, is_cumulative, max_undithered_std=MAX_UNDITHERED_STD):
+def member_draws(participation, rounds, units, is_cumulative, dither_threshold=DITHER_THRESHOLD):
     roll = RoundParticipants(RunParticipation(participation, rounds), range(FIRST, FIRST + len(units)))
     return PerMachineNoiseSource(
-        KEY, FIRST, units, np.full(len(units), max_undithered_std), SIZE, roll, is_cumulative
+        KEY, FIRST, units, np.full(len(units), dither_threshold), SIZE, roll, is_cumulative
     )
 
 
@@ -150,7 +148,7 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
 
     def draws(machines=hosted_machines):
         of = units[machines.start - FIRST : machines.stop - FIRST]
-        whose = KEY, MACHINE_STREAM, machines.start, of, np.full(len(of), MAX_UNDITHERED_STD), SIZE
+        whose = KEY, MACHINE_STREAM, machines.start, of, np.full(len(of), DITHER_THRESHOLD), SIZE
         return CorrelatedNoiseSource(correlation, *whose, RoundParticipants(attendance, machines))
 
     noise = sent(draws(), range(1, attendance.rounds + 1))
@@ -169,7 +167,7 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
         fresh = strategy.apply_strategy(parts[there].astype(float)[np.newaxis])[0]
         for k, found in enumerate(fresh, 1):
             drawn = units[i] * standard_normal(KEY, MACHINE_STREAM, FIRST + i, k, SIZE)
-            if units[i] <= MAX_UNDITHERED_STD:
+            if units[i] <= DITHER_THRESHOLD:
                 # All roundings of earlier rounds cancel, and that of this one is at most a half.
                 np.testing.assert_allclose(
                     found, drawn, atol=0.51 / correlation.column_norm(rounds), rtol=1e-9

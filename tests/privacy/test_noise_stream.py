@@ -8,9 +8,9 @@ from scipy import stats
 
 from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS
 from mu2mpi.privacy.noise.noise_stream import (
-    KEYSTREAM_SIZE,
+    CHUNK_PAIRS,
+    CHUNK_WORDS,
     MACHINE_STREAM,
-    NORMAL_PAIRS,
     SERVER_STREAM,
     add_noise,
     derive_key,
@@ -19,7 +19,7 @@ from mu2mpi.privacy.noise.noise_stream import (
     root_key,
     standard_normal,
 )
-from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 KEY = key_to_uint32(root_key(2024))
 keys = st.binary(min_size=32, max_size=32)
@@ -29,9 +29,9 @@ words = st.integers(0, 2**32 - 1)
 def plain_normals(key: bytes, who: int, number: int, t: int, d: int) -> np.ndarray:
     """The stream as documented, with numpy's own functions: words i and 128 + i of a chunk make a pair."""
     chunks = []
-    for chunk in range(-(-d // KEYSTREAM_SIZE)):
+    for chunk in range(-(-d // CHUNK_WORDS)):
         words = ref.noise_words(key, (who, number, t), chunk)
-        a, b = words[:NORMAL_PAIRS], words[NORMAL_PAIRS:]
+        a, b = words[:CHUNK_PAIRS], words[CHUNK_PAIRS:]
         # Close to 1, what counts is how far from it.
         near = a > 0.7 * 2.0**64
         radius = np.sqrt(-2 * np.where(near, np.log1p(~a * -(2.0**-64)), np.log(a * 2.0**-64)))
@@ -65,7 +65,7 @@ def noised(message, first, count, scale):
     st.integers(0, 50),
     st.integers(1, 5),
     st.integers(1, 1000),
-    st.floats(1, MAX_UNDITHERED_STD),
+    st.floats(1, DITHER_THRESHOLD),
     max_examples=30,
 )
 def test_added_noise_is_the_sum_of_rounded_draws(first, count, d, scale):
@@ -130,8 +130,7 @@ def test_no_correlation_between_machines_rounds_and_coordinates():
         standard_normal(KEY, MACHINE_STREAM, 9, 5, d),
     ]
     others += [
-        np.roll(base, shift)
-        for shift in (1, 2, KEYSTREAM_BLOCKS, NORMAL_PAIRS, KEYSTREAM_SIZE, KEYSTREAM_SIZE + 1)
+        np.roll(base, shift) for shift in (1, 2, KEYSTREAM_BLOCKS, CHUNK_PAIRS, CHUNK_WORDS, CHUNK_WORDS + 1)
     ]
     for other in others:
         for a, b in ((base, other), (base**2 - 1, other**2 - 1)):

@@ -28,6 +28,6 @@ def test_rounding_of_losses_costs_little(probability, rounds, multiplier):
 
 def test_delta_that_is_too_small_to_be_computed_with_is_refused():
     with pytest.raises(InputError, match=r"--delta must be at least 1e-12 .*got 1e-14"):
-        PoissonMechanism.min_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
-    sigma = PoissonMechanism.min_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
+        PoissonMechanism.find_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
+    sigma = PoissonMechanism.find_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
     assert 3 * 0.995 < PoissonMechanism.compute_epsilon(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3

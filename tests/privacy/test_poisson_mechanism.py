@@ -17,7 +17,7 @@ from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 def test_dp_sgd_has_the_noise_that_it_needs_and_hardly_more(probability, rounds, epsilon):
     """The privacy loss of replacing a sample by its opposite, drawn at random: five standard errors."""
     delta = 0.01
-    sigma = PoissonMechanism.min_sigma(3.0, 1, probability, rounds, epsilon, delta)
+    sigma = PoissonMechanism.find_sigma(3.0, 1, probability, rounds, epsilon, delta)
     assert (
         epsilon * 0.995
         < PoissonMechanism.compute_epsilon(3.0, 1, probability, rounds, sigma, delta)

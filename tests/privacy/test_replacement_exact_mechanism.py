@@ -65,6 +65,6 @@ def test_draws_of_the_loss_of_all_rounds_do_not_exceed_it(samples, drawn, rounds
 
 
 def test_there_is_no_more_noise_than_is_needed():
-    sigma = ReplacementExactMechanism.min_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
+    sigma = ReplacementExactMechanism.find_sigma(3.0, 40, 2, 60, 1.0, 1e-5, 0.1)
     assert ReplacementExactMechanism.compute_epsilon(3.0, 40, 2, 60, sigma, 0.9e-5) <= 0.9
     assert ReplacementExactMechanism.compute_epsilon(3.0, 40, 2, 60, sigma * 0.999, 0.9e-5) > 0.9

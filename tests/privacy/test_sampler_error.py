@@ -22,9 +22,9 @@ from mu2mpi.privacy.noise.box_muller import (
     squared_radius,
 )
 from mu2mpi.privacy.noise.noise_stream import (
-    KEYSTREAM_SIZE,
+    CHUNK_PAIRS,
+    CHUNK_WORDS,
     MACHINE_STREAM,
-    NORMAL_PAIRS,
     add_noise,
     key_to_uint32,
     padded_zeros,
@@ -33,7 +33,7 @@ from mu2mpi.privacy.noise.noise_stream import (
 )
 from mu2mpi.privacy.noise.sampler_error import (
     DITHER_BITS,
-    MAX_UNDITHERED_STD,
+    DITHER_THRESHOLD,
     MIN_STD_UNITS,
     SAMPLER_BUDGET_SHARE,
     SamplerError,
@@ -137,8 +137,8 @@ def test_small_words_are_continued_by_further_ones_of_the_stream():
     key = root_key(5)
     found = 0
     for t in range(1, 9):
-        pairs = standard_normal(key_to_uint32(key), MACHINE_STREAM, 3, t, 5_000 * KEYSTREAM_SIZE).reshape(
-            -1, 2, NORMAL_PAIRS
+        pairs = standard_normal(key_to_uint32(key), MACHINE_STREAM, 3, t, 5_000 * CHUNK_WORDS).reshape(
+            -1, 2, CHUNK_PAIRS
         )
         squares = (pairs**2).sum(axis=1)
         for chunk, i in np.argwhere(squares > 27.73):
@@ -153,7 +153,7 @@ def test_small_words_are_continued_by_further_ones_of_the_stream():
     assert 1 <= found < 30
 
 
-@given(st.floats(MAX_UNDITHERED_STD, 2.0**45), st.integers(1, 700), max_examples=20)
+@given(st.floats(DITHER_THRESHOLD, 2.0**45), st.integers(1, 700), max_examples=20)
 def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
     key = root_key(6)
     flat, _ = padded_zeros((1, d))
@@ -161,12 +161,12 @@ def test_on_a_fine_grid_a_draw_is_spread_by_uniform_integers(scale, d):
     add_noise(out, flat, key_to_uint32(key), MACHINE_STREAM, 2, 1, 9, scale)
     bits = (int(scale).bit_length() - 1) - DITHER_BITS - 1
     words = np.concatenate(
-        [ref.noise_words(key, (MACHINE_STREAM + 256, 2, 9), c) for c in range(-(-d // KEYSTREAM_SIZE))]
+        [ref.noise_words(key, (MACHINE_STREAM + 256, 2, 9), c) for c in range(-(-d // CHUNK_WORDS))]
     )
-    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > MAX_UNDITHERED_STD else 0
+    offsets = (words >> np.uint64(63 - bits)).astype(np.int64) - 2**bits if scale > DITHER_THRESHOLD else 0
     draw = np.rint(scale * standard_normal(key_to_uint32(key), MACHINE_STREAM, 2, 9, d)).astype(np.int64)
-    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > MAX_UNDITHERED_STD else 0)) <= 1)
-    if scale > MAX_UNDITHERED_STD:
+    assert np.all(np.abs(shaped[0] - draw - (offsets[:d] if scale > DITHER_THRESHOLD else 0)) <= 1)
+    if scale > DITHER_THRESHOLD:
         assert -(2**bits) <= offsets.min() <= offsets.max() < 2**bits
         assert 2.0 ** -(DITHER_BITS + 1) <= 2.0 ** (bits + 1) / scale <= 2.0**-DITHER_BITS
 
@@ -202,10 +202,10 @@ def test_the_cost_grows_with_draws_and_grid_and_is_refused_where_nothing_is_know
         < finer.log_ratio_bound(30)
     )
     assert more == some + some
-    assert sampler_error(100, 10, MAX_UNDITHERED_STD * 2, MAX_UNDITHERED_STD * 4).log_ratio_bound(
+    assert sampler_error(100, 10, DITHER_THRESHOLD * 2, DITHER_THRESHOLD * 4).log_ratio_bound(
         30
     ) < some.log_ratio_bound(30)
-    assert math.isinf(sampler_error(1, 1, MIN_STD_UNITS * 0.99, MAX_UNDITHERED_STD).sum_squared_ratio_errors)
+    assert math.isinf(sampler_error(1, 1, MIN_STD_UNITS * 0.99, DITHER_THRESHOLD).sum_squared_ratio_errors)
     assert math.isinf(epsilon_with_sampler(lambda _: 1.0, 1e-5, SamplerError(1.0, 1.0)))
     assert epsilon_with_sampler(lambda _: 1.0, 1e-5, SamplerError()) == 1.0
     assert math.isinf(epsilon_with_sampler(lambda _: math.inf, 1e-5, some))
@@ -295,7 +295,7 @@ def test_the_account_counts_the_parts_of_which_a_sum_is_made(method, colluders):
     unit = mechanism.sigma / mechanism.grid_spacing / math.sqrt(parts)
     assert unit >= MIN_STD_UNITS
     largest = mechanism.correlation.max_column_norm if mechanism.correlation else 1
-    expected = sampler_error(15, 50 * parts, unit, unit * largest, mechanism.max_undithered_std)
+    expected = sampler_error(15, 50 * parts, unit, unit * largest, mechanism.dither_threshold)
     assert mechanism.guarantee().sampler_error == pytest.approx(expected)
     trusted = make_schedule(method, server="trusted", **settings).mechanism
     assert mechanism.sigma == trusted.sigma

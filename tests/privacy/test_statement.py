@@ -16,7 +16,7 @@ from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterateMechanis
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
-from mu2mpi.privacy.statement import PrivacyStatement, size_concerns
+from mu2mpi.privacy.statement import PrivacyStatement, budget_concerns
 
 
 def make_mechanism(rho, clip_norm, rounds):
@@ -128,8 +128,8 @@ def test_what_is_not_private_is_said():
     )
     assert briefly(silent) == ["no noise"]
     assert silent.mismatches() == []
-    assert size_concerns(1.0, 0.5, None) == []
-    assert len(size_concerns(11.0, 0.5, 10)) == 2
+    assert budget_concerns(1.0, 0.5, None) == []
+    assert len(budget_concerns(11.0, 0.5, 10)) == 2
 
 
 COMMON = {"clip_norm": 1.5, "grid_spacing": 2.0**-20, "rounds": 20, "machines": 3, "parameters": 40}

@@ -28,10 +28,10 @@ sys.exit(main(sys.argv[1:]))
 """
 LOSS = """
 import mu2mpi
-from mu2mpi.losses.softmax import Softmax
+from mu2mpi.losses.softmax import SoftmaxLoss
 
 @mu2mpi.register
-class Ours(Softmax):
+class Ours(SoftmaxLoss):
     name = "ours"
 """
 # A text in each file, and what stands there on one rank.

@@ -26,7 +26,7 @@ from mu2mpi.results.records import checkpoint_path
 
 POINTS = [
     *((os, name) for name in ("open", "fsync", "link", "replace", "unlink")),
-    (Machines, "accumulate"),
+    (Machines, "accumulate_increments"),
     (Evaluator, "evaluate"),
 ]
 
@@ -58,7 +58,7 @@ def killed_at(n, action):
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_kills_at_random_points(server, tmp_path, moments, monkeypatch):
     """Every time, the next start goes on to the same bits, whatever it does just then."""
-    monkeypatch.setattr("mu2mpi.execution.simulation.CHECKPOINT_DECISION_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_INTERVAL_SECONDS", 0.0)
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=1, server=server)
     expected = job(every=1e-9).run_to_file(experiment, source, tmp_path / "unbroken.h5")
     path, ends = tmp_path / "a.h5", []
@@ -78,7 +78,7 @@ def test_kills_at_random_points(server, tmp_path, moments, monkeypatch):
 @pytest.mark.slow
 def test_no_kill_leaves_the_key_behind_once_the_run_has_finished(tmp_path, monkeypatch):
     """Whichever call on the file system or step of the run it comes before."""
-    monkeypatch.setattr("mu2mpi.execution.simulation.CHECKPOINT_DECISION_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_INTERVAL_SECONDS", 0.0)
     experiment, source = Experiment(machines=4, rounds=3), random_source(1, 100, 6, 3)
     job().run_to_file(experiment, source, tmp_path / "compiled.h5")
     for n in itertools.count(1):
@@ -170,7 +170,7 @@ def test_a_signal_at_an_awkward_moment(module, name, code, tmp_path):
     script = (
         f"import os, signal, sys, {module} as module, mu2mpi.execution.simulation as watch\n"
         "from mu2mpi.cli import main\n"
-        "watch.CHECKPOINT_DECISION_SECONDS = 0.0\n"
+        "watch.DECISION_INTERVAL_SECONDS = 0.0\n"
         f"original = module.{name}\n"
         "def signalled(*a, **k):\n"
         "    os.kill(os.getpid(), signal.SIGUSR1)\n"
@@ -206,7 +206,7 @@ from pathlib import Path
 import mu2mpi.results.{module} as module
 from mu2mpi.cli import main
 from mu2mpi.execution import simulation as watch
-watch.CHECKPOINT_DECISION_SECONDS = 0.0
+watch.DECISION_INTERVAL_SECONDS = 0.0
 original, spared = module.{name}, [None] * {spared}
 def filling(*arguments, **options):
     if spared:

@@ -72,14 +72,14 @@ from mu2mpi import Experiment, run
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
 
-observe = Machines.accumulate
+observe = Machines.accumulate_increments
 
 def fail_on_one_rank(self, t, *points):
     if world().rank == {rank} and t == 5:
         raise {error}
     observe(self, t, *points)
 
-Machines.accumulate = fail_on_one_rank
+Machines.accumulate_increments = fail_on_one_rank
 run(Experiment(machines=3, server={server!r}), output=sys.argv[1])
 """
 

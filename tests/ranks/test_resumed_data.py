@@ -80,7 +80,7 @@ def sent(monkeypatch):
 @pytest.fixture
 def in_parts(monkeypatch):
     """Let ranks read some rows at a time, as they do of a large file."""
-    for name in ("MAX_IN_MEMORY_BYTES", "CHUNK_BYTES"):
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
         monkeypatch.setattr(f"mu2mpi.data.source.{name}", 20 * MACHINES * 50)
 
 

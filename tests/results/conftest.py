@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.federation.timer import PHASES
+from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import Diagnostics, History, Theory
@@ -54,7 +54,7 @@ def make_result(classes=3, features=5, rows=4, ranks=2, rho=4.0, seed=1):
         diagnostics=Diagnostics(16.75, 0.125),
         class_counts=draw.integers(0, 9, (2, classes)),
         class_names=None if seed is None else tuple(f"Größe {k}" for k in range(classes)),
-        timing={phase: draw.random(ranks) for phase in PHASES},
+        timing={phase: draw.random(ranks) for phase in TIMED_PHASES},
         environment={"mu2mpi_version": "0.1", "hosts": "nöde (2)", "ranks": ranks, "mpi_library": "MPICH"},
     )
 

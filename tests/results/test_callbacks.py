@@ -94,7 +94,7 @@ def test_checkpoints_are_heard_of(tmp_path, monkeypatch):
                 signal.raise_signal(signal.SIGUSR1)
             return super().__getattribute__(name)
 
-    monkeypatch.setattr("mu2mpi.execution.simulation.CHECKPOINT_DECISION_SECONDS", 0.0)
+    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_INTERVAL_SECONDS", 0.0)
     first, again, output = Stops(), Recorder(), tmp_path / "a.h5"
     with pytest.raises(Interrupted) as stop:
         mu2mpi.run(SETTINGS, output=output, callbacks=[first])

@@ -15,7 +15,7 @@ from mu2mpi.results.checkpoint import (
     remove_checkpoint,
     write_checkpoint,
 )
-from mu2mpi.results.records import Checkpoint, History, checkpoint_path, previous_path
+from mu2mpi.results.records import Checkpoint, History, checkpoint_path, previous_checkpoint_path
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_one_that_cannot_be_read_gives_way_to_the_one_before(checkpoint, tmp_pat
     path = checkpoint_path(tmp_path / "a.h5")
     for done in (4, 4, 5):
         write_checkpoint(replace(checkpoint, rounds_done=done), path)
-    assert previous_path(path).stat().st_mode & 0o777 == 0o600
+    assert previous_checkpoint_path(path).stat().st_mode & 0o777 == 0o600
     assert read_latest_valid_checkpoint(path).rounds_done == 5
     assert capsys.readouterr().err == ""
     damage(path, how)
@@ -126,9 +126,9 @@ def test_one_that_cannot_be_read_gives_way_to_the_one_before(checkpoint, tmp_pat
     assert str(path) in capsys.readouterr().err
     # It is the last one now: what comes next is not written over the only one that is whole.
     assert read_checkpoint(path).rounds_done == 4
-    assert not previous_path(path).exists()
+    assert not previous_checkpoint_path(path).exists()
     write_checkpoint(replace(checkpoint, rounds_done=5), path)
-    assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [4, 5]
+    assert [read_checkpoint(p).rounds_done for p in (previous_checkpoint_path(path), path)] == [4, 5]
 
 
 def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):
@@ -137,7 +137,7 @@ def test_the_first_of_a_run_has_none_before_it(checkpoint, tmp_path):
         write_checkpoint(checkpoint, path)
     path.unlink()
     write_checkpoint(replace(checkpoint, root_key=bytes(32)), path, replace=False)
-    assert not previous_path(path).exists()
+    assert not previous_checkpoint_path(path).exists()
     write_checkpoint(checkpoint, path)
     remove_checkpoint(path)
     assert list(tmp_path.iterdir()) == []
@@ -161,12 +161,12 @@ def test_what_a_killed_writer_left_is_removed(checkpoint, tmp_path, call, action
         other.touch()
     write_checkpoint(checkpoint, path)
     left_by_a_kill(checkpoint, path, call)
-    known = others | {path, previous_path(path)}
+    known = others | {path, previous_checkpoint_path(path)}
     assert {*tmp_path.iterdir()} - known
     if action == "claim":
         path.unlink()
         write_checkpoint(checkpoint, path, replace=False)
-        known.remove(previous_path(path))
+        known.remove(previous_checkpoint_path(path))
     elif action == "resume":
         read_latest_valid_checkpoint(path)
     else:
@@ -191,8 +191,8 @@ def test_a_live_writer_outlasts_another_job_that_removes_its_file(checkpoint, tm
     monkeypatch.setattr(os, call, resumed_meanwhile)
     write_checkpoint(replace(checkpoint, rounds_done=6), path)
     assert calls == [call]
-    assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [5, 6]
-    assert {*tmp_path.iterdir()} == {path, previous_path(path)}
+    assert [read_checkpoint(p).rounds_done for p in (previous_checkpoint_path(path), path)] == [5, 6]
+    assert {*tmp_path.iterdir()} == {path, previous_checkpoint_path(path)}
 
 
 def test_of_two_claims_at_once_one_is_refused(checkpoint, tmp_path, monkeypatch):
@@ -218,6 +218,6 @@ def test_the_one_before_is_kept_where_files_have_one_name_only(checkpoint, tmp_p
     path = checkpoint_path(tmp_path / "a.h5")
     for done in (4, 5):
         write_checkpoint(replace(checkpoint, rounds_done=done), path)
-    assert [read_checkpoint(p).rounds_done for p in (previous_path(path), path)] == [4, 5]
-    assert previous_path(path).stat().st_mode & 0o777 == 0o600
+    assert [read_checkpoint(p).rounds_done for p in (previous_checkpoint_path(path), path)] == [4, 5]
+    assert previous_checkpoint_path(path).stat().st_mode & 0o777 == 0o600
     assert len(list(tmp_path.iterdir())) == 2

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mu2mpi.results.records import History, checkpoint_path, previous_path
+from mu2mpi.results.records import History, checkpoint_path, previous_checkpoint_path
 
 
 def test_rows_are_named_by_what_they_speak_for(build_result):
@@ -29,5 +29,5 @@ def test_every_column_of_a_history_has_a_name_and_a_unit(result):
 
 def test_checkpoints_lie_beside_their_result():
     checkpoint = checkpoint_path(Path("runs/a.h5"))
-    assert [path.parent for path in (checkpoint, previous_path(checkpoint))] == [Path("runs")] * 2
-    assert len({"a.h5", checkpoint.name, previous_path(checkpoint).name}) == 3
+    assert [path.parent for path in (checkpoint, previous_checkpoint_path(checkpoint))] == [Path("runs")] * 2
+    assert len({"a.h5", checkpoint.name, previous_checkpoint_path(checkpoint).name}) == 3

@@ -61,7 +61,7 @@ def draw_figure(
         If the figure cannot show these runs.
     """
     figure = get_figure(name, x_axis)
-    distinct, _ = drop_repeated_runs(runs, *figure.run_key_columns)
+    distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns)
     lacking = [run.path for run in distinct if math.isnan(run.table_row.get(figure.required_column, 0.0))]
     if lacking:
         quantity = figure.required_column.replace("_", " ")

@@ -33,8 +33,8 @@ from mu2mpi.results.reader import RunSummary
 CHANNEL_LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
 MIN_FIT_POINTS = 3  # fewest points to fit an exponent to
 # Table column, axis label and unit factor of the test score, by the type of labels
-ACCURACY_AXIS = "test_accuracy", "test accuracy (%)", 100.0
-SCORE_AXES = {"classes": ACCURACY_AXIS, "numbers": ("test_r2", "test R²", 1.0)}
+ACCURACY_Y_AXIS = "test_accuracy", "test accuracy (%)", 100.0
+SCORE_Y_AXES = {"classes": ACCURACY_Y_AXIS, "numbers": ("test_r2", "test R²", 1.0)}
 Settings = Sequence[str]  # names of settings
 
 
@@ -123,14 +123,14 @@ def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
     return f"{name} (nats)" if are_losses_in_nats(runs) else name
 
 
-def measured_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
+def measured_y_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
     """Return column, axis label and unit factor of the test loss, and of the accuracy or R²."""
     label_types = {run.label_kind for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
     if len(label_types) > 1 or (len(losses) > 1 and not are_losses_in_nats(runs)):
         problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit or score"
         raise selection_error(problem, "loss")
-    return ("test_loss", loss_label(runs), 1.0), SCORE_AXES[label_types.pop()]
+    return ("test_loss", loss_label(runs), 1.0), SCORE_Y_AXES[label_types.pop()]
 
 
 def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame:

@@ -13,9 +13,9 @@ from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, parse_labels
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import check_readable
 
-NAMED_WIDTHS = {"column": 3.3, "page": 7.0}
-MIN_WIDTH = 2.0  # inches
-MAX_WIDTH = 40.0  # inches
+FIGURE_WIDTHS_INCHES = {"column": 3.3, "page": 7.0}
+MIN_FIGURE_WIDTH_INCHES = 2.0  # inches
+MAX_FIGURE_WIDTH_INCHES = 40.0  # inches
 FOREGROUND = "#1a1a1a"
 BACKGROUND = "white"
 STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
@@ -25,7 +25,7 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 class FigureOptions:
     """Options of a figure, as in ``mu2mpi plot``: width, title, labels, style sheet and axes."""
 
-    width: float = NAMED_WIDTHS["page"]  # inches
+    width: float = FIGURE_WIDTHS_INCHES["page"]  # inches
     title: str | None = None  # None: the figure's own
     linear: bool = False  # whether logarithmic axes become linear
     labels: Labels = field(default_factory=Labels)
@@ -49,7 +49,7 @@ def figure_options(
     Parameters
     ----------
     width : float or str
-        Inches, or a key of `NAMED_WIDTHS`.
+        Inches, or a key of `FIGURE_WIDTHS_INCHES`.
     labels : str or sequence of str
         Labels of settings, as for `parse_labels`.
     style : path, optional
@@ -63,11 +63,11 @@ def figure_options(
         If the width is out of range, or a file cannot be used.
     """
     try:
-        inches = NAMED_WIDTHS.get(str(width)) or float(width)
+        inches = FIGURE_WIDTHS_INCHES.get(str(width)) or float(width)
     except ValueError:
         inches = math.nan
-    if not MIN_WIDTH <= inches <= MAX_WIDTH:
-        limits = f"{MIN_WIDTH:g} to {MAX_WIDTH:g} inches"
+    if not MIN_FIGURE_WIDTH_INCHES <= inches <= MAX_FIGURE_WIDTH_INCHES:
+        limits = f"{MIN_FIGURE_WIDTH_INCHES:g} to {MAX_FIGURE_WIDTH_INCHES:g} inches"
         raise InputError(f"--width must be column, page or {limits}, got {width}")
     if style is not None:
         check_readable(style := Path(style))

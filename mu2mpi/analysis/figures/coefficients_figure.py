@@ -19,7 +19,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
-MAX_MODEL_ROWS = 10  # rows of the model that are drawn
+MAX_DRAWN_MODEL_ROWS = 10  # rows of the model that are drawn
 MAX_COEFFICIENTS_PER_ROW = 30  # coefficients of one row that are drawn
 MAX_DRAWN_COEFFICIENTS = 90  # coefficients of all rows that are drawn
 
@@ -36,8 +36,8 @@ class CoefficientsFigure(Figure):
         run = min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
         coefficients = read_result(run.path).coefficients(in_scaled_units=True)
         rows, terms = coefficients.values.shape
-        if rows > MAX_MODEL_ROWS:
-            fault = f"{run.path} has more than {MAX_MODEL_ROWS} classes"
+        if rows > MAX_DRAWN_MODEL_ROWS:
+            fault = f"{run.path} has more than {MAX_DRAWN_MODEL_ROWS} classes"
             raise InputError(f"{fault}. Use mu2mpi show --coefficients")
         limit = min(MAX_COEFFICIENTS_PER_ROW, MAX_DRAWN_COEFFICIENTS // rows) - 1
         largest = np.argsort(-np.abs(coefficients.values[:, :-1]).max(axis=0), kind="stable")[:limit]

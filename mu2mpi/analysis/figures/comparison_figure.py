@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.aggregation import default_value_names, mean_and_std
-from mu2mpi.analysis.figures._encoding import fit_exponent, measured_axes
+from mu2mpi.analysis.aggregation import default_measurements, mean_and_std
+from mu2mpi.analysis.figures._encoding import fit_exponent, measured_y_axes
 from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry, palette
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, group_runs, join_values, selection_error
 from mu2mpi.config.experiment_options import option_fields
@@ -33,7 +33,7 @@ class MethodCurve:
     """Runs of one method on several sample sizes."""
 
     name: str
-    sizes: FloatArray  # samples |S| of all machines, ascending; shape (sizes,)
+    sample_sizes: FloatArray  # samples |S| of all machines, ascending; shape (sizes,)
     gradient_counts: FloatArray  # means over seeds; shape (sizes,)
     losses: FloatArray  # mean and standard deviation; shape (sizes, 2)
     scores: FloatArray
@@ -62,7 +62,7 @@ def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
         sizes = np.array([point.settings["samples_used"] for point in points])
         gradient_counts, losses, scores = (
             np.array([mean_and_std([run.table_row[column] for run in point.runs]) for point in points])
-            for column in ("gradient_evaluations", *default_value_names(of_method)[:2])
+            for column in ("gradient_evaluations", *default_measurements(of_method)[:2])
         )
         means = gradient_counts[:, 0]
         curves.append(MethodCurve(title, sizes, means, losses, scores, fit_exponent(sizes, means)))
@@ -90,21 +90,21 @@ class ComparisonFigure(Figure):
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw loss and score, and for several sample sizes the complexity with fitted exponents."""
         lines = method_curves(runs)
-        grows = any(len(line.sizes) > 1 for line in lines)
+        grows = any(len(line.sample_sizes) > 1 for line in lines)
         layout = Layout(options, 1, 2 + grows, 2.7)
-        for panel, (_, label, _) in zip(layout.panels[0], measured_axes(runs), strict=False):
+        for panel, (_, label, _) in zip(layout.panels[0], measured_y_axes(runs), strict=False):
             panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
         layout.panels[0, 0].set_yscale("log")
         for k, (line, colour) in enumerate(zip(lines, palette(len(lines)), strict=True)):
             style = {"color": colour, "marker": METHOD_MARKERS[k % len(METHOD_MARKERS)], "linewidth": 1.0}
             style |= {"label": line.name, "linestyle": "-" if grows else ""}
-            both = zip(layout.panels[0], (line.losses, line.scores), measured_axes(runs), strict=False)
+            both = zip(layout.panels[0], (line.losses, line.scores), measured_y_axes(runs), strict=False)
             for panel, values, (_, _, factor) in both:
                 layout.draw_error_bars(panel, line.gradient_counts, *(factor * values.T), **style)
             exponent = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
             layout.legend.append(legend_entry(f"{line.name}{exponent}", **style))
             if grows:
-                layout.panels[0, 2].plot(line.sizes, line.gradient_counts, **style)
+                layout.panels[0, 2].plot(line.sample_sizes, line.gradient_counts, **style)
         if grows:
             panel = layout.panels[0, 2]
             panel.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
@@ -112,7 +112,7 @@ class ComparisonFigure(Figure):
         if fitted := sorted(with_exponent, key=lambda line: line.gradient_counts[-1]):
             # The theorems' exponents, next to the cheapest and the most expensive method.
             for slope, line, factor in ((1.0, fitted[0], 1 / 1.8), (1.5, fitted[-1], 1.8)):
-                ends = line.sizes[[0, -1]]
+                ends = line.sample_sizes[[0, -1]]
                 y = factor * line.gradient_counts[-1] * (ends / ends[-1]) ** slope
                 panel.plot(ends, y, **SLOPE_STYLE)
             layout.legend.append(legend_entry("numbers: fitted exponents of |S|", linestyle=""))

@@ -25,12 +25,12 @@ DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 
 MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
-MAX_STACKED_WIDTH = 5.0  # inches; narrower figures have their panels in one column
+MAX_STACKED_WIDTH_INCHES = 5.0  # inches; narrower figures have their panels in one column
 MAX_PANEL_ASPECT = 0.55  # largest height of a panel in one column, relative to the width of the figure
 MAX_LABEL_INCHES = 2.7  # largest width of a legend entry
-MAX_NAME_LENGTH = 24  # characters of a name at a tick
+MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
-PLAIN_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
+TICK_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
 
 
 def palette(count: int) -> list[Any]:
@@ -59,9 +59,9 @@ def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def shorten_name(name: str) -> str:
-    """Replace the middle of a name of more than `MAX_NAME_LENGTH` characters by an ellipsis."""
-    half = MAX_NAME_LENGTH // 2
-    return name if len(name) <= MAX_NAME_LENGTH else f"{name[: half - 1]}…{name[-half:]}"
+    """Replace the middle of a name of more than `MAX_TICK_NAME_CHARACTERS` characters by an ellipsis."""
+    half = MAX_TICK_NAME_CHARACTERS // 2
+    return name if len(name) <= MAX_TICK_NAME_CHARACTERS else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def wrap_text(text: str, inches: float) -> str:
@@ -75,7 +75,7 @@ def set_log_ticks(axis: Any, values: Iterable[float]) -> None:
     """Make a matplotlib axis logarithmic, with tick labels without exponents at the given values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     axis.set_major_locator(ticker.FixedLocator(sorted({*values})))
-    axis.set_major_formatter(PLAIN_FORMATTER)
+    axis.set_major_formatter(TICK_FORMATTER)
     axis.set_minor_locator(ticker.NullLocator())
 
 
@@ -123,7 +123,7 @@ class Layout:
         self.legend: list[Any] = []
         self._shared_axes = sharex, sharey
         self._heights = np.broadcast_to(np.asarray(height, float), rows)
-        is_narrow = options.width < MAX_STACKED_WIDTH
+        is_narrow = options.width < MAX_STACKED_WIDTH_INCHES
         self.is_stacked = can_stack and columns > 1 and is_narrow and not options.user_axes
         if self.is_stacked:
             self._heights = np.tile(np.minimum(self._heights, MAX_PANEL_ASPECT * options.width), columns)
@@ -132,8 +132,8 @@ class Layout:
         grid: dict[str, Any] = {"nrows": len(self._heights), "ncols": 1 if self.is_stacked else columns}
         shared: dict[str, Any] = {"sharex": sharex, "sharey": not self.is_stacked and sharey}
         ratios = self._heights.tolist()
-        self._grid = self.figure.subplots(**grid, **shared, height_ratios=ratios, squeeze=False)
-        self.panels = self._grid.reshape(columns, rows).T if self.is_stacked else self._grid
+        self._panel_grid = self.figure.subplots(**grid, **shared, height_ratios=ratios, squeeze=False)
+        self.panels = self._panel_grid.reshape(columns, rows).T if self.is_stacked else self._panel_grid
         for first, *later_panels in self.panels if self.is_stacked and sharey else ():
             for panel in later_panels:
                 panel.sharey(first)
@@ -200,22 +200,22 @@ class Layout:
 
     def _fit_text(self) -> None:
         """Wrap labels, thin out overlapping tick labels, and restore the heights of the panels."""
-        (rows, columns), (sharex, sharey) = self._grid.shape, self._shared_axes
-        for (i, j), panel in np.ndenumerate(self._grid):
+        (rows, columns), (sharex, sharey) = self._panel_grid.shape, self._shared_axes
+        for (i, j), panel in np.ndenumerate(self._panel_grid):
             # Constrained layout would reserve space for the centred part of a long title.
             width = self.options.width / columns - 0.6
             panel.set_title(wrap_text(panel.get_title("left"), width), loc="left")
-            is_inner = sharex and i + 1 < rows and self._grid[i + 1, j].axison
+            is_inner = sharex and i + 1 < rows and self._panel_grid[i + 1, j].axison
             panel.set_xlabel("" if is_inner else wrap_text(panel.get_xlabel(), width))
             panel.set_ylabel("" if sharey and j else wrap_text(panel.get_ylabel(), float(self._heights[i])))
         if self.is_stacked:
-            self._heights = np.where([row[0].axison for row in self._grid], self._heights, 1e-3)
-            self._grid[0, 0].get_gridspec().set_height_ratios(self._heights)
+            self._heights = np.where([row[0].axison for row in self._panel_grid], self._heights, 1e-3)
+            self._panel_grid[0, 0].get_gridspec().set_height_ratios(self._heights)
         for step in range(3):
             self.figure.draw_without_rendering()
             height = self.figure.get_figheight()
-            panel_height = sum(row[0].get_position(original=True).height for row in self._grid) * height
-            for panel in self._grid.flat if step else ():
+            panel_height = sum(row[0].get_position(original=True).height for row in self._panel_grid) * height
+            for panel in self._panel_grid.flat if step else ():
                 _thin_tick_labels(panel.xaxis)
                 _thin_tick_labels(panel.yaxis)
             self.figure.set_figheight(height + self._heights.sum() - panel_height)
@@ -231,7 +231,7 @@ class Figure:
     name: str  # of ``mu2mpi plot NAME``
     required_column = ""  # column of `RunSummary.table_row` that every run must have; empty for none
     x_axes: tuple[str, ...] = ()  # values of ``--x-axis``; empty for a fixed horizontal axis
-    run_key_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
+    repetition_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         """Whether a report of these runs contains the figure."""
@@ -255,7 +255,7 @@ def _format_log_axis(axis: Any) -> None:
     axis.set_minor_locator(ticker.NullLocator())
     log_locator = ticker.LogLocator(subs=leading_digits, numticks=9)
     axis.set_major_locator(ticker.MaxNLocator(5) if is_short else log_locator)
-    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else PLAIN_FORMATTER)
+    axis.set_major_formatter(ticker.ScalarFormatter() if is_short else TICK_FORMATTER)
 
 
 def _thin_tick_labels(axis: Any) -> None:
@@ -272,7 +272,7 @@ def _thin_tick_labels(axis: Any) -> None:
             kept.append(place)
             end = stop
     formatter = axis.get_major_formatter()
-    if labels and (formatter is PLAIN_FORMATTER or isinstance(formatter, ticker.ScalarFormatter)):
+    if labels and (formatter is TICK_FORMATTER or isinstance(formatter, ticker.ScalarFormatter)):
         # Fixed even if all are kept: another style would place ticks elsewhere.
         axis.set_major_locator(ticker.FixedLocator(kept))
     elif len(kept) < len(labels) and is_x:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mu2mpi.analysis.figures._encoding import encode_runs, mean_history, measured_axes
+from mu2mpi.analysis.figures._encoding import encode_runs, mean_history, measured_y_axes
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
@@ -29,14 +29,14 @@ class HistoryFigure(Figure):
         layout = Layout(options, 2, len(encoding.titles), 1.6, encoding.titles, sharex=sharex, sharey="row")
         has_band = False
         for group, column, style in encoding.groups:
-            for panel, (name, _, factor) in zip(layout.panels[:, column], measured_axes(runs), strict=True):
+            for panel, (name, _, factor) in zip(layout.panels[:, column], measured_y_axes(runs), strict=True):
                 means = mean_history(group.runs, x_axis, name)
                 mean, std = factor * means.y, factor * means["std"]
                 panel.plot(means.x, mean, **style)
                 if len(group.runs) > 1:
                     has_band, fill = True, {"color": style["color"], "alpha": BAND_ALPHA, "linewidth": 0}
                     panel.fill_between(means.x, mean - std, mean + std, **fill)
-        for row, (_, label, _) in zip(layout.panels, measured_axes(runs), strict=True):
+        for row, (_, label, _) in zip(layout.panels, measured_y_axes(runs), strict=True):
             for panel in row:
                 panel.set(xscale="log", xlabel=AXIS_LABELS[x_axis], ylabel=label)
         band = legend_entry("band: ± 1 standard deviation", linewidth=6, alpha=BAND_ALPHA)

@@ -13,7 +13,7 @@ from mu2mpi.results.reader import RunSummary, read_result
 
 TITLE_SETTINGS = ("data", "server", "machines", "rounds", *PER_MACHINE_OPTIONS)
 MAX_TICK_LABELS = 12  # machines with tick labels
-MAX_LINEAR_RATIO = 20.0  # largest over smallest value on a linear axis
+MAX_LINEAR_AXIS_RATIO = 20.0  # largest over smallest value on a linear axis
 
 
 @register
@@ -48,7 +48,7 @@ class MachinesFigure(Figure):
             layout.legend.append(legend_entry(label, **style))
         for panel in (upper, lower):
             positive = np.concatenate([line.get_ydata()[line.get_ydata() > 0] for line in panel.lines])
-            if positive.size and positive.max() > MAX_LINEAR_RATIO * positive.min():
+            if positive.size and positive.max() > MAX_LINEAR_AXIS_RATIO * positive.min():
                 panel.set_yscale("log")
             else:
                 panel.set_ylim(bottom=0)

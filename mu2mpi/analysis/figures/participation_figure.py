@@ -8,7 +8,7 @@ from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout
 from mu2mpi.analysis.setting_labels import selection_error
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.federation.participation.schedule import parse_schedule
+from mu2mpi.federation.participation.schedule import parse_participation
 from mu2mpi.results.reader import RunSummary
 
 # Settings that may change with the share
@@ -39,7 +39,7 @@ class ParticipationFigure(Figure):
 
 
 def _participating_share(run: RunSummary) -> float:
-    schedule, value = parse_schedule(run.experiment.participation)
+    schedule, value = parse_participation(run.experiment.participation)
     share = schedule.expected_share(value, run.experiment.machines or 1)
     if share is None:
         problem = f"{run.path} has participation = {schedule.name}, whose share varies"

@@ -55,7 +55,7 @@ RATE_VARIABLES = (
     RateVariable("d", "parameters", "classes"),
     RateVariable("ρ", "privacy", "rho"),
 )
-VARIABLE_SETTINGS = ("epsilon", *(variable.setting for variable in RATE_VARIABLES))
+RATE_VARIABLE_SETTINGS = ("epsilon", *(variable.setting for variable in RATE_VARIABLES))
 
 # Exponents in 1/sqrt(nM), and in sqrt(d)/(rho n sqrt M) (Theorem 5.2) or sqrt(d)/(rho n M) (Theorem 6.2)
 STATISTICAL_EXPONENTS = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
@@ -63,9 +63,9 @@ PRIVATE_EXPONENTS = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
 REGIME_TITLES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
 MARKER_SYMBOLS = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # text like matplotlib's markers
-TEXT_HEIGHT = 0.07  # height of a line of text, relative to a panel
+TEXT_LINE_HEIGHT_SHARE = 0.07  # height of a line of text, relative to a panel
 BOUND_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
-PROBLEM_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
+PROBLEM_CURVE_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,10 @@ class FittedRate(RunGroup):
 
     variable: RateVariable
     values: FloatArray  # of the variable; shape (points,)
-    means: FloatArray  # of the excess loss over seeds; shape (problems, points)
-    worst_means: FloatArray  # largest mean over problems; shape (points,)
+    mean_losses: FloatArray  # of the excess loss over seeds; shape (problems, points)
+    worst_mean_losses: FloatArray  # largest mean over problems; shape (points,)
     theorem_bounds: FloatArray  # shape (points,)
-    exponent: float  # least-squares slope of log `worst_means`
+    exponent: float  # least-squares slope of log `worst_mean_losses`
     exponent_low: float  # ends of the 95 % bootstrap interval over seeds
     exponent_high: float
 
@@ -128,8 +128,8 @@ def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSu
     bounds = frame["excess_loss_bound"].groupby(keys[2]).last()
     # Shape (seeds, values, problems).
     losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
-    means = _mean_losses(losses, np.ones((1, len(losses))))[0]
-    worst_means = np.nanmax(means, axis=1)
+    mean_losses = _mean_losses(losses, np.ones((1, len(losses))))[0]
+    worst_mean_losses = np.nanmax(mean_losses, axis=1)
     equal = [1 / len(losses)] * len(losses)
     weights = np.random.default_rng(0).multinomial(len(losses), equal, BOOTSTRAP_SAMPLES)
     slopes = _log_slopes(values, np.nan_to_num(_mean_losses(losses, weights), nan=-np.inf).max(axis=2))
@@ -137,8 +137,8 @@ def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSu
     # Too many resamples lack a point if the points have different seeds.
     is_known = 2 * finite.size >= slopes.size
     low, high = np.quantile(finite, [0.025, 0.975]) if is_known else (math.nan, math.nan)
-    exponent = float(_log_slopes(values, worst_means[np.newaxis])[0])
-    arrays = values, means.T, worst_means, bounds.to_numpy()
+    exponent = float(_log_slopes(values, worst_mean_losses[np.newaxis])[0])
+    arrays = values, mean_losses.T, worst_mean_losses, bounds.to_numpy()
     return FittedRate(settings, runs, variable, *arrays, exponent, float(low), float(high))
 
 
@@ -168,15 +168,15 @@ class RatesFigure(Figure):
             raise InputError(f"rates need excess losses at {required}. Use runs as those of jobs/rates.toml")
         regimes, ylabel = sorted({rate.is_private for rate in rates}), loss_label(runs, "excess loss")
         variables = [v for v in RATE_VARIABLES if any(rate.variable == v for rate in rates)]
-        names = [name for name in rates[0].settings if name not in (*VARIABLE_SETTINGS, "server")]
+        names = [name for name in rates[0].settings if name not in (*RATE_VARIABLE_SETTINGS, "server")]
         differ = [name for name in names if len({rate.settings[name] for rate in rates}) > 1]
         if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
             raise selection_error("these runs differ in too many settings for one figure", differ[0])
         encoding = encode_groups(rates, options, (), ("server",), differ)
-        styles = {_line_settings(rate): (rate, style) for rate, _, style in encoding.groups}
+        styles = {_fixed_setting_values(rate): (rate, style) for rate, _, style in encoding.groups}
         lines: dict[tuple[bool, RateVariable, GroupKey], FittedRate] = {}
         for rate in rates:
-            first = lines.setdefault((rate.is_private, rate.variable, _line_settings(rate)), rate)
+            first = lines.setdefault((rate.is_private, rate.variable, _fixed_setting_values(rate)), rate)
             if first is not rate:
                 names = [name for name in rate.settings if rate.settings[name] != first.settings[name]]
                 problem = f"lines against {rate.variable.symbol} differ in {', '.join(names)} alone"
@@ -185,10 +185,10 @@ class RatesFigure(Figure):
         for row, regime in zip(layout.panels, regimes, strict=True):
             in_regime = [rate for rate in rates if rate.is_private == regime]
             by_variable = [[rate for rate in in_regime if rate.variable == v] for v in variables]
-            curves = [curve for rate in in_regime for curve in (rate.theorem_bounds, *rate.means)]
+            curves = [curve for rate in in_regime for curve in (rate.theorem_bounds, *rate.mean_losses)]
             positive = np.concatenate([curve[curve > 0] for curve in curves])
             low, high = positive.min() / 1.3, positive.max() * 1.3
-            text_share = TEXT_HEIGHT * (1 + max(map(len, by_variable)))
+            text_share = TEXT_LINE_HEIGHT_SHARE * (1 + max(map(len, by_variable)))
             for panel, variable, fitted in zip(row, variables, by_variable, strict=True):
                 if not fitted:
                     panel.set_axis_off()
@@ -205,8 +205,8 @@ class RatesFigure(Figure):
             label = options.labels.settings(shown) if shown else "measured"
             layout.legend.append(legend_entry(label, **style))
         layout.legend.append(legend_entry("the theorem's bound", **BOUND_STYLE))
-        has_problems = any(len(rate.means) > 1 for rate in rates)
-        layout.legend += [legend_entry("single problems", **PROBLEM_STYLE)] * has_problems
+        has_problems = any(len(rate.mean_losses) > 1 for rate in rates)
+        layout.legend += [legend_entry("single problems", **PROBLEM_CURVE_STYLE)] * has_problems
         layout.legend.append(legend_entry("fitted exponent [95 %] (theorem's)", linestyle="", marker="o"))
         unused = len(runs) - len({id(run) for rate in rates for run in rate.runs})
         remark = f"{unused:,} of {len(runs):,} runs belong to no line of {MIN_FIT_POINTS} points"
@@ -214,20 +214,20 @@ class RatesFigure(Figure):
         return layout
 
 
-def _line_settings(rate: RunGroup) -> GroupKey:
-    return tuple(value for name, value in rate.settings.items() if name not in VARIABLE_SETTINGS)
+def _fixed_setting_values(rate: RunGroup) -> GroupKey:
+    return tuple(value for name, value in rate.settings.items() if name not in RATE_VARIABLE_SETTINGS)
 
 
 def _draw_rates(panel: Any, rates: Sequence[FittedRate], styles: dict[GroupKey, dict[str, Any]]) -> None:
     for k, rate in enumerate(reversed(rates)):
-        style = styles[_line_settings(rate)]
-        panel.plot(rate.values, rate.worst_means, **style)
+        style = styles[_fixed_setting_values(rate)]
+        panel.plot(rate.values, rate.worst_mean_losses, **style)
         panel.plot(rate.values, rate.theorem_bounds, color=style["color"], **BOUND_STYLE)
-        if len(rate.means) > 1:
-            panel.plot(rate.values, rate.means.T, color=style["color"], **PROBLEM_STYLE)
+        if len(rate.mean_losses) > 1:
+            panel.plot(rate.values, rate.mean_losses.T, color=style["color"], **PROBLEM_CURVE_STYLE)
         limits = f"[{rate.exponent_low:.2f}, {rate.exponent_high:.2f}] ({Fraction(rate.theorem_exponent)})"
         text = f"{MARKER_SYMBOLS[style['marker']]} {rate.exponent:.2f} {limits}".replace("-", "−")
-        place = {"x": 0.02, "y": 0.02 + TEXT_HEIGHT * k, "transform": panel.transAxes}
+        place = {"x": 0.02, "y": 0.02 + TEXT_LINE_HEIGHT_SHARE * k, "transform": panel.transAxes}
         panel.text(s=text, color=style["color"], fontsize=5.6, **place)
     panel.set_yscale("log")
     set_log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))

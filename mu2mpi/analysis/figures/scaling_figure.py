@@ -24,16 +24,16 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
-IDEAL_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
-HOLLOW_STYLE: dict[str, Any] = {"linestyle": "", "markerfacecolor": BACKGROUND}
-MAX_SERIES = 5
+IDEAL_SCALING_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
+HOLLOW_MARKER: dict[str, Any] = {"linestyle": "", "markerfacecolor": BACKGROUND}
+MAX_SCALING_SERIES = 5
 
 
 @register
 class ScalingFigure(Figure):
     name = "scaling"
     required_column = "elapsed_seconds"
-    run_key_columns = ("ranks", "elapsed_seconds")
+    repetition_columns = ("ranks", "elapsed_seconds")
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw medians of round times over runs: strong scaling on the left, weak scaling on the right."""
@@ -45,7 +45,7 @@ class ScalingFigure(Figure):
             problem = "no --machines, or machines per rank, was run on several ranks"
             raise InputError(f"{problem}. See jobs/scaling.sbatch")
         count = max(map(len, columns.values()))
-        if count > MAX_SERIES:
+        if count > MAX_SCALING_SERIES:
             raise InputError(f"{count} series are too many for one figure. Select runs with --where")
         heights = [2.1, 1.7, *[1.0] * count]
         layout = Layout(options, len(heights), len(columns), heights, [*columns], sharex="col", sharey="row")
@@ -69,12 +69,12 @@ class ScalingFigure(Figure):
             last.set_xlabel("MPI ranks")
             last.tick_params(labelbottom=True)
             set_log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
-        layout.legend.append(legend_entry("ideal", **IDEAL_STYLE))
+        layout.legend.append(legend_entry("ideal", **IDEAL_SCALING_STYLE))
         if (everything.high > everything.low).any():
             bars = legend_entry("bars: minimum to maximum", linestyle="", marker="|", markersize=9)
             layout.legend.append(bars)
         if everything.oversubscribed.any():
-            layout.legend.append(legend_entry("hollow: more ranks than cores", marker="o", **HOLLOW_STYLE))
+            layout.legend.append(legend_entry("hollow: more ranks than cores", marker="o", **HOLLOW_MARKER))
         layout.legend += [Patch(label=phase, **properties) for phase, properties in bar_properties.items()]
         return layout
 
@@ -123,8 +123,8 @@ def _draw_points(column: Any, points: pandas.DataFrame, style: dict[str, Any], i
     efficiency = (column[1], (100 * ideal / times)[[0, 2, 1]], np.full(len(ranks), 100.0))
     for panel, (median, low, high), target in ((column[0], times, ideal), efficiency):
         panel.errorbar(ranks, median, [median - low, high - median], capsize=2.5, elinewidth=0.9, **style)
-        panel.plot(ranks[oversubscribed], median[oversubscribed], zorder=3, **{**style, **HOLLOW_STYLE})
-        panel.plot(ranks[~oversubscribed], target[~oversubscribed], **IDEAL_STYLE)
+        panel.plot(ranks[oversubscribed], median[oversubscribed], zorder=3, **{**style, **HOLLOW_MARKER})
+        panel.plot(ranks[~oversubscribed], target[~oversubscribed], **IDEAL_SCALING_STYLE)
 
 
 def _draw_phases(panel: Any, points: pandas.DataFrame, bar_properties: dict[str, dict[str, Any]]) -> None:

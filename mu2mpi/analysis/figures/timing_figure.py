@@ -17,7 +17,7 @@ MAX_BARS = 40
 class TimingFigure(Figure):
     name = "timing"
     required_column = "elapsed_seconds"
-    run_key_columns = ("ranks", "elapsed_seconds")
+    repetition_columns = ("ranks", "elapsed_seconds")
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw bars of phase times: per rank for runs that differ in the seed alone, per group otherwise."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.aggregation import TableLayout, build_sections
-from mu2mpi.analysis.figures._encoding import encode_runs, measured_axes
+from mu2mpi.analysis.figures._encoding import encode_runs, measured_y_axes
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
@@ -20,12 +20,12 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
-PAPER_STYLE: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
+PAPER_MARKER: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 # Horizontal line of runs without noise, whose rho is infinite
 NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
-CATEGORY_WIDTH = 0.4  # share of a category's width over which points are spread
-PAPER_VALUES = ("test_loss", "test_accuracy")
-PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_VALUES)
+CATEGORY_SPREAD_SHARE = 0.4  # share of a category's width over which points are spread
+PAPER_MEASUREMENTS = ("test_loss", "test_accuracy")
+PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_MEASUREMENTS)
 
 
 @register
@@ -60,9 +60,9 @@ class TradeoffFigure(Figure):
             if is_categorical:
                 # No line connects categories.
                 style = style | {"linestyle": ""}
-                shift = CATEGORY_WIDTH * ((k + 0.5) / len(encoding.groups) - 0.5)
+                shift = CATEGORY_SPREAD_SHARE * ((k + 0.5) / len(encoding.groups) - 0.5)
                 positions = [values.index(position) + shift for position in positions]
-            for panel, (name, _, factor) in zip(panels[:, column], measured_axes(runs), strict=True):
+            for panel, (name, _, factor) in zip(panels[:, column], measured_y_axes(runs), strict=True):
                 y = [factor * run.table_row[name] for run in group.runs]
                 points = [*zip(positions, y, strict=True)]
                 if noisy := [point for point in points if math.isfinite(point[0])]:
@@ -70,7 +70,7 @@ class TradeoffFigure(Figure):
                 if level := [y for x, y in points if math.isinf(x)]:
                     has_noiseless = True
                     panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
-        for row, (_, label, _) in zip(panels, measured_axes(runs), strict=True):
+        for row, (_, label, _) in zip(panels, measured_y_axes(runs), strict=True):
             for panel in row:
                 panel.set(xlabel=_x_axis_label(runs, x_axis, options), ylabel=label)
                 if is_categorical:
@@ -81,7 +81,7 @@ class TradeoffFigure(Figure):
                     set_log_ticks(panel.xaxis, values)
         if panels.shape[1] == 1 and x_axis in (*PAPER_TABLE_LAYOUT.axes, "epsilon") and not is_categorical:
             is_drawn = _draw_paper_values(panels[:, 0], runs, x_axis)
-            layout.legend += [legend_entry("the paper's values", **PAPER_STYLE)] * is_drawn
+            layout.legend += [legend_entry("the paper's values", **PAPER_MARKER)] * is_drawn
         layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * has_noiseless
         return layout
 
@@ -138,7 +138,7 @@ def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], x_axis: str) -> 
         for (row, (machines, *_)), cell in section.aggregates.items():
             if cell.seeds and cell.paper_values:
                 is_drawn, place = True, _setting_value(subset[(*row, machines)][0], x_axis)
-                for panel, name, factor in zip(panels, PAPER_VALUES, (1.0, 100.0), strict=True):
+                for panel, name, factor in zip(panels, PAPER_MEASUREMENTS, (1.0, 100.0), strict=True):
                     y = factor * cell.paper_values[name]
-                    panel.plot(place, y, color="black", zorder=4, **PAPER_STYLE)
+                    panel.plot(place, y, color="black", zorder=4, **PAPER_MARKER)
     return is_drawn

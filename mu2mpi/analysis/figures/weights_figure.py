@@ -10,9 +10,9 @@ from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, shorte
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
-MAX_CLASSES = 20  # rows of the model with an image or a label of their own
+MAX_LABELLED_CLASSES = 20  # rows of the model with an image or a label of their own
 MAX_TICK_LABELS = 20  # features with tick labels
-MIN_IMAGE_SIDE = 8  # pixels; features without names are drawn as a square image from this size on
+MIN_IMAGE_SIDE_PIXELS = 8  # pixels; features without names are drawn as a square image from this size on
 TITLE_SETTINGS = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 
 
@@ -29,8 +29,8 @@ class WeightsFigure(Figure):
         side, limit = math.isqrt(x.shape[1]), float(np.abs(x).max()) or 1.0
         # Cividis suits colour blindness and greyscale.
         colour_scale: dict[str, Any] = {"cmap": "cividis", "vmin": -limit, "vmax": limit}
-        is_square = side * side == x.shape[1] and side >= MIN_IMAGE_SIDE
-        if is_square and features is None and len(x) <= MAX_CLASSES:
+        is_square = side * side == x.shape[1] and side >= MIN_IMAGE_SIDE_PIXELS
+        if is_square and features is None and len(x) <= MAX_LABELLED_CLASSES:
             columns = min(5, len(x))
             height = 0.85 * options.width / columns
             layout = Layout(options, -(-len(x) // columns), columns, height, can_stack=False)
@@ -47,7 +47,7 @@ class WeightsFigure(Figure):
             panel.locator_params(axis="x", integer=True)
             if features is not None and len(features) <= MAX_TICK_LABELS:
                 panel.set_xticks(range(len(features)), features)
-            if len(x) <= MAX_CLASSES:
+            if len(x) <= MAX_LABELLED_CLASSES:
                 panel.set_yticks(range(len(x)), map(shorten_name, names))
             else:
                 panel.set_ylabel("class")

@@ -23,7 +23,7 @@ from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs, 
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
-from mu2mpi.core.registry import known_names, lookup, summary_line
+from mu2mpi.core.registry import component_summary, known_names, lookup
 from mu2mpi.results.reader import RunSummary, read_result
 from mu2mpi.results.result import Result
 
@@ -108,7 +108,7 @@ def _render_figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
     for name in known_names("figures"):
         if not get_figure(name).is_in_report(runs):
             continue
-        meaning = summary_line("figures", name)
+        meaning = component_summary("figures", name)
         try:
             picture = base64.b64encode(render_figure(draw_figure(name, runs), "svg")).decode()
         except InputError:

@@ -1,1 +1,1 @@
-"""Attacks of an audit, modules of this folder with `applies_to(constants)` and `run_attack(context)`."""
+"""Attacks of an audit, modules of this folder with `attack_applies(constants)` and `run_attack(context)`."""

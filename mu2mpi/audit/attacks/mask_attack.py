@@ -14,22 +14,22 @@ import numpy as np
 
 from mu2mpi.audit.adversary_view import AttackContext, Finding, hides_single_messages
 from mu2mpi.audit.canaries import BOUNDARY_INDICES, MNIST_PIXELS, create_single_machine, mnist_sized_constants
-from mu2mpi.audit.evidence import byte_evidence
+from mu2mpi.audit.evidence import uneven_byte_evidence
 from mu2mpi.audit.recorded_ranks import RecordedRank, run_on_ranks
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.federation.batching import FreshSamples
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.timer import Timer
 from mu2mpi.privacy.noise import masks
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, MAX_STREAM_INDEX, derive_key, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, MAX_STREAM_INDEX, derive_key, padded_zeros
 
 MAX_ROUND_LAG = 12  # rounds between which differences are tested
 TESTED_ROUNDS = [*range(1, 65), *(t for t in BOUNDARY_INDICES if t > 64)]
-LONG_MESSAGE_MACHINES = 3  # machines of the runs with long messages in all of `TESTED_ROUNDS`
-SHORT_MESSAGE_PIXELS = 75  # features of the short messages, of three chunks, of runs with more machines
+LONG_MESSAGE_TEST_MACHINES = 3  # machines of the runs with long messages in all of `TESTED_ROUNDS`
+SHORT_MESSAGE_TEST_PIXELS = 75  # features of the short messages, of three chunks, of runs with more machines
 MAX_MACHINE_GROUPS = 128  # random groups, where there are more than twice as many
-RING_MACHINES = 300  # machines of the runs whose neighbours are compared
-RING_COLLUDERS = 30  # colluders of these runs
+MASK_RING_SIZE = 300  # machines of the runs whose neighbours are compared
+MASK_RING_COLLUDERS = 30  # colluders of these runs
 
 
 class MachineGroup(NamedTuple):
@@ -43,7 +43,7 @@ class MachineGroup(NamedTuple):
         return f"the masks of machines {machines}" + f", less those that machines {known} know," * bool(known)
 
 
-def applies_to(constants: RunConstants) -> bool:
+def attack_applies(constants: RunConstants) -> bool:
     """Whether secure aggregation masks the messages of the audited runs."""
     return hides_single_messages(constants) and constants.problem.trust_mode.reveals_messages
 
@@ -51,19 +51,19 @@ def applies_to(constants: RunConstants) -> bool:
 def run_attack(context: AttackContext) -> Finding:
     """Test the masks of few machines in many rounds, and of all audited machines in few rounds."""
     machines, colluders = context.constants.problem.machines, context.constants.problem.colluders
-    sizes = {(LONG_MESSAGE_MACHINES, min(colluders, 1)): (MNIST_PIXELS, TESTED_ROUNDS)}
-    sizes.setdefault((machines, colluders), (SHORT_MESSAGE_PIXELS, TESTED_ROUNDS[:MAX_ROUND_LAG]))
+    sizes = {(LONG_MESSAGE_TEST_MACHINES, min(colluders, 1)): (MNIST_PIXELS, TESTED_ROUNDS)}
+    sizes.setdefault((machines, colluders), (SHORT_MESSAGE_TEST_PIXELS, TESTED_ROUNDS[:MAX_ROUND_LAG]))
     refutations, key, n_groups, highest = [], derive_key(context.root_key, "noise", "masks"), 0, 0.0
     for (count, known), (pixels, rounds) in sizes.items():
-        constants = _masked_constants(context, count, known, pixels)
+        constants = _masked_run_constants(context, count, known, pixels)
         groups = list(machine_groups(count, known, context.root_key))
         # Each half-byte is tested in each chunk and in differences.
-        tests = 16 * max(1, len(groups)) * (constants.problem.d // KEYSTREAM_SIZE + MAX_ROUND_LAG)
+        tests = 16 * max(1, len(groups)) * (constants.problem.d // CHUNK_WORDS + MAX_ROUND_LAG)
         threshold = math.log(tests * (len(sizes) + 1) / context.error_probability)
         faults, evidence = _mask_faults(constants, key, rounds, groups, threshold)
         refutations += faults
         n_groups, highest = n_groups + len(groups), max(highest, evidence)
-    if _neighbour_evidence(context.root_key) > math.log((len(sizes) + 1) / context.error_probability):
+    if _mask_neighbour_evidence(context.root_key) > math.log((len(sizes) + 1) / context.error_probability):
         refutations.append("mask neighbours are not random: they are consecutive, or the same in two runs")
     summary = (
         f"Masks of real messages in {len(TESTED_ROUNDS)} rounds below 2^32: {n_groups} groups of machines; "
@@ -72,7 +72,7 @@ def run_attack(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations))
 
 
-def _masked_constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
+def _masked_run_constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
     problem, sizes = context.constants.problem, {"machines": machines, "colluders": colluders}
     servers = {"server": problem.server, "masks": problem.server_options.masks}
     constants = mnist_sized_constants(pixels, **sizes, **servers)
@@ -121,11 +121,11 @@ def _mask_faults(
                 mask_sum -= _shared_masks(own.masks_shared_with(colluder), constants, rounds)
         early = mask_sum[:MAX_ROUND_LAG]
         tests = [
-            (f"in chunk {k // KEYSTREAM_SIZE}", mask_sum[:, k : k + KEYSTREAM_SIZE])
-            for k in range(0, d, KEYSTREAM_SIZE)
+            (f"in chunk {k // CHUNK_WORDS}", mask_sum[:, k : k + CHUNK_WORDS])
+            for k in range(0, d, CHUNK_WORDS)
         ]
         tests += [(f"{lag} rounds apart", early[lag:] - early[:-lag]) for lag in range(1, len(early))]
-        evidence, where = max((float(byte_evidence(values).max()), where) for where, values in tests)
+        evidence, where = max((float(uneven_byte_evidence(values).max()), where) for where, values in tests)
         highest = max(highest, evidence)
         if evidence > min_evidence:
             faults.append(f"{group} are not uniform modulo 2^64 {where} of real messages")
@@ -145,14 +145,14 @@ def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list
     return np.array(rows)
 
 
-def _neighbour_evidence(root_key: bytes) -> float:
+def _mask_neighbour_evidence(root_key: bytes) -> float:
     """Return evidence by Chernoff's bound that mask neighbours coincide more often than in random rings."""
     keys = [derive_key(root_key, "noise", f"circle {n}") for n in range(2)]
-    rings = [masks.mask_edges(RING_MACHINES, RING_COLLUDERS, key) for key in keys]
-    steps = range(1, masks.neighbours_per_side(RING_MACHINES, RING_COLLUDERS) + 1)
-    in_order = np.sort([(i, (i + step) % RING_MACHINES) for i in range(RING_MACHINES) for step in steps])
+    rings = [masks.mask_edges(MASK_RING_SIZE, MASK_RING_COLLUDERS, key) for key in keys]
+    steps = range(1, masks.mask_neighbours_per_side(MASK_RING_SIZE, MASK_RING_COLLUDERS) + 1)
+    in_order = np.sort([(i, (i + step) % MASK_RING_SIZE) for i in range(MASK_RING_SIZE) for step in steps])
     graphs = [set(map(tuple, pairs.tolist())) for pairs in (in_order, *rings)]
-    evidence, pairs = 0.0, math.comb(RING_MACHINES, 2)
+    evidence, pairs = 0.0, math.comb(MASK_RING_SIZE, 2)
     for first, second in combinations(graphs, 2):
         common, expected = len(first & second), len(first) * len(second) / pairs
         if common > expected:

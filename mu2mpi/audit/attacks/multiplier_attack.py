@@ -26,19 +26,19 @@ from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExa
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
 MAX_RUNS = 1000  # runs whose noise is measured
-MIN_SENSITIVITY = 0.99  # norm of increments relative to the clipping norm; rounding takes the rest
+MIN_RELATIVE_SENSITIVITY = 0.99  # norm of increments relative to the clipping norm; rounding takes the rest
 
 
 class MultiplierEstimate(NamedTuple):
     """Noise multiplier sigma / C of some rounds, with confidence limits."""
 
-    location: str  # round, or all rounds
+    rounds: str  # round, or all rounds
     estimate: float
     low: float
     high: float
 
 
-def applies_to(constants: RunConstants) -> bool:
+def attack_applies(constants: RunConstants) -> bool:
     """Whether batches are subsampled at random and noisy sums are observed."""
     return bool(constants.batching.subsampling) and reveals_only_noisy_sums(constants)
 
@@ -55,9 +55,9 @@ def run_attack(context: AttackContext) -> Finding:
     largest = max(known, key=lambda estimate: estimate.low)
     where = f"where {stated:.4g} is stated"
     if smallest.high < stated:
-        refutations.append(f"noise multiplier is at most {smallest.high:.4g} {where} ({smallest.location})")
-    if largest.low > stated / MIN_SENSITIVITY:
-        alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest.location})")
+        refutations.append(f"noise multiplier is at most {smallest.high:.4g} {where} ({smallest.rounds})")
+    if largest.low > stated / MIN_RELATIVE_SENSITIVITY:
+        alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest.rounds})")
     if mechanism.stated_rho is not None:
         name, measured, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
     else:
@@ -118,10 +118,10 @@ def _estimate_noise_multipliers(runs: AuditRuns, error_probability: float) -> li
 
 
 def _estimate_noise_multiplier(
-    location: str, squared_scores: FloatArray, error_probability: float
+    rounds: str, squared_scores: FloatArray, error_probability: float
 ) -> MultiplierEstimate:
     """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squared_scores.size), float(squared_scores.mean())
     margin = NormalDist().inv_cdf(1 - error_probability) * math.sqrt(variance)
     low, high = (2 * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))
-    return MultiplierEstimate(location, 2 * math.sqrt(mean), low, high)
+    return MultiplierEstimate(rounds, 2 * math.sqrt(mean), low, high)

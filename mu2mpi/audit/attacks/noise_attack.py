@@ -18,10 +18,10 @@ from mu2mpi.core.registry import lookup
 from mu2mpi.federation.batching import FreshSamples
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.timer import Timer
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, MAX_STREAM_INDEX, NORMAL_PAIRS, derive_key
+from mu2mpi.privacy.noise.noise_stream import CHUNK_PAIRS, CHUNK_WORDS, MAX_STREAM_INDEX, derive_key
 
 TESTED_RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler extends its bits
-CONSECUTIVE_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
+CONSECUTIVE_TESTED_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
 # Random factors of the first coordinates of a chunk of noise, in a hash that identifies the chunk
 HASH_MULTIPLIERS: IntArray = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
 # Tested bytes (0: the lowest), and the integers that contain them
@@ -32,7 +32,7 @@ TESTED_NOISE_BYTES = (
 )
 
 
-def applies_to(_: RunConstants) -> bool:
+def attack_applies(_: RunConstants) -> bool:
     """Return True: this attack applies to all run constants, as every audited run has noise."""
     return True
 
@@ -84,7 +84,7 @@ def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
     if (correlation := audited.mechanism.correlation) is not None:
         settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
         settings["method"] = "mu2-sgd" if correlation.is_cumulative else "anytime-dp-mf"
-        settings["rounds"] = len(CONSECUTIVE_ROUNDS) + 1
+        settings["rounds"] = len(CONSECUTIVE_TESTED_ROUNDS) + 1
     return mnist_sized_constants(**settings)
 
 
@@ -93,8 +93,8 @@ def _tested_machines_and_rounds(constants: RunConstants) -> tuple[list[int], lis
     is_central = constants.problem.trust_mode.is_central
     machines = [0] if is_central else BOUNDARY_INDICES
     if constants.mechanism.correlation is not None:
-        return machines, list(CONSECUTIVE_ROUNDS[: len(CONSECUTIVE_ROUNDS) // len(machines)])
-    return machines, sorted({*BOUNDARY_INDICES[1:], *(CONSECUTIVE_ROUNDS if is_central else ())})
+        return machines, list(CONSECUTIVE_TESTED_ROUNDS[: len(CONSECUTIVE_TESTED_ROUNDS) // len(machines)])
+    return machines, sorted({*BOUNDARY_INDICES[1:], *(CONSECUTIVE_TESTED_ROUNDS if is_central else ())})
 
 
 def noise_statistics(
@@ -107,17 +107,17 @@ def noise_statistics(
     if constants.mechanism.correlation is None:
         constants = replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
     squares, sums, counts = np.zeros(d), [], np.zeros((len(TESTED_NOISE_BYTES), 256), np.int64)
-    chunk_hashes, chunked = [], d // KEYSTREAM_SIZE * KEYSTREAM_SIZE
+    chunk_hashes, chunked = [], d // CHUNK_WORDS * CHUNK_WORDS
     for noise, fresh in chain.from_iterable(_machine_noise(constants, key, i, rounds) for i in machines):
         message_squares = np.square(fresh / noise_std)
         squares += message_squares
         sums.append(float(message_squares.sum()))
         chunk_hashes.append(
-            fresh[:chunked].reshape(-1, KEYSTREAM_SIZE)[:, : len(HASH_MULTIPLIERS)] @ HASH_MULTIPLIERS
+            fresh[:chunked].reshape(-1, CHUNK_WORDS)[:, : len(HASH_MULTIPLIERS)] @ HASH_MULTIPLIERS
         )
         add_byte_counts(counts[:3], noise)
         add_byte_counts(counts[3:4], noise[1:] - noise[:-1])
-        add_byte_counts(counts[4:], noise[NORMAL_PAIRS:] - noise[:-NORMAL_PAIRS])
+        add_byte_counts(counts[4:], noise[CHUNK_PAIRS:] - noise[:-CHUNK_PAIRS])
     hashes = np.concatenate(chunk_hashes)
     return squares, sums, hashes.size - np.unique(hashes).size, counts
 

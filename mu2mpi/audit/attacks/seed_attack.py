@@ -16,18 +16,18 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
-MAX_RUNS = 1000  # runs with a key each
-MIN_RUNS = 32  # runs where counts need too much memory for more
-MAX_MACHINE_ROUNDS = 48
-MAX_INCLUSION_COUNTS = 1 << 23  # runs times machine-rounds times samples
+MAX_KEY_TEST_RUNS = 1000  # runs with a key each
+MIN_KEY_TEST_RUNS = 32  # runs where counts need too much memory for more
+MAX_TESTED_MACHINE_ROUNDS = 48
+MAX_INCLUSION_ELEMENTS = 1 << 23  # runs times machine-rounds times samples
 # Batching by random subsampling with so much entropy that no two batches coincide
-HIGH_ENTROPY_BATCHING: dict[str, Batching] = {
+HIGH_ENTROPY_BATCHINGS: dict[str, Batching] = {
     "poisson": PoissonBatches(samples_per_machine=256, rounds=1, max_batch_size=256, probability=0.5),
     "replacement": ReplacementBatches(samples_per_machine=2**35, max_batch_size=4, rounds=1),
 }
 
 
-def applies_to(constants: RunConstants) -> bool:
+def attack_applies(constants: RunConstants) -> bool:
     """Whether the batches of the audited runs are subsampled at random."""
     return bool(constants.batching.subsampling)
 
@@ -100,7 +100,7 @@ def _run_key_faults(experiment: Experiment, root_key: bytes) -> list[str]:
 
 def _batch_faults(subsampling: str, root_key: bytes) -> list[str]:
     """Return a description of equal batches in different machine-rounds, up to machine and round 2^32."""
-    if (batching := HIGH_ENTROPY_BATCHING.get(subsampling)) is None:
+    if (batching := HIGH_ENTROPY_BATCHINGS.get(subsampling)) is None:
         return []
     pairs = [(i, t) for i in BOUNDARY_INDICES for t in BOUNDARY_INDICES[1:]]
     batches = (batching.batches(root_key, range(i, i + 1), range(t, t + 1)) for i, t in pairs)
@@ -116,12 +116,12 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root_key: byte
     """Count the inclusions of each sample in batches; shape (runs, machine-rounds, samples)."""
     by_machine = enumerate(canaries.participation_rounds)
     present = [(t - 1, machine) for machine, rounds in by_machine for t in rounds.tolist()]
-    if len(present) > MAX_MACHINE_ROUNDS:
+    if len(present) > MAX_TESTED_MACHINE_ROUNDS:
         generator = np.random.default_rng(list(root_key))
-        selected = generator.choice(len(present), MAX_MACHINE_ROUNDS, replace=False)
+        selected = generator.choice(len(present), MAX_TESTED_MACHINE_ROUNDS, replace=False)
         present = [present[k] for k in np.sort(selected)]
     samples, machine_rounds = canaries.constants.batching.samples_per_machine, tuple(np.array(present).T)
-    runs = max(MIN_RUNS, min(MAX_RUNS, MAX_INCLUSION_COUNTS // (len(present) * samples)))
+    runs = max(MIN_KEY_TEST_RUNS, min(MAX_KEY_TEST_RUNS, MAX_INCLUSION_ELEMENTS // (len(present) * samples)))
     counts = np.empty((runs, len(present), samples))
     hosted_machines = range(canaries.constants.problem.machines)
     for run in range(runs):

@@ -16,7 +16,7 @@ USAGE_EXAMPLES = """\
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
   mu2mpi audit --server shuffled --machines 5 --seed 1"""
 # Settings whose default or values in an audit differ from those of an experiment
-AUDIT_OPTION_OVERRIDES: dict[str, dict[str, Any]] = {
+AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
@@ -34,10 +34,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     from mu2mpi.cli.experiment_arguments import add_field
     from mu2mpi.config import experiment_options as options
 
-    fields, server_options = options.option_fields(), options.component_options("server")
+    fields, server_options = options.option_fields(), options.own_option_fields("server")
     shared_names = ("loss", "method", *options.method_option_names(), "mechanism", "server", *server_options)
-    for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_OPTION_OVERRIDES)):
-        add_field(parser, name, fields[name], **AUDIT_OPTION_OVERRIDES.get(name, {}))
+    for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_ARGPARSE_KEYWORDS)):
+        add_field(parser, name, fields[name], **AUDIT_ARGPARSE_KEYWORDS.get(name, {}))
     trials_help = "number of runs per canary value [default: 2000]"
     parser.add_argument("--trials", type=int, default=2000, metavar="N", help=trials_help)
     parser.set_defaults(machines=3, rounds=10, delta=1e-5)

@@ -28,7 +28,7 @@ def run_command(arguments: Namespace) -> None:
         print(schema_template(arguments.data), end="")
         return
     experiment = Experiment.from_settings(explicit_settings(arguments))
-    settings = experiment.data, experiment.source_options, experiment.scaling
+    settings = experiment.data, experiment.source_options, experiment.sample_scaling
     print(
         describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify_checksums=False))
     )

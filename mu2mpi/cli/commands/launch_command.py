@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.cli.program import parse
     from mu2mpi.cluster.launcher import OutputFiles, SignalForwarder, default_rank_count, launch_ranks
-    from mu2mpi.core.registry import import_arguments
+    from mu2mpi.core.registry import import_option_arguments
     from mu2mpi.execution.signals import STOP_SIGNALS, installed_signal_handlers
 
     if not arguments.words:
@@ -35,5 +35,5 @@ def run_command(arguments: Namespace) -> int:
         has_results = hasattr(parsed.command, "output_paths")
         paths = parsed.command.output_paths(parsed, ranks) if has_results else []
         outputs = OutputFiles(paths, getattr(parsed, "overwrite", False))
-        command = [*import_arguments(), *arguments.words]
+        command = [*import_option_arguments(), *arguments.words]
         return launch_ranks(command, outputs, ranks, arguments.requeues, forwarder)

@@ -5,13 +5,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.common_arguments import add_flag, add_output, add_paths, add_shared_options, read_runs
-from mu2mpi.core.registry import known_names, summary_line
+from mu2mpi.core.registry import component_summary, known_names
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.text import warn
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    known = "; ".join(f"{name} ({summary_line('figures', name)})" for name in known_names("figures"))
+    known = "; ".join(f"{name} ({component_summary('figures', name)})" for name in known_names("figures"))
     parser.description = (
         f"{__doc__} FIGURE is one of: {known}. "
         "Default: tradeoff for several rho or epsilon or with --x-axis a setting, else history."

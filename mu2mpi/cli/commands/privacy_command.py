@@ -11,7 +11,7 @@ from typing import Any
 
 from mu2mpi.cli.common_arguments import add_paths
 
-BUDGET_OPTIONS = ("rho", "epsilon", "delta", "samples")
+PRIVACY_BUDGET_OPTIONS = ("rho", "epsilon", "delta", "samples")
 GROUP_SIZE_HELP = "group size: up to K samples of a person at a machine, or `all`"
 
 
@@ -41,7 +41,7 @@ def run_command(arguments: Namespace) -> int:
     from mu2mpi.analysis.privacy_reports import GroupSize, check_privacy_claims, convert_budget
 
     fail, suffix = arguments.parser.error, "_of_a_person"
-    budget = {name: getattr(arguments, name) for name in BUDGET_OPTIONS if name in arguments}
+    budget = {name: getattr(arguments, name) for name in PRIVACY_BUDGET_OPTIONS if name in arguments}
     if bool(budget) == bool(arguments.paths):
         fail("Nothing to compute, or too much. Give either result files, or --rho, --epsilon and --delta")
     sizes = {name.removesuffix(suffix): n for name, n in vars(arguments).items() if name.endswith(suffix)}

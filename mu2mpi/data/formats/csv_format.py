@@ -18,8 +18,8 @@ from mu2mpi.data.column_values import ColumnValues, object_array, parse_number
 from mu2mpi.data.formats.format import TextFile, ValueType
 from mu2mpi.data.redaction import DataError, describe_row
 
-CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
-BYTES_PER_CELL = 100  # memory of a cell during the conversion
+CSV_CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
+CSV_BYTES_PER_CELL = 100  # memory of a cell during the conversion
 
 
 @register
@@ -48,8 +48,8 @@ class CsvFile(TextFile):
         n_rows, width = 0, len(self.array_names)
         with self._rows() as lines:
             rows = islice(lines, int(self.has_header), None)
-            while block := list(islice(rows, max(1, CELLS_PER_BLOCK // max(1, width)))):
-                check_fits_in_memory(self.path, BYTES_PER_CELL * len(block) * width)
+            while block := list(islice(rows, max(1, CSV_CELLS_PER_BLOCK // max(1, width)))):
+                check_fits_in_memory(self.path, CSV_BYTES_PER_CELL * len(block) * width)
                 for number, row in enumerate(block, n_rows) if {*map(len, block)} != {width} else ():
                     if len(row) != width:
                         message = f"{self.path}: a row has more or fewer values than the first"

@@ -18,7 +18,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import DEFAULT_ARRAY_NAMES, OWNER_COLUMN, DataFile, ValueType
 from mu2mpi.data.redaction import as_input_errors, check_unchanged, safe_text
 
-BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must locate, decompress or convert
+HDF5_BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must locate, decompress or convert
 
 
 @register
@@ -37,21 +37,21 @@ class Hdf5File(DataFile):
             if file.id.links.visit(lambda _, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
                 raise InputError(f"{path} has links to other files; copy their targets into it")
             owners: Any = file.get(OWNER_COLUMN)
-            self._owners = sorted(owners) if isinstance(owners, h5py.Group) else None
-            if self._owners is None:
-                self._groups = [_find_table_group(file)]
-                self.array_names = [name for name in self._groups[0] if not name.startswith("_i_")]
+            self._owner_names = sorted(owners) if isinstance(owners, h5py.Group) else None
+            if self._owner_names is None:
+                self._table_groups = [_find_table_group(file)]
+                self.array_names = [name for name in self._table_groups[0] if not name.startswith("_i_")]
                 return
-            self._groups = [owners[name] for name in self._owners]
-        if not self._groups or not all(isinstance(group, h5py.Group) for group in self._groups):
+            self._table_groups = [owners[name] for name in self._owner_names]
+        if not self._table_groups or not all(isinstance(group, h5py.Group) for group in self._table_groups):
             raise InputError(f"{path}: its group {OWNER_COLUMN} must have a group for each owner")
-        self.array_names = [*self._groups[0], OWNER_COLUMN]
+        self.array_names = [*self._table_groups[0], OWNER_COLUMN]
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
-        owners = self._owners
+        owners = self._owner_names
         names = [name for name in wanted_arrays if owners is None or name != OWNER_COLUMN]
         with as_input_errors(self.path):
-            datasets = {n: [DatasetRows(self.path, n, group[n]) for group in self._groups] for n in names}
+            datasets = {n: [DatasetRows(self.path, n, g[n]) for g in self._table_groups] for n in names}
         if owners is None:
             return {name: parts[0] for name, parts in datasets.items()}
         lengths = {tuple(part.shape[0] for part in parts) for parts in datasets.values()}
@@ -110,25 +110,25 @@ class DatasetRows:
         if stored < needed:  # HDF5 would return zeros.
             raise InputError(f"{path}: only {stored / needed:.0%} of {safe_text(name)} was ever written")
         self._path, self._identity, self.shape = path, file_identity(path), dataset.shape
-        self._values = dataset.asstr() if is_text else dataset
+        self._hdf5_dataset = dataset.asstr() if is_text else dataset
         self.dtype = np.dtype(object) if is_text else dataset.dtype
-        self._row_length = math.prod(dataset.shape[1:])
-        self._row_bytes = max(1, self._row_length * dataset.dtype.itemsize)
+        self._values_per_row = math.prod(dataset.shape[1:])
+        self._row_bytes = max(1, self._values_per_row * dataset.dtype.itemsize)
         is_native = self.dtype.isnative and self.dtype.kind in "iuf" and not dataset.file.userblock_size
         is_same = is_native and dataset.id.get_type().equal(h5py.h5t.py_create(self.dtype))
-        self._offset: int | None = dataset.id.get_offset() if is_same and not dataset.chunks else None
+        self._byte_offset: int | None = dataset.id.get_offset() if is_same and not dataset.chunks else None
         chunk = dataset.chunks[0] if dataset.chunks else 1
-        self._block_rows = chunk * max(1, BLOCK_BYTES // (chunk * self._row_bytes))
-        check_fits_in_memory(path, min(self._block_rows, max(1, self.shape[0])) * self._row_bytes)
+        self._rows_per_block = chunk * max(1, HDF5_BLOCK_BYTES // (chunk * self._row_bytes))
+        check_fits_in_memory(path, min(self._rows_per_block, max(1, self.shape[0])) * self._row_bytes)
 
     def __getitem__(self, rows: IntArray) -> NDArray[Any]:
-        out = np.empty((len(rows), self._row_length), self.dtype)
+        out = np.empty((len(rows), self._values_per_row), self.dtype)
         with as_input_errors(self._path):
             check_unchanged(self._path, self._identity)
-            if self._offset is None:
+            if self._byte_offset is None:
                 self._read_blocks(rows, out)
             else:
-                self._read_directly(rows, out, self._offset)
+                self._read_directly(rows, out, self._byte_offset)
             check_unchanged(self._path, self._identity)
         return out
 
@@ -142,8 +142,8 @@ class DatasetRows:
                     raise InputError(f"{self._path} is truncated")
 
     def _read_blocks(self, rows: IntArray, out: NDArray[Any]) -> None:
-        starts = np.flatnonzero(np.diff(rows // self._block_rows, prepend=-1))
+        starts = np.flatnonzero(np.diff(rows // self._rows_per_block, prepend=-1))
         for start, stop in pairwise([*starts, len(rows)]):
             first, last = int(rows[start]), int(rows[stop - 1])
-            block = self._values[first : last + 1].reshape(last + 1 - first, self._row_length)
+            block = self._hdf5_dataset[first : last + 1].reshape(last + 1 - first, self._values_per_row)
             out[start:stop] = block[rows[start:stop] - first]

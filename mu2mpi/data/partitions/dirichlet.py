@@ -7,13 +7,13 @@ import re
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import LabelPartition, RandomState
+from mu2mpi.data.partition import LabelSkewPartition, RandomState
 
 
 @register
-class DirichletPartition(LabelPartition):
+class DirichletPartition(LabelSkewPartition):
     """Partition with Dirichlet class proportions per machine, more skewed for smaller concentrations A."""
 
     name, option_syntax = "dirichlet", "dirichlet:A"
@@ -21,7 +21,7 @@ class DirichletPartition(LabelPartition):
 
     def __init__(self, value: str | None = None) -> None:
         is_number = re.fullmatch(r"\d*\.?\d+(?:e-?\d\d?)?", value or "")
-        if not is_number or not MIN_OPTION_VALUE <= float(value or 0) <= MAX_OPTION_VALUE:
+        if not is_number or not MIN_REAL_OPTION <= float(value or 0) <= MAX_REAL_OPTION:
             raise InputError("should be dirichlet:A with a positive number A such as dirichlet:0.3")
         self.concentration = float(value or 0)
 

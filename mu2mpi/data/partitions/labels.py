@@ -9,12 +9,12 @@ from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import LabelPartition, RandomState
+from mu2mpi.data.partition import LabelSkewPartition, RandomState
 from mu2mpi.data.source import DataSource
 
 
 @register
-class LabelsPartition(LabelPartition):
+class ShardPartition(LabelSkewPartition):
     """Partition that gives each machine N shards of equal size, each of samples of one class."""
 
     name, option_syntax, summary = "labels", "labels:N", "N classes each"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
-from mu2mpi.data.partition import LabelPartition, RandomState
+from mu2mpi.data.partition import LabelSkewPartition, RandomState
 
 
 @register
-class SortedPartition(LabelPartition):
+class ClassSortedPartition(LabelSkewPartition):
     """Partition into equal blocks of samples sorted by class, so that most machines have one class."""
 
     name, summary = "sorted", "class by class"

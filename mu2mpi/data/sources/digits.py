@@ -17,12 +17,12 @@ class Digits(DataSource):
     """Handwritten digits of scikit-learn as uint8 pixels, in a fixed stratified split."""
 
     name, summary = "digits", "1,797 images of 8 x 8 pixels, built in"
-    classes, dimension, scale = 10, 64, 1 / 16
+    classes, dimension, feature_scale = 10, 64, 1 / 16
     training_samples, test_samples = 1437, 360
 
     def __init__(self) -> None:
         table = _read_digits()
-        if table.shape != (1797, 65) or table.min() < 0 or table[:, :-1].max() * self.scale > 1:
+        if table.shape != (1797, 65) or table.min() < 0 or table[:, :-1].max() * self.feature_scale > 1:
             raise InputError('the digits are damaged: pip install --force-reinstall "mu2mpi[digits]"')
         self._features = np.ascontiguousarray(table[:, :-1], np.uint8)
         self._labels = table[:, -1].astype(np.int32)

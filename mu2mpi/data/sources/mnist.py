@@ -73,7 +73,7 @@ IDX_SPECS = (
 )
 MNIST_FILES = tuple(IdxFile(f"{name}-idx{len(axes)}-ubyte", axes, sha256) for name, axes, sha256 in IDX_SPECS)
 CVDF_MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist/"
-MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", CVDF_MIRROR)
+MNIST_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", CVDF_MIRROR)
 DOWNLOAD_TIMEOUT_SECONDS = (5.0, 15.0)  # seconds to connect, and between pieces of a response
 
 
@@ -82,11 +82,11 @@ class Mnist(DataSource):
     """MNIST data set, 60,000 training and 10,000 test images as uint8, memory-mapped from validated files."""
 
     name, summary = "mnist", "70,000 images of 28 x 28 pixels, downloaded by `mu2mpi data mnist`"
-    classes, scale = 10, 1 / 255
+    classes, feature_scale = 10, 1 / 255
 
     def __init__(self, data_dir: Path | None = None, verify_checksum: bool = True) -> None:
-        folder, is_cache = _locate_folder(data_dir)
-        arrays, problems = _open_arrays(folder, verify_checksum)
+        folder, is_cache = _locate_mnist_folder(data_dir)
+        arrays, problems = _open_mnist(folder, verify_checksum)
         if problems:
             raise InputError(_unusable_folder_message(folder, is_cache, [*problems.values()]))
         self.files = tuple(arrays)
@@ -102,12 +102,12 @@ class Mnist(DataSource):
     @classmethod
     def fetch(cls, data_dir: Path | None = None) -> list[Path]:
         """Download missing MNIST files; damaged ones are replaced in the cache only. Return all paths."""
-        folder, is_cache = _locate_folder(data_dir)
+        folder, is_cache = _locate_mnist_folder(data_dir)
         failures = []
-        arrays, problems = _open_arrays(folder, verify_checksum=True)
+        arrays, problems = _open_mnist(folder, verify_checksum=True)
         if problems and (is_cache or not any(_find_idx_file(folder, file) for file in problems)):
             failures = _download([*problems], folder)
-            arrays, problems = _open_arrays(folder, verify_checksum=True)
+            arrays, problems = _open_mnist(folder, verify_checksum=True)
         if problems:
             reasons = [*problems.values(), *(f"not downloaded from {failure}" for failure in failures)]
             raise InputError(_unusable_folder_message(folder, is_cache, reasons))
@@ -118,7 +118,7 @@ class Mnist(DataSource):
         return Samples(images[rows].reshape(len(rows), self.dimension), labels[rows].astype(np.int32))
 
 
-def _locate_folder(data_dir: Path | None) -> tuple[Path, bool]:
+def _locate_mnist_folder(data_dir: Path | None) -> tuple[Path, bool]:
     named = data_dir or os.environ.get("MU2MPI_DATA_DIR")
     return (Path(named).expanduser() if named else cache_folder()) / "mnist", not named
 
@@ -129,7 +129,7 @@ def _find_idx_file(folder: Path, file: IdxFile) -> Path | None:
     return next((path for path in candidates if os.path.exists(path)), None)
 
 
-def _open_arrays(folder: Path, verify_checksum: bool) -> tuple[dict[Path, NDArray[Any]], dict[IdxFile, str]]:
+def _open_mnist(folder: Path, verify_checksum: bool) -> tuple[dict[Path, NDArray[Any]], dict[IdxFile, str]]:
     """Open the four MNIST arrays; return the valid ones by path, and a message for each faulty file."""
     arrays, problems = {}, {}
     for file in MNIST_FILES:
@@ -174,7 +174,7 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
     import requests
 
     failures, remaining = [], list(files)
-    for mirror in MIRRORS:
+    for mirror in MNIST_MIRRORS:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             while remaining:
@@ -206,6 +206,6 @@ def _unusable_folder_message(folder: Path, is_cache: bool, reasons: list[str]) -
             f"Or put these four files, with or without .gz, into {folder}, or into the subfolder mnist/ of "
             "the folder that --data-dir or MU2MPI_DATA_DIR names:",
             *(f"  {file.name}.gz" for file in MNIST_FILES),
-            f"Sources: {' '.join(MIRRORS)}",
+            f"Sources: {' '.join(MNIST_MIRRORS)}",
         ]
     )

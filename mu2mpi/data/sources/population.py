@@ -14,7 +14,7 @@ from mu2mpi.data.seed_stream import SeedStream, philox_key, unit_uniforms
 from mu2mpi.data.source import DataSource, Samples, SplitName
 from mu2mpi.data.sources.synthetic import GeneratedOptions
 
-SUPPORT_SIZE = 1024  # size of the support; a power of two, so that a uniform number selects a point exactly
+SUPPORT_POINTS = 1024  # size of the support; a power of two, so that a uniform number selects a point exactly
 MAX_FEATURES_OR_CLASSES = 1 << 14  # support and joint probabilities then take at most 128 MB
 SEED_STREAMS = {"corners": 0, "uniform": 1, "preferences": 2}  # Philox streams of the seed
 
@@ -29,7 +29,7 @@ class PopulationOptions(GeneratedOptions):
 
 @register
 class Population(DataSource):
-    """Population uniform on SUPPORT_SIZE points of the cube [-1, 1]^features, with noisy class labels.
+    """Population uniform on SUPPORT_POINTS points of the cube [-1, 1]^features, with noisy class labels.
 
     A point of class c is ``margin * v_c + (1 - margin) * u``, where v_c is a corner of the cube, opposite to
     v_{c+1} for even c, and u is uniform in the cube. The label is the point's class, or with probability
@@ -39,12 +39,12 @@ class Population(DataSource):
     and 1, 2 and 3, ...) has the probability (1 + heterogeneity) / K among the random labels, and its partner
     (1 - heterogeneity) / K. Twins prefer opposite classes; a machine without a twin prefers none.
 
-    `support`, shape (SUPPORT_SIZE, features), holds multiples of 2^-12: their sums are exact in any order.
+    `support`, shape (SUPPORT_POINTS, features), holds multiples of 2^-12: their sums are exact in any order.
     """
 
     name, summary = "population", "known distributions, one per machine, with known minimal loss"
     options = PopulationOptions
-    scale = 1.0
+    feature_scale = 1.0
     is_generated = has_known_distribution = True
 
     def __init__(
@@ -62,13 +62,13 @@ class Population(DataSource):
             raise InputError(f"{limit}; or use --data synthetic")
         self.dimension, self.classes, self._seed = features, classes, data_seed
         self.label_noise, self.heterogeneity = label_noise, heterogeneity
-        self.training_samples, self.test_samples = samples, SUPPORT_SIZE
-        self.point_classes = (np.arange(SUPPORT_SIZE) % classes).astype(np.int32)
-        pairs = (min(classes, SUPPORT_SIZE) + 1) // 2
+        self.training_samples, self.test_samples = samples, SUPPORT_POINTS
+        self.point_classes = (np.arange(SUPPORT_POINTS) % classes).astype(np.int32)
+        pairs = (min(classes, SUPPORT_POINTS) + 1) // 2
         corners = np.repeat(_random_signs(data_seed, "corners", 0, (pairs, features)), 2, axis=0)
         corners[1::2] *= -1
-        integers = SeedStream(data_seed, SEED_STREAMS["uniform"]).integers(0, SUPPORT_SIZE * features)
-        uniform_points = (2 * unit_uniforms(integers) - 1).reshape(SUPPORT_SIZE, features)
+        integers = SeedStream(data_seed, SEED_STREAMS["uniform"]).integers(0, SUPPORT_POINTS * features)
+        uniform_points = (2 * unit_uniforms(integers) - 1).reshape(SUPPORT_POINTS, features)
         exact = margin * corners[self.point_classes] + (1 - margin) * uniform_points
         self.support = np.rint(exact * 2.0**12) * 2.0**-12
 
@@ -79,15 +79,15 @@ class Population(DataSource):
             raise InputError("partition needs a fixed data set, and a population has none. Leave it out.")
 
     def joint_probabilities(self) -> FloatArray:
-        labels = np.full((SUPPORT_SIZE, self.classes), self.label_noise / self.classes)
-        labels[np.arange(SUPPORT_SIZE), self.point_classes] += 1 - self.label_noise
-        return labels / SUPPORT_SIZE
+        labels = np.full((SUPPORT_POINTS, self.classes), self.label_noise / self.classes)
+        labels[np.arange(SUPPORT_POINTS), self.point_classes] += 1 - self.label_noise
+        return labels / SUPPORT_POINTS
 
     def generate_samples(self, key: bytes, machine: int, machines: int, sample_numbers: IntArray) -> Samples:
         first, end = (sample_numbers.min(), sample_numbers.max() + 1) if sample_numbers.size else (0, 0)
         stream = SeedStream(philox_key(key, "fresh samples"))
         integers = stream.integers(machine, int(end - first), int(first))
-        scaled = SUPPORT_SIZE * unit_uniforms(integers)[sample_numbers - first]
+        scaled = SUPPORT_POINTS * unit_uniforms(integers)[sample_numbers - first]
         points = scaled.astype(np.int64)
         labels, uniforms = self.point_classes[points], scaled - points
         noisy = np.flatnonzero(uniforms < self.label_noise)

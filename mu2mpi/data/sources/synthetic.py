@@ -15,11 +15,11 @@ from mu2mpi.data.seed_stream import SeedStream, unit_uniforms
 from mu2mpi.data.source import DataSource, Samples, SplitName
 
 SEED_STREAMS = {"true model": 0, "training": 1, "test": 2}  # of the seed
-VALUES_PER_BLOCK = 1 << 15  # features in a block of rows, which share a substream
-MAX_ROWS_ONE_BY_ONE = 8  # rows of a block generated one by one: each costs about an eighth of the block
+FEATURE_VALUES_PER_BLOCK = 1 << 15  # features in a block of rows, which share a substream
+MAX_ROWS_GENERATED_SINGLY = 8  # rows of a block generated one by one: each costs about an eighth of the block
 MAX_INFORMATIVE_FEATURES = 256  # features on which labels depend
-MAX_MODEL_SIZE = 1 << 22  # entries of the true model
-LABEL_BUFFER_SIZE = 1 << 20  # numbers in each temporary array while labels are drawn
+MAX_TRUE_MODEL_ENTRIES = 1 << 22  # entries of the true model
+LABEL_BUFFER_VALUES = 1 << 20  # numbers in each temporary array while labels are drawn
 
 
 class GeneratedOptions(Options):
@@ -42,13 +42,13 @@ class Synthetic(DataSource):
 
     name, summary = "synthetic", "samples of a multinomial logistic model"
     options = GeneratedOptions
-    scale, is_generated = 1.0, True
+    feature_scale, is_generated = 1.0, True
 
     def __init__(self, samples: int, features: int, classes: int, data_seed: int) -> None:
         self.training_samples, self.test_samples = samples, max(1000, samples // 5)
         self.dimension, self.classes, self._seed = features, classes, data_seed
-        self._block_rows = max(1, VALUES_PER_BLOCK // features)
-        informative = min(features, MAX_INFORMATIVE_FEATURES, max(1, MAX_MODEL_SIZE // classes))
+        self._rows_per_block = max(1, FEATURE_VALUES_PER_BLOCK // features)
+        informative = min(features, MAX_INFORMATIVE_FEATURES, max(1, MAX_TRUE_MODEL_ENTRIES // classes))
         self._informative_features = np.arange(informative) * features // informative
         self._weights, self._intercept = _random_model(data_seed, classes, informative)
 
@@ -56,13 +56,13 @@ class Synthetic(DataSource):
         features = np.empty((len(rows), self.dimension), np.float32)
         uniforms = np.empty(len(rows))
         stream = SeedStream(self._seed, SEED_STREAMS[split])
-        blocks, offsets = np.divmod(rows, self._block_rows)
+        blocks, offsets = np.divmod(rows, self._rows_per_block)
         order = np.argsort(blocks, kind="stable")
         starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
         for group in np.split(order, starts[1:]) if len(rows) else []:
             block, own_offsets = int(blocks[group[0]]), offsets[group]
-            if len(group) > MAX_ROWS_ONE_BY_ONE:
-                block_features, block_uniforms = self._generate_rows(stream, block, 0, self._block_rows)
+            if len(group) > MAX_ROWS_GENERATED_SINGLY:
+                block_features, block_uniforms = self._generate_rows(stream, block, 0, self._rows_per_block)
                 features[group], uniforms[group] = block_features[own_offsets], block_uniforms[own_offsets]
                 continue
             for row, offset in zip(group.tolist(), own_offsets.tolist(), strict=True):
@@ -74,7 +74,7 @@ class Synthetic(DataSource):
         # A substream has a word for each row's label, then half a word for each feature.
         uniforms = unit_uniforms(stream.integers(block, rows, first_row))
         start, end = first_row * self.dimension, (first_row + rows) * self.dimension
-        integers = stream.integers(block, (end + 1) // 2 - start // 2, self._block_rows + start // 2)
+        integers = stream.integers(block, (end + 1) // 2 - start // 2, self._rows_per_block + start // 2)
         half_words = integers.view(np.uint32)[start % 2 :][: end - start]
         # 24 bits of each half word are exact in float32, and so is the shift to [-1, 1).
         features = (half_words >> np.uint32(8)).astype(np.float32)
@@ -84,7 +84,7 @@ class Synthetic(DataSource):
 
     def _random_labels(self, features: NDArray[Any], uniforms: FloatArray) -> NDArray[np.int32]:
         labels = np.empty(len(features), np.int32)
-        step = max(1, LABEL_BUFFER_SIZE // max(self.classes, len(self._informative_features)))
+        step = max(1, LABEL_BUFFER_VALUES // max(self.classes, len(self._informative_features)))
         for start in range(0, len(features), step):
             rows = slice(start, start + step)
             cumulative = self._cumulative_class_weights(features[rows])

@@ -14,15 +14,15 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.options import MAX_OPTION_VALUE, MIN_OPTION_VALUE, Options, check_file_name
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, Options, check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.data.column_values import MISSING_MARKERS, UNSAFE_CHARACTERS
+from mu2mpi.data.column_values import MISSING_MARKERS, UNPRINTABLE_CHARACTERS
 from mu2mpi.data.formats.format import Table, open_data_file
 from mu2mpi.data.redaction import DataError, describe_row, redacted_errors, safe_text
 from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName, class_indices, row_chunks
 from mu2mpi.data.table_schema import (
-    LABEL_RANGE_BINS,
     MAX_CLASSES,
+    NUMERIC_LABEL_BINS,
     ColumnSchema,
     EncodedTable,
     InvalidValues,
@@ -32,7 +32,7 @@ from mu2mpi.data.table_schema import (
 )
 
 MAX_ABS_FEATURE = 1e150  # sums of squares of larger features may overflow
-BYTES_PER_READ = 4 << 20  # features read at a time
+FEATURE_READ_BYTES = 4 << 20  # features read at a time
 MAX_STORED_TEST_ROWS = 1_000_000  # rows of the test set that a result stores
 MAX_CLASSES_WITH_FEW_SAMPLES = 100  # with more classes, an average class must have at least three samples
 
@@ -63,8 +63,8 @@ class FileOptions(Options):
     )
     feature_bound: float | None = Field(
         None,
-        ge=MIN_OPTION_VALUE,
-        le=MAX_OPTION_VALUE,
+        ge=MIN_REAL_OPTION,
+        le=MAX_REAL_OPTION,
         description="public divisor of features, with normalize = box",
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
@@ -98,8 +98,8 @@ class UserFile(DataSource):
     """Samples of a user's data file, scaled by ``--feature-bound`` or to norm 1 (``--normalize unit``)."""
 
     name, option_syntax, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
-    options, is_user_data, classes_are_numbers = FileOptions, True, False
-    feature_advice = "give --schema, --normalize unit, or --normalize box with a larger --feature-bound"
+    options, is_user_data, supports_class_numbers = FileOptions, True, False
+    range_advice = "give --schema, --normalize unit, or --normalize box with a larger --feature-bound"
 
     @classmethod
     def check_experiment(cls, experiment: Any, options: Any) -> None:
@@ -132,19 +132,19 @@ class UserFile(DataSource):
                 low, high = map(float, options.label_range.split(":"))
                 self._label_schema = ColumnSchema(type="label", low=low, high=high)
             if self._label_schema is None:
-                self._class_values = _distinct_labels(training, self._missing_markers)
-                self.class_names = tuple(map(str, self._class_values))
+                self._class_labels = _distinct_labels(training, self._missing_markers)
+                self.class_names = tuple(map(str, self._class_labels))
             else:
                 self.label_range, classes = self._label_schema.range, self._label_schema.classes
                 self.class_names = tuple(map(str, classes)) if classes else None
-            self.classes = len(self.class_names) if self.class_names else LABEL_RANGE_BINS
+            self.classes = len(self.class_names) if self.class_names else NUMERIC_LABEL_BINS
+        self.feature_scale = 1 / (options.feature_bound or 1.0)
         if request.scaling == "unit":
-            self.scale, self.max_abs_feature, self.feature_advice = 1.0, MAX_ABS_FEATURE, "remove the sample"
-        else:
-            self.scale = 1 / (options.feature_bound or 1.0)
-        self._block_rows = max(1, BYTES_PER_READ // (training.feature_type.itemsize * training.dimension))
+            self.feature_scale, self.max_abs_feature = 1.0, MAX_ABS_FEATURE
+            self.range_advice = "remove the sample"
+        self._rows_per_block = max(1, FEATURE_READ_BYTES // training.feature_type.itemsize // self.dimension)
         self.feature_names = training.feature_names
-        if any(map(UNSAFE_CHARACTERS.search, self.feature_names or ())):
+        if any(map(UNPRINTABLE_CHARACTERS.search, self.feature_names or ())):
             self.feature_names = None  # A result file cannot store them.
 
     def _open_test_set(self, schema: Schema | None, training: Table) -> None:
@@ -176,8 +176,8 @@ class UserFile(DataSource):
         order = np.argsort(rows, kind="stable")
         features = np.empty((len(rows), self.dimension), table.feature_type)
         labels: NDArray[Any] = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
-        for start in range(0, len(rows), self._block_rows):
-            block = order[start : start + self._block_rows]
+        for start in range(0, len(rows), self._rows_per_block):
+            block = order[start : start + self._rows_per_block]
             features[block] = table.features(rows[block])
             labels[block] = self._read_labels(table, rows[block])
         return Samples(features, labels)
@@ -204,10 +204,10 @@ class UserFile(DataSource):
         if self._label_schema is not None:
             return self._label_schema.encode_labels(column, self.invalid_values)
         labels = column.to_integers_or_texts(self._missing_markers)
-        if labels.dtype != self._class_values.dtype:
+        if labels.dtype != self._class_labels.dtype:
             raise InputError(f"the labels in {table.path} differ in type from those in {self.name}")
-        classes = np.minimum(np.searchsorted(self._class_values, labels), self.classes - 1)
-        unknown = self._class_values[classes] != labels
+        classes = np.minimum(np.searchsorted(self._class_labels, labels), self.classes - 1)
+        unknown = self._class_labels[classes] != labels
         column.reject_values(unknown, f"a label of which {self.name} has no sample", "remove the sample")
         return classes.astype(np.int32)
 
@@ -244,15 +244,15 @@ class HoldoutSplit:
     def __init__(self, rows: int, fraction: float, seed: int) -> None:
         self.test_samples = min(rows - 1, max(1, round(fraction * rows)))
         self.training_samples = rows - self.test_samples
-        self._rows = rows
+        self._row_count = rows
         digest = hashlib.sha256(b"mu2mpi: test split %d" % seed).digest()
-        self._key = np.uint64(int.from_bytes(digest[:8], "little"))
+        self._salt = np.uint64(int.from_bytes(digest[:8], "little"))
 
     def test_rows(self, sample_numbers: IntArray) -> IntArray:
         """File rows of test samples by their numbers; test sample k lies in stratum k."""
         start = self._stratum_start(sample_numbers)
         length = (self._stratum_start(sample_numbers + 1) - start).astype(np.uint64)
-        return start + (_splitmix64(sample_numbers.astype(np.uint64) + self._key) % length).astype(np.int64)
+        return start + (_splitmix64(sample_numbers.astype(np.uint64) + self._salt) % length).astype(np.int64)
 
     def training_rows(self, sample_numbers: IntArray) -> IntArray:
         """File rows of training samples by their numbers."""
@@ -262,7 +262,7 @@ class HoldoutSplit:
         return rows + (rows >= self.test_rows(stratum))
 
     def _stratum_start(self, stratum: IntArray) -> IntArray:
-        return stratum * self._rows // self.test_samples
+        return stratum * self._row_count // self.test_samples
 
 
 def _splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

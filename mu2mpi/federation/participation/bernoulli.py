@@ -38,5 +38,5 @@ class BernoulliParticipation(ParticipationSchedule):
         """Return the participation matrix, true where a uniform random number is less than p."""
         from mu2mpi.data.seed_stream import unit_uniforms
 
-        matrix: BoolArray = unit_uniforms(self.random_integers(rounds)) < self.probability
+        matrix: BoolArray = unit_uniforms(self.participation_draws(rounds)) < self.probability
         return matrix

@@ -23,7 +23,7 @@ class ProportionalParticipation(ParticipationSchedule):
         """Return the participation matrix, true where the quota floor((t N_i + shift_i) / T) increases."""
         T, sizes = total_rounds, self.federation.samples_per_machine
         quotas = np.minimum(sizes, -(-sizes * T // max(T, self.max_rounds)))
-        shifts = (self.random_integers(range(1)) % np.uint64(T)).astype(np.int64)
+        shifts = (self.participation_draws(range(1)) % np.uint64(T)).astype(np.int64)
         t = np.arange(rounds.start - 1, rounds.stop)[:, np.newaxis]
         return np.diff((t * quotas + shifts) // T, axis=0) > 0
 

@@ -21,7 +21,7 @@ class Federation(NamedTuple):
     samples_per_machine: IntArray  # number of samples of each machine, shape (machines,)
     machine_names: tuple[str, ...]  # owners of the samples, or indices of the machines
     seed: int  # public seed of random schedules
-    recorded_matrix: BoolArray | None = None  # participation matrix of a result file, in place of input files
+    recorded_participation: BoolArray | None = None  # matrix of a result file, in place of input files
 
 
 class ParticipationSchedule(OptionValue, ABC):
@@ -72,7 +72,7 @@ class ParticipationSchedule(OptionValue, ABC):
             A row depends on its round alone, not on the other rounds of the call.
         """
 
-    def random_integers(self, rounds: range) -> "NDArray[np.uint64]":
+    def participation_draws(self, rounds: range) -> "NDArray[np.uint64]":
         """Return public random 64-bit words of all machines in some rounds: shape (rounds, machines)."""
         from mu2mpi.data.seed_stream import SeedStream
 
@@ -85,13 +85,13 @@ class ParticipationSchedule(OptionValue, ABC):
         """Largest number of rounds that the schedule allows."""
         return 2**32 - 1
 
-    def expected_counts(self, counts: IntArray, rounds: int) -> FloatArray:
+    def expected_participations(self, counts: IntArray, rounds: int) -> FloatArray:
         """Return each machine's expected participation count; its actual count if shares vary by round."""
         share = self.expected_share(self.option_value, self.machines)
         return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
 
 
-def parse_schedule(text: str | None) -> tuple[type[ParticipationSchedule], str]:
+def parse_participation(text: str | None) -> tuple[type[ParticipationSchedule], str]:
     """Return schedule class and value of an option such as ``uniform:20``; the default for None."""
     name, _, value = (text or default_name("participation")).partition(":")
     return lookup("participation", name), value

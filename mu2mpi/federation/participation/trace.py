@@ -21,7 +21,7 @@ class RecordedParticipation(ParticipationSchedule):
         from mu2mpi.data.machine_files import read_participation_trace
 
         super().__init__(option_value, federation)
-        matrix, path = federation.recorded_matrix, Path(option_value).expanduser()
+        matrix, path = federation.recorded_participation, Path(option_value).expanduser()
         self.matrix = read_participation_trace(path, federation.machine_names) if matrix is None else matrix
 
     @classmethod

@@ -39,7 +39,7 @@ class UniformParticipation(ParticipationSchedule):
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true for the m machines with the smallest random words."""
-        integers = self.random_integers(rounds)
+        integers = self.participation_draws(rounds)
         matrix = np.zeros(integers.shape, bool)
         smallest = np.argpartition(integers, self.subset_size - 1, axis=1)[:, : self.subset_size]
         np.put_along_axis(matrix, smallest, True, axis=1)

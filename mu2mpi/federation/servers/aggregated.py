@@ -7,7 +7,7 @@ from pydantic import Field
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.federation.trust_mode import SERVER_WITH_COLLUDERS, ColludersOptions, WithColluders
+from mu2mpi.federation.trust_mode import COLLUDING_SERVER_PHRASE, ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
@@ -36,7 +36,7 @@ class SecureAggregationServer(WithColluders, UntrustedServer):
     summary = "every machine a part before it sends, and masks"
     options = MaskOptions
     simulation_options = ("masks",)
-    adversary = f"Whoever sees everything that leaves the machines, {SERVER_WITH_COLLUDERS}"
+    adversary = f"Whoever sees everything that leaves the machines, {COLLUDING_SERVER_PHRASE}"
     trusted_parties = "all machines but the colluders, to add their noise and to keep the keys of their masks"
 
     @classmethod

@@ -13,7 +13,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.servers.trusted import TrustedServer
-from mu2mpi.federation.trust_mode import SERVER_WITH_COLLUDERS, ColludersOptions, WithColluders
+from mu2mpi.federation.trust_mode import COLLUDING_SERVER_PHRASE, ColludersOptions, WithColluders
 
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
@@ -49,7 +49,7 @@ class ShuffledServer(WithColluders, TrustedServer):
     summary = "noise bits of every machine, permuted by a shuffler"
     options = ShuffleOptions
     mechanism = "binomial"
-    adversary = f"Whoever sees everything that leaves the shuffler, {SERVER_WITH_COLLUDERS}"
+    adversary = f"Whoever sees everything that leaves the shuffler, {COLLUDING_SERVER_PHRASE}"
     trusted_parties = (
         "the shuffler, to conceal the senders of messages, and all machines but the colluders, to add their "
         "noise bits"
@@ -81,10 +81,10 @@ class ShuffledServer(WithColluders, TrustedServer):
                 "the same distribution)."
             )
 
-    def _reduce(self, t: int, machines: "Machines") -> IntArray | None:
+    def _reduce_messages(self, t: int, machines: "Machines") -> IntArray | None:
         """Return the sum over machines on rank 0, noised if messages are simulated; None elsewhere."""
         if self._bits_key is None:
-            return super()._reduce(t, machines)
+            return super()._reduce_messages(t, machines)
         mechanism: Any = self._constants.mechanism
         if self._machines_in_sum == 0:
             # After a resume, rank 0 holds the sum over all machines of the earlier rounds.
@@ -122,7 +122,7 @@ def encode_messages(
     Their number depends on `summed_machines`, the number of machines in that sum, and not on data.
     """
     zeros = np.arange(mechanism.parameters, dtype=np.uint32) * np.uint32(2)
-    bound = summed_machines * mechanism.max_coordinate
+    bound = summed_machines * mechanism.max_message_coordinate
     messages = [np.repeat(zeros + np.uint32(1), bound + message_sum), np.repeat(zeros, bound - message_sum)]
     for machine in hosted_machines:
         messages.append((generate_noise_bits(mechanism, key, machine, t) + zeros[:, np.newaxis]).ravel())

@@ -41,7 +41,7 @@ class TrustedServer(Server):
             constants = self._constants
             if self._key is not None and constants.mechanism.is_noisy:
                 variance, size = constants.problem.noise_variance, self._flat_message_sum.size
-                arguments = variance, size, constants.max_undithered_std
+                arguments = variance, size, constants.dither_threshold
                 self._noise_source = constants.mechanism.noise_source(
                     self._key, (SERVER_STREAM, 0, 1), *arguments
                 )
@@ -54,9 +54,9 @@ class TrustedServer(Server):
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
         """Run round t: increments, Reduce to rank 0, noise and the server step there, Bcast of x_{t+1}."""
         iterates = self.iterates
-        machines.accumulate(t, iterates.x, iterates.x_previous)
+        machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         timer.record("compute")
-        message_sum = self._reduce(t, machines)
+        message_sum = self._reduce_messages(t, machines)
         timer.record("communication")
         if t == self._rounds:
             return
@@ -72,7 +72,7 @@ class TrustedServer(Server):
             iterates.swap_query_points()
         timer.record("communication")
 
-    def _reduce(self, t: int, machines: "Machines") -> IntArray | None:
+    def _reduce_messages(self, t: int, machines: "Machines") -> IntArray | None:
         return self._communicator.reduce(machines.message_sum, self._message_sum)
 
     def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:

@@ -38,7 +38,7 @@ class UntrustedServer(Server):
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:
         """Run round t: increments and noise of the machines, Allreduce, the server step on every rank."""
         iterates = self.iterates
-        machines.accumulate(t, iterates.x, iterates.x_previous)
+        machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         timer.record("compute")
         message = self._message(t, machines)
         timer.record("noise")

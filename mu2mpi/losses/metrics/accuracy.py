@@ -14,4 +14,4 @@ class Accuracy(Metric):
     unit, label_kind = "%", "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        return float(np.sum(predictions.correct_weights) / np.sum(predictions.class_weights))
+        return float(np.sum(predictions.correct_probabilities) / np.sum(predictions.true_class_weights))

@@ -13,12 +13,12 @@ from mu2mpi.losses.metrics.metric import ClassPredictions, Metric
 class Auc(Metric):
     """Area under the ROC curve, one class against the rest, averaged over the classes of the test set."""
 
-    name, title, long_name = "auc", "AUC", "area under the ROC"
+    name, table_title, long_name = "auc", "AUC", "area under the ROC"
     label_kind = "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        scores, weights, classes = predictions.scores, predictions.weights, predictions.occurring_classes
-        if len(classes) < 2:
+        scores, weights = predictions.class_scores, predictions.weights
+        if len(classes := predictions.occurring_classes) < 2:
             return math.nan
         rest = weights.sum(axis=1, keepdims=True) - weights
         return float(np.mean([_binary_auc(scores[:, k], weights[:, k], rest[:, k]) for k in classes]))

@@ -14,6 +14,6 @@ class BalancedAccuracy(Metric):
     unit, label_kind = "%", "classes"
 
     def value(self, predictions: ClassPredictions) -> float:
-        weights, classes = predictions.class_weights, predictions.occurring_classes
-        correct = np.bincount(predictions.predicted, predictions.correct_weights, len(weights))
+        weights, classes = predictions.true_class_weights, predictions.occurring_classes
+        correct = np.bincount(predictions.predicted, predictions.correct_probabilities, len(weights))
         return float(np.mean(correct[classes] / weights[classes]))

@@ -17,23 +17,23 @@ class ClassPredictions:
     """Predicted classes of n test samples, and the weight (0, 1 or a probability) of each true class."""
 
     predicted: IntArray  # predicted class, shape (n,)
-    scores: FloatArray  # score of each class, shape (n, K)
+    class_scores: FloatArray  # score of each class, shape (n, K)
     weights: FloatArray  # weight of each class as the true one, shape (n, K)
 
     @cached_property
-    def class_weights(self) -> NDArray[Any]:
+    def true_class_weights(self) -> NDArray[Any]:
         """Weight of each of K true classes, summed over samples, shape (K,)."""
         return np.asarray(self.weights.sum(axis=0))
 
     @cached_property
-    def correct_weights(self) -> FloatArray:
+    def correct_probabilities(self) -> FloatArray:
         """Probability that each sample's predicted class is true, shape (n,): 0 or 1 for known labels."""
         return self.weights[np.arange(len(self.weights)), self.predicted]
 
     @cached_property
     def occurring_classes(self) -> IntArray:
         """Indices of the classes that occur in the test set (of positive weight)."""
-        return np.flatnonzero(self.class_weights)
+        return np.flatnonzero(self.true_class_weights)
 
 
 @dataclass(frozen=True)
@@ -66,25 +66,25 @@ class Metric(ABC):
     component_kind: ClassVar[str] = "metrics"
     name: ClassVar[str]
     long_name: ClassVar[str]  # name in `mu2mpi show`
-    title: ClassVar[str]  # name in tables; default: the long name
+    table_title: ClassVar[str]  # name in tables; default: the long name
     unit: ClassVar[Literal["1", "%", "label"]] = "1"  # "%": share shown in per cent; "label": labels' units
     label_kind: ClassVar[Literal["classes", "numbers"]]
     higher_is_better: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        if not hasattr(cls, "title"):
-            cls.title = cls.long_name
+        if not hasattr(cls, "table_title"):
+            cls.table_title = cls.long_name
 
     @abstractmethod
     def value(self, predictions: Any) -> float:
         """Return the metric's value for `ClassPredictions` or `NumberPredictions`; NaN if it is undefined."""
 
 
-def metrics() -> dict[str, Metric]:
+def all_metrics() -> dict[str, Metric]:
     """Return all registered evaluation metrics by their names in result files."""
     return {name.replace("-", "_"): lookup("metrics", name) for name in known_names("metrics")}
 
 
 def compute_metrics(label_kind: str, predictions: ClassPredictions | NumberPredictions) -> dict[str, float]:
     """Return the values of all metrics for labels that are "classes" or "numbers", by metric name."""
-    return {name: m.value(predictions) for name, m in metrics().items() if m.label_kind == label_kind}
+    return {name: m.value(predictions) for name, m in all_metrics().items() if m.label_kind == label_kind}

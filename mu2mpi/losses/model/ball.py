@@ -10,8 +10,8 @@ from mu2mpi.core.kernels import inline, reduction_kernel
 from mu2mpi.losses.model.linear import inner, norm
 
 # Coordinates per partial sum of squares: rounding errors grow with this + d / this, not with d.
-NORM_BLOCK_SIZE = 256
-DUALITY_GAP_TOLERANCE = 1e-6  # duality gap, in nats, at which minimisation of the test loss stops
+COORDINATES_PER_NORM_BLOCK = 256
+DUALITY_GAP_TOLERANCE_NATS = 1e-6  # duality gap, in nats, at which minimisation of the test loss stops
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]  # returns value and gradient
 
 
@@ -33,8 +33,8 @@ def projection_factor(norm_squared, radius):  # type: ignore[no-untyped-def]
 class Minimum(NamedTuple):
     """Approximate minimum of a convex function over a ball, with its duality gap."""
 
-    value: float  # smallest value found; the minimum is at least value - gap
-    gap: float  # duality gap
+    value: float  # smallest value found; the minimum is at least value - duality_gap
+    duality_gap: float
     passes: int  # number of evaluations of the function
     initial_gradient_norm: float  # gradient norm at the starting point
 

@@ -23,7 +23,7 @@ def loss(margins: Any, label: Any) -> tuple[float, bool]:
 
 
 @inline
-def empty_block(samples, features):  # type: ignore[no-untyped-def]
+def zero_sample_block(samples, features):  # type: ignore[no-untyped-def]
     """Return zeros for a block of samples, shape (samples, >= features), each row aligned to a cache line."""
     padded = (features + 7) // 8 * 8
     z = aligned_empty(samples * padded)
@@ -87,13 +87,13 @@ def two_model_margins(x, y, z, x_margins, y_margins):  # type: ignore[no-untyped
 
 
 @inline
-def model_margins(x, z, margins, upper_margins):  # type: ignore[no-untyped-def]
+def model_margins(x, z, margins, half_margins):  # type: ignore[no-untyped-def]
     """Write margins of a model x, shape (K, F), on one sample or a block z to `margins`, shape (n, K)."""
     half, upper_start = (x.shape[0] + 1) // 2, x.shape[0] // 2  # both halves of the rows share reads of z
-    two_model_margins(x[:half], x[upper_start:], z, margins, upper_margins)
+    two_model_margins(x[:half], x[upper_start:], z, margins, half_margins)
     for i in range(z.shape[0]):
         for k in range(half):
-            margins[i, upper_start + k] = upper_margins[i, k]
+            margins[i, upper_start + k] = half_margins[i, k]
 
 
 # The functions below replace BLAS, whose last bits depend on its number of threads.
@@ -112,12 +112,12 @@ def norm(x: FloatArray) -> float:
 @kernel
 def all_margins(x, z):  # type: ignore[no-untyped-def]
     """Return the margins, shape (n, K), of a model x, shape (K, F), on samples z, shape (n, F)."""
-    margins, upper_margins = np.empty((len(z), len(x))), np.empty((SAMPLES_PER_BLOCK, (len(x) + 1) // 2))
+    margins, half_margins = np.empty((len(z), len(x))), np.empty((SAMPLES_PER_BLOCK, (len(x) + 1) // 2))
     blocks_end = len(z) // SAMPLES_PER_BLOCK * SAMPLES_PER_BLOCK
     for i in range(0, blocks_end, SAMPLES_PER_BLOCK):
-        model_margins(x, z[i : i + SAMPLES_PER_BLOCK], margins[i : i + SAMPLES_PER_BLOCK], upper_margins)
+        model_margins(x, z[i : i + SAMPLES_PER_BLOCK], margins[i : i + SAMPLES_PER_BLOCK], half_margins)
     for i in range(blocks_end, len(z)):
-        model_margins(x, z[i : i + 1], margins[i : i + 1], upper_margins)
+        model_margins(x, z[i : i + 1], margins[i : i + 1], half_margins)
     return margins
 
 
@@ -146,14 +146,14 @@ def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
     """Return a model's loss and score, summed over stored samples with scale factors (kernel template)."""
     classes, width = x.shape
-    z, margins = empty_block(SAMPLES_PER_BLOCK, width), np.empty((SAMPLES_PER_BLOCK, classes))
-    upper_margins = np.empty((SAMPLES_PER_BLOCK, (classes + 1) // 2))
+    z, margins = zero_sample_block(SAMPLES_PER_BLOCK, width), np.empty((SAMPLES_PER_BLOCK, classes))
+    half_margins = np.empty((SAMPLES_PER_BLOCK, (classes + 1) // 2))
     loss_sum, score_sum = 0.0, 0
     for start in range(0, labels.size, SAMPLES_PER_BLOCK):
         count = min(SAMPLES_PER_BLOCK, labels.size - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        model_margins(x, z, margins, upper_margins)
+        model_margins(x, z, margins, half_margins)
         for i in range(count):
             sample_loss, sample_score = loss(margins[i], labels[start + i])
             loss_sum += sample_loss

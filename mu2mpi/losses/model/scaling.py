@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray
 
-UNIT_NORM_BIAS = 0.1  # bias feature of samples of norm 1; the others have norm sqrt(1 - UNIT_NORM_BIAS^2)
-_MIN_SQUARED_NORM = 2.0**-900  # above it, underflow of smaller squares is negligible
+UNIT_NORM_BIAS_FEATURE = 0.1  # bias feature of samples of norm 1; their other features have norm sqrt(0.99)
+_MIN_SCALABLE_SQUARED_NORM = 2.0**-900  # above it, underflow of smaller squares is negligible
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Scaling:
     max_norm: float | None = None  # bound on the norm of the features without the bias
 
     @property
-    def bias(self) -> float:
+    def bias_feature(self) -> float:
         """Value of the constant bias feature of every scaled sample."""
-        return UNIT_NORM_BIAS if self.unit_norm else 1.0
+        return UNIT_NORM_BIAS_FEATURE if self.unit_norm else 1.0
 
     @property
     def is_per_sample(self) -> bool:
@@ -44,8 +44,8 @@ class Scaling:
         factors = np.full(len(features), 0.0 if self.unit_norm else scale)
         if not self.is_per_sample:
             return factors
-        target_norm = math.sqrt(1 - UNIT_NORM_BIAS**2) if self.unit_norm else float(self.max_norm or 0)
-        min_square = _MIN_SQUARED_NORM if self.unit_norm else (target_norm / scale) ** 2
+        target_norm = math.sqrt(1 - UNIT_NORM_BIAS_FEATURE**2) if self.unit_norm else self.max_norm or 0.0
+        min_square = _MIN_SCALABLE_SQUARED_NORM if self.unit_norm else (target_norm / scale) ** 2
         chunk_rows = max(1, (1 << 17) // features.shape[1])
         for start in range(0, len(features), chunk_rows):
             squares = squared_row_norms(features[start : start + chunk_rows])
@@ -56,7 +56,7 @@ class Scaling:
 
     def scaled_samples(self, features: NDArray[np.generic], scale: float) -> FloatArray:
         """Return scaled samples with bias feature, shape (n, F), of stored features, shape (n, F - 1)."""
-        return append_bias(features, self.scale_factors(features, scale), self.bias)
+        return append_bias(features, self.scale_factors(features, scale), self.bias_feature)
 
 
 def squared_row_norms(rows: NDArray[np.generic]) -> FloatArray:

@@ -8,7 +8,7 @@ from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.presets.preset import Preset
 
-RELATIVE_STEP_SIZE = 1.8  # of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
+STEP_SIZE_TIMES_L = 1.8  # of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
 
 
 class PresetConstants(NamedTuple):
@@ -26,15 +26,15 @@ class PresetConstants(NamedTuple):
     model_noise_std: float  # largest noise std of a coordinate of the trained model
     G: float  # bound on gradient norms in the ball
     L: float  # smoothness in the ball, regulariser included
-    unit_margin_smoothness: float  # smoothness on models whose margins are at most 1, regulariser included
+    smoothness_at_unit_margin: float  # smoothness on models whose margins are at most 1, regulariser included
 
     @property
-    def max_averaged_eta_scale(self) -> float:
+    def max_eta_scale_at_averages(self) -> float:
         """Largest stable eta_scale of methods that take gradients at averages of the iterates."""
         # Beyond, w follows single samples, or oscillates unless samples have norm 1 and labels are classes.
         multiple = self.public_facts.effective_machines or self.machines
         label_kind = lookup("losses", self.experiment.loss).label_kind
-        if self.experiment.scaling != "unit" or label_kind == "numbers":
+        if self.experiment.sample_scaling != "unit" or label_kind == "numbers":
             multiple = min(multiple, self.single_pass_rounds)
         return 16.0 * multiple
 
@@ -53,14 +53,14 @@ class PresetConstants(NamedTuple):
         return {**ball, **method_settings, "eta_scale": round_to_four_digits(eta_scale)}
 
     def multi_pass_settings(
-        self, noise_divisor: float, rounds_range: tuple[int, int], tail: float, acceleration: float = 1.0
+        self, noise_divisor: float, rounds_range: tuple[int, int], tail: float, momentum_gain: float = 1.0
     ) -> dict[str, Any]:
         """Return the preset's settings of methods with many passes over the data and steps up to 1.8 / L.
 
-        The mean gradient has noise of std 2 C / (rho noise_divisor); momentum scales steps by `acceleration`.
+        The mean gradient has noise of std 2 C / (rho noise_divisor); `momentum_gain` scales steps.
         """
-        max_step, (min_rounds, max_rounds) = RELATIVE_STEP_SIZE / self.unit_margin_smoothness, rounds_range
-        path = self.noise_limited_step_sum(noise_divisor) / acceleration
+        max_step, (min_rounds, max_rounds) = STEP_SIZE_TIMES_L / self.smoothness_at_unit_margin, rounds_range
+        path = self.noise_limited_step_sum(noise_divisor) / momentum_gain
         rounds = math.ceil(min(max(path / max_step, min_rounds), max_rounds))
         eta_scale = self.L * min(max_step, path / (self.experiment.rounds or rounds))
         return self.settings(eta_scale, rounds=rounds, tail=tail)
@@ -76,7 +76,7 @@ class PracticalPreset(Preset):
         "batch, tail, momentum and mechanism of methods with a choice"
     )
     is_default = True
-    method = "dp-gd"
+    default_method = "dp-gd"
 
     def settings(self, method: Any, experiment: Any, public_facts: PublicFacts | None) -> dict[str, Any]:
         """Return a method's settings, and `normalize`: "unit" unless columns or sample norms have bounds."""
@@ -102,7 +102,7 @@ class PracticalPreset(Preset):
 
         loss_function = lookup("losses", experiment.loss)
         defaults, l2 = loss_function.practical_defaults, experiment.l2 or 0.0
-        scaling = Scaling(experiment.scaling == "unit", experiment.norm_bound)
+        scaling = Scaling(experiment.sample_scaling == "unit", experiment.norm_bound)
         max_squared_norm = scaling.max_squared_norm(public_facts.max_squared_norm)
         sample_norm = math.sqrt(max_squared_norm)
         diameter = round_to_four_digits(diameter_factor * 2 * defaults.max_margin / sample_norm)
@@ -113,9 +113,9 @@ class PracticalPreset(Preset):
         machines = experiment.machines or 1
         rounds = experiment.rounds or public_facts.samples // machines
         sizes = machines, rounds, experiment_noise_reduction(experiment)
-        norms = clip_norm, diameter, experiment.clip_norm or clip_norm, defaults.noise_std / sample_norm
-        smoothness = G, L + l2, unit_margin.L + l2
-        return PresetConstants(self, experiment, public_facts, *sizes, *norms, *smoothness)
+        norms = clip_norm, diameter, experiment.clip_norm or clip_norm
+        bounds = defaults.margin_noise_std / sample_norm, G, L + l2, unit_margin.L + l2
+        return PresetConstants(self, experiment, public_facts, *sizes, *norms, *bounds)
 
 
 def round_to_four_digits(value: float) -> float:

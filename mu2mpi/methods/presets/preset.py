@@ -13,7 +13,7 @@ class Preset(ABC):
     name: ClassVar[str]
     summary: ClassVar[str] = ""  # short description in the help
     is_default: ClassVar[bool] = False  # preset of `mu2mpi sweep --methods`
-    method: ClassVar[str | None] = None  # default of --method with this preset
+    default_method: ClassVar[str | None] = None  # default of --method with this preset
 
     @abstractmethod
     def settings(self, method: Any, experiment: Any, public_facts: PublicFacts | None) -> dict[str, Any]:

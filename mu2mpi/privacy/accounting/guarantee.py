@@ -80,15 +80,15 @@ class GaussianGuarantee(Guarantee):
 
 
 @dataclass(frozen=True)
-class CurveGuarantee(Guarantee):
+class PrivacyCurveGuarantee(Guarantee):
     """Guarantee given by a privacy curve delta -> epsilon, such as one computed from a PLD."""
 
-    curve: Callable[[float], float]  # delta -> epsilon for exact noise
+    epsilon_at: Callable[[float], float]  # delta -> epsilon for exact noise
     sampler_error: SamplerError = NO_SAMPLER_ERROR
 
     def epsilon_exact_noise(self, delta: float) -> float:
         """Epsilon at `delta` for exact noise, from the privacy curve."""
-        return self.curve(delta)
+        return self.epsilon_at(delta)
 
 
 @dataclass(frozen=True)

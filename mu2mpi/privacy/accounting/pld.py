@@ -12,8 +12,8 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 
-_MULTIPLIER_TOLERANCE = 1e-4  # relative excess of the returned multiplier over the smallest sufficient one
-_SIGNIFICANT_DIGITS = 6  # of the noise multiplier, in which all processors and libraries agree
+_NOISE_MULTIPLIER_RTOL = 1e-4  # relative excess of the returned multiplier over the smallest sufficient one
+_NOISE_MULTIPLIER_DIGITS = 6  # of the noise multiplier, in which all processors and libraries agree
 _MIN_DELTA = 1e-12  # below it, dp-accounting's truncation and rounding errors are no longer negligible
 MIN_NOISE_MULTIPLIER = 2.0**-4  # with less noise the PLD has too many support points, and hardly any privacy
 MAX_NOISE_MULTIPLIER = 2.0**100  # the square of a larger one overflows
@@ -74,7 +74,7 @@ def min_noise_multiplier(
         estimate = _interpolate_multiplier(points, *bracket)
     multiplier = _round_up_digits(high)
     while not suffices(multiplier):  # by discretisation, slightly more noise can do worse
-        multiplier = _round_up_digits(multiplier * (1 + _MULTIPLIER_TOLERANCE))
+        multiplier = _round_up_digits(multiplier * (1 + _NOISE_MULTIPLIER_RTOL))
     return multiplier
 
 
@@ -85,7 +85,7 @@ def _bisect_multiplier(start: float, suffices: Callable[[float], bool]) -> tuple
     while high > MIN_NOISE_MULTIPLIER and suffices(high / 2):
         high /= 2
     low = high / 2 if high > MIN_NOISE_MULTIPLIER else high
-    while high > low * (1 + _MULTIPLIER_TOLERANCE):
+    while high > low * (1 + _NOISE_MULTIPLIER_RTOL):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return low, high
@@ -104,5 +104,5 @@ def _interpolate_multiplier(points: list[tuple[float, float]], low: float, high:
 
 
 def _round_up_digits(value: float) -> float:
-    digit_unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _SIGNIFICANT_DIGITS)
+    digit_unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _NOISE_MULTIPLIER_DIGITS)
     return math.ceil(value / digit_unit) * digit_unit

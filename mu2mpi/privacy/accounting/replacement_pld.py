@@ -14,7 +14,7 @@ import numpy as np
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
 
-_MAX_TRUNCATED_TAIL = 1e-20  # tail probability that is counted as delta instead of being listed in the PLD
+_MAX_TRUNCATED_PROBABILITY = 1e-20  # tail probability counted as delta instead of being listed in the PLD
 
 
 def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_size: int) -> FloatArray:
@@ -27,13 +27,13 @@ def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_si
     from scipy.special import log_ndtr, ndtr
     from scipy.stats import binom
 
-    max_count = int(binom.isf(_MAX_TRUNCATED_TAIL, batch_size, 1 / samples))
+    max_count = int(binom.isf(_MAX_TRUNCATED_PROBABILITY, batch_size, 1 / samples))
     counts = np.arange(1, max_count + 1)
     b = binom.pmf(counts, batch_size, 1 / samples)
     b, s = b[b > 0], 2 * counts[b > 0] / multiplier
     x, p_never_drawn = np.exp(epsilons), (1 - 1 / samples) ** batch_size
 
-    def derivative(t: FloatArray) -> FloatArray:
+    def divergence_derivative(t: FloatArray) -> FloatArray:
         """Compute d/dt of the divergence, divided by the normal density at t: decreasing in t."""
         ratios = (np.exp(np.minimum(-s_j * (t + s_j / 2), 700)) for s_j in s)
         gains = sum(b_j * np.maximum(ratio - x, 0) for b_j, ratio in zip(b, ratios, strict=True))
@@ -43,7 +43,7 @@ def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_si
     low = -s[0] / 2 - (epsilons - math.log(b[0])) / s[0]
     for _ in range(30):
         middle = (low + high) / 2
-        is_rising = derivative(middle) > 0
+        is_rising = divergence_derivative(middle) > 0
         low, high = np.where(is_rising, middle, low), np.where(is_rising, high, middle)
     divergence = (1 - x) * p_never_drawn * ndtr(low) + binom.sf(max_count, batch_size, 1 / samples)
     for b_j, s_j in zip(b, s, strict=True):
@@ -61,7 +61,7 @@ def compose_replacement_pld(multiplier: float, samples: int, batch_size: float, 
     pld, batch = import_pld(), round(batch_size)
     candidates = np.geomspace(1.0, 700.0, 31)
     tails = hockey_stick(candidates, multiplier, samples, batch)
-    max_loss = float(candidates[np.argmax(np.append(tails[:-1] <= _MAX_TRUNCATED_TAIL, True))])
+    max_loss = float(candidates[np.argmax(np.append(tails[:-1] <= _MAX_TRUNCATED_PROBABILITY, True))])
     # At most 8,000 support points per round and side: large losses are rounded up more coarsely.
     step = max(discretization_interval(rounds), max_loss / (8_000 * math.sqrt(rounds)))
     steps = math.ceil(max_loss / step)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting import pld
-from mu2mpi.privacy.accounting.guarantee import Budget, CurveGuarantee, GaussianGuarantee, Guarantee
+from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, Guarantee, PrivacyCurveGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.sampler_error import SAMPLER_BUDGET_SHARE
 from mu2mpi.privacy.released_sums import ReleasedSums
@@ -20,7 +20,7 @@ class SubsampledMechanism(Mechanism):
     budget_parameter = "epsilon"
     accountant: ClassVar[str]  # name of the accountant, for reports
     # (C, n, K, T, epsilon, delta, reserved_share) -> sigma, for T sums over K of n samples, clipped to norm C
-    min_sigma: ClassVar[Callable[..., float]]
+    find_sigma: ClassVar[Callable[..., float]]
     compute_epsilon: ClassVar[Callable[..., float]]  # (C, n, K, T, sigma, delta) -> epsilon for exact noise
 
     @classmethod
@@ -34,7 +34,7 @@ class SubsampledMechanism(Mechanism):
         if math.isinf(budget.rho):
             return cls.from_sigma(released_sums, 0.0)
         sizes = released_sums.clip_norm, released_sums.samples, released_sums.batch_size, released_sums.rounds
-        sigma = cls.min_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_BUDGET_SHARE)
+        sigma = cls.find_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_BUDGET_SHARE)
         return cls.from_sigma(released_sums, sigma)
 
     def epsilon(self, rounds: int, delta: float) -> float:
@@ -47,7 +47,7 @@ class SubsampledMechanism(Mechanism):
         if messages == 0:
             return GaussianGuarantee(0.0)
         curve = partial(self.epsilon, messages) if self.is_noisy else lambda delta: math.inf
-        return CurveGuarantee(curve, self.sampler_error(messages, aggregated_machines))
+        return PrivacyCurveGuarantee(curve, self.sampler_error(messages, aggregated_machines))
 
     @property
     def accounting_note(self) -> str:
@@ -74,7 +74,7 @@ class PldMechanism(SubsampledMechanism):
         return 1.0
 
     @classmethod
-    def min_sigma(cls, C: float, *arguments: Any) -> float:
+    def find_sigma(cls, C: float, *arguments: Any) -> float:
         """Smallest noise std within the budget; `arguments` are n, K, T, epsilon, delta, reserved share."""
         return C * _min_noise_multiplier(cls, *arguments)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_source import NoiseSource
     from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 
-_MIN_NOISE_BITS = 8  # log2 of sigma in grid units: enough coins for nearly normal noise
-_MAX_NOISE_BITS = 27  # log2 of the std of all machines' noise in grid units: sums fit into 64-bit integers
+_MIN_LOG2_STD = 8  # log2 of sigma in grid units: enough coins for nearly normal noise
+_MAX_LOG2_TOTAL_STD = 27  # log2 of the std of all noise in grid units: sums fit into 64-bit integers
 
 
 def unit_shift_rho(fair_bits: float) -> float:
@@ -63,15 +63,15 @@ class BinomialMechanism(GaussianMechanism):
         """Build the mechanism with the fewest fair coins per machine within the privacy budget."""
         machines, noise_shares = released_sums.machines, released_sums.noise_shares
         own_fields: dict[str, Any] = {"rho": budget.rho, "affected_sums": released_sums.affected_sums}
-        own_fields |= cls.specific_fields(released_sums)
+        own_fields |= cls.subclass_fields(released_sums)
         sensitivity = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums)
         normal_sigma = sensitivity / budget.rho
         if not 0 < normal_sigma < math.inf:
             return cls.from_sigma(released_sums, normal_sigma, fair_bits=0, **own_fields)
-        grid_spacing = choose_grid_spacing(released_sums, normal_sigma, noise_bits=_MIN_NOISE_BITS)
+        grid_spacing = choose_grid_spacing(released_sums, normal_sigma, noise_bits=_MIN_LOG2_STD)
         total_sigma = normal_sigma * math.sqrt(machines / noise_shares)
-        grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_NOISE_BITS))
-        if normal_sigma / grid_spacing < 2.0**_MIN_NOISE_BITS:
+        grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_LOG2_TOTAL_STD))
+        if normal_sigma / grid_spacing < 2.0**_MIN_LOG2_STD:
             raise InputError(
                 f"Binomial noise of {machines} machines does not fit into 64-bit integers. "
                 "Use fewer --machines or --colluders."
@@ -79,11 +79,11 @@ class BinomialMechanism(GaussianMechanism):
         all_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity)
         fair_bits = 2 * math.ceil(all_bits / (2 * noise_shares))
         sigma = math.sqrt(noise_shares * fair_bits) / 2 * grid_spacing
-        own_fields |= cls.common_fields(released_sums)
+        own_fields |= cls.base_fields(released_sums)
         return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **own_fields)
 
     @staticmethod
-    def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
+    def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
         return {"increments_per_message": released_sums.increments_per_message}
 
@@ -114,23 +114,23 @@ class BinomialMechanism(GaussianMechanism):
         return BinomialNoiseSource(key, streams, fair_bits, self.parameters)
 
     @property
-    def max_coordinate(self) -> int:
+    def max_message_coordinate(self) -> int:
         """Largest magnitude of a coordinate of a machine's message before noise, in grid units."""
         return math.floor(self.increments_per_message * self.clip_norm / self.grid_spacing)
 
     @property
     def messages_per_round(self) -> int:
         """Number of shuffled messages (a bit and the index of its coordinate) a machine sends per round."""
-        return self.parameters * (2 * self.max_coordinate + self.fair_bits)
+        return self.parameters * (2 * self.max_message_coordinate + self.fair_bits)
 
     @property
-    def communication_cost(self) -> str:
+    def communication_note(self) -> str:
         """Sentences on the number and size of the messages that the shuffle protocol sends."""
         bits = 1 + max(1, (self.parameters - 1).bit_length())
         return (
             f"In each round a machine sends {self.messages_per_round:.4g} messages of {bits} bits: for each "
-            f"coordinate {2 * self.max_coordinate:,} of its value and {self.fair_bits:,} of noise. In "
-            f"{self.rounds:,} rounds {self.machines:,} machines send "
+            f"coordinate {2 * self.max_message_coordinate:,} of its value and {self.fair_bits:,} of noise. "
+            f"In {self.rounds:,} rounds {self.machines:,} machines send "
             f"{self.messages_per_round * self.rounds * self.machines:.3g} of them."
         )
 

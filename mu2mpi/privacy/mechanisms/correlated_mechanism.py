@@ -18,7 +18,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
-from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD, MIN_STD_UNITS
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, MIN_STD_UNITS
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class CorrelatedOptions(Options):
         return power, self.noise_buffers or _DEFAULT_NOISE_BUFFERS
 
 
-def check_rounds(rounds: int) -> None:
+def check_correlated_rounds(rounds: int) -> None:
     """Raise InputError if the number of rounds is too large for correlated noise."""
     if rounds > _MAX_ROUNDS:
         raise InputError(f"--rounds must be at most {_MAX_ROUNDS} for correlated noise, got {rounds}.")
@@ -102,10 +102,10 @@ class CorrelatedMechanism(Mechanism):
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the correlated mechanism with the smallest sigma within the privacy budget."""
-        fields = {"rho": budget.rho, **cls.common_fields(released_sums), **cls.specific_fields(released_sums)}
+        fields = {"rho": budget.rho, **cls.base_fields(released_sums), **cls.subclass_fields(released_sums)}
         noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
-        check_rounds(released_sums.rounds)
-        if math.isfinite(budget.rho) and noiseless._roundoff_error > _ROUNDOFF_RHO_SHARE * budget.rho:
+        check_correlated_rounds(released_sums.rounds)
+        if math.isfinite(budget.rho) and noiseless._noise_roundoff_norm > _ROUNDOFF_RHO_SHARE * budget.rho:
             raise InputError(
                 f"Rounding errors of correlated noise are too large for {released_sums.rounds} rounds of "
                 f"{released_sums.parameters} parameters. Use fewer --rounds or a larger --rho."
@@ -115,12 +115,12 @@ class CorrelatedMechanism(Mechanism):
         if not math.isfinite(sigma):
             return cls.from_sigma(released_sums, sigma)
         min_sigma = sigma / math.sqrt(released_sums.noise_shares)
-        max_sigma = sigma * noiseless._max_noise_gain
+        max_sigma = sigma * noiseless._max_std_ratio
         grid_spacing = choose_grid_spacing(released_sums, max_sigma, min_sigma=min_sigma)
         return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
     @staticmethod
-    def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
+    def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
         power, buffers = released_sums.mechanism_options.strategy
         return {"power": power, "buffers": buffers, "is_cumulative": released_sums.is_cumulative}
@@ -134,12 +134,12 @@ class CorrelatedMechanism(Mechanism):
         return Correlation(self.power, self.buffers, self.rounds, not self.is_cumulative, self.is_cumulative)
 
     @property
-    def _noise_sum_growth(self) -> float:
+    def _noise_sum_std_growth(self) -> float:
         """Growth of the noise std of a sum over T rounds: T^max(0, 1/2 - p), times a logarithm."""
         return float(self.rounds ** max(0.0, 0.5 - self.power)) * math.sqrt(1 + math.log(self.rounds))
 
     @property
-    def _max_noise_gain(self) -> float:
+    def _max_std_ratio(self) -> float:
         """Bound on the ratio of any message's noise std to sigma."""
         growth = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.max_column_norm
         return _NOISE_SAFETY_FACTOR * growth
@@ -147,35 +147,35 @@ class CorrelatedMechanism(Mechanism):
     @property
     def max_noise_std(self) -> float:
         """Upper bound on the noise std per coordinate of a message in any round."""
-        return self.sigma * self._max_noise_gain
+        return self.sigma * self._max_std_ratio
 
     @property
-    def independent_sigma(self) -> float:
+    def equivalent_independent_sigma(self) -> float:
         """Std of independent noise with a similar effect on running sums; sigma for streams of gradients."""
         independent = 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho
-        return independent * self.noise_growth_factor if self.is_cumulative else self.sigma
+        return independent * self.uncancelled_std_ratio if self.is_cumulative else self.sigma
 
     @property
-    def noise_growth_factor(self) -> float:
+    def uncancelled_std_ratio(self) -> float:
         """Ratio of the noise std of the sum of all messages without cancellation to that with it."""
         T = self.rounds
         return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.is_cumulative and not self.power else 1.0
 
     @property
-    def _roundoff_error(self) -> float:
+    def _noise_roundoff_norm(self) -> float:
         """L2 norm of floating-point errors in the noise of all rounds, in units of sigma."""
         draws = math.sqrt(self.rounds * self.noise_shares) * (math.sqrt(self.parameters) + math.sqrt(1400))
         error = 2 * 4 * 2.0**-53 * self.correlation.memory_rounds * _NOISE_SAFETY_FACTOR
-        return error * self._noise_sum_growth * draws
+        return error * self._noise_sum_std_growth * draws
 
     @property
-    def max_undithered_std(self) -> float:
+    def dither_threshold(self) -> float:
         """Largest std of a noise draw, in grid units, that is not dithered."""
         if not (self.is_noisy and math.isfinite(self.rho)):
-            return MAX_UNDITHERED_STD
+            return DITHER_THRESHOLD
         draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
         threshold = 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))
-        return min(MAX_UNDITHERED_STD, max(MIN_STD_UNITS, threshold))
+        return min(DITHER_THRESHOLD, max(MIN_STD_UNITS, threshold))
 
     def round_sigma(self, t: int) -> float:
         """Std of the fresh noise drawn in round t, before noise of earlier rounds is added."""

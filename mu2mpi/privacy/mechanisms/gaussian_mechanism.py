@@ -21,7 +21,7 @@ class GaussianMechanism(Mechanism):
     """
 
     name = "gaussian"
-    scales_with_participation = True
+    calibrates_to_participation = True
 
     field_ranges = Mechanism.field_ranges | {"affected_sums": (1, math.inf)}
 

@@ -17,7 +17,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
-from mu2mpi.privacy.mechanisms.mechanism import MAX_FINITE, MIN_POSITIVE, Concern, Mechanism, approx_equal
+from mu2mpi.privacy.mechanisms.mechanism import MAX_FLOAT, MIN_POSITIVE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.grid import choose_grid_spacing, reduce_clip_norm
 from mu2mpi.privacy.released_sums import ReleasedSums
 
@@ -25,8 +25,8 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 ROUNDOFF_RHO_SHARE = 2.0**-12
 # Grid spacing of the last iterate in units of that of its sum. Measured in the noise of the last step, the
 # iterate can be so large that a finer grid would overflow integers.
-LAST_STEP_GRID_FACTOR = 2**12
-_MAX_BATCH = 2.0**40  # larger than any data set
+LAST_STEP_GRID_RATIO = 2**12
+_MAX_BATCH_SIZE = 2.0**40  # larger than any data set
 _MAX_STEPS = 2**22  # to list the batches of more steps would take gigabytes
 # Relative excess of gradient norms over G; that of features over 1 is below it
 GRADIENT_NORM_TOLERANCE = 2.0**-18
@@ -50,7 +50,7 @@ def growing_batches(steps: int, final_batch: float) -> IntArray:
     """Batch sizes ceil(final_batch eta_t / sqrt(sum of eta_s^2 over s >= t)), at least 1, shape (steps,)."""
     eta = halving_step_sizes(steps)
     sizes = np.ceil(final_batch * last_iterate_rho(eta, eta))
-    return np.clip(sizes, 1.0, _MAX_BATCH).astype(np.int64)
+    return np.clip(sizes, 1.0, _MAX_BATCH_SIZE).astype(np.int64)
 
 
 def last_iterate_rho(
@@ -75,7 +75,7 @@ def rounding_expansions(
 ) -> FloatArray:
     """Bound on the L2 expansion of each SGD step by rounding to the grid, shape (steps,)."""
     expansions: FloatArray = step_factors * samples + np.append(0.0, step_factors[:-1])
-    expansions[-1] += LAST_STEP_GRID_FACTOR * step_factors[-1]
+    expansions[-1] += LAST_STEP_GRID_RATIO * step_factors[-1]
     return grid_spacing * math.sqrt(d) * expansions
 
 
@@ -106,7 +106,7 @@ def max_steps(samples: int, final_batch: float) -> int:
     return feasible
 
 
-def check_steps(rounds: int) -> None:
+def check_sgd_rounds(rounds: int) -> None:
     """Raise InputError unless 2 <= rounds <= `_MAX_STEPS` + 1, as the accountant needs."""
     if rounds < 2:
         raise InputError(f"--rounds must be at least 2 (the last releases the iterate), got {rounds}.")
@@ -124,7 +124,7 @@ class LastIterateMechanism(Mechanism):
     name, protected_outputs, reveals_messages = "last-iterate", "last iterate", False
     noise_description = ", times their batch"
     field_ranges = Mechanism.field_ranges | {"rounds": (2, _MAX_STEPS + 1)}
-    field_ranges |= {"rho": (MIN_POSITIVE, math.inf), "final_batch": (0, MAX_FINITE)}
+    field_ranges |= {"rho": (MIN_POSITIVE, math.inf), "final_batch": (0, MAX_FLOAT)}
 
     rho: float
     final_batch: float  # batch size of the last step, not rounded
@@ -138,11 +138,11 @@ class LastIterateMechanism(Mechanism):
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the last-iterate mechanism with the smallest sigma within the privacy budget."""
         M, d, C, rho = released_sums.machines, released_sums.parameters, released_sums.clip_norm, budget.rho
-        check_steps(released_sums.rounds)
-        final_batch, fields = final_batch_size(M, d, rho), cls.common_fields(released_sums)
+        check_sgd_rounds(released_sums.rounds)
+        final_batch, fields = final_batch_size(M, d, rho), cls.base_fields(released_sums)
         noiseless = cls(sigma=0.0, grid_spacing=1.0, rho=rho, final_batch=final_batch, **fields)
         # The grid costs rho and depends on the noise, so it is chosen for the noise without rounding.
-        max_batch, G = int(noiseless.batch_sizes.max()), released_sums.gradient_norm
+        max_batch, G = int(noiseless.batch_sizes.max()), released_sums.max_gradient_norm
         unrounded = M * max_batch * (noiseless._max_rho(1.0, 0.0) / rho)
         largest = replace(released_sums, increments_per_message=max_batch, aggregated_machines=1)
         grid_spacing = choose_grid_spacing(largest, unrounded, noise_bits=40)

@@ -13,7 +13,7 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, GroupGuarantee, Guarantee
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
-from mu2mpi.privacy.noise.sampler_error import MAX_UNDITHERED_STD, SamplerError, rounding_error, sampler_error
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, SamplerError, rounding_error, sampler_error
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_source import NoiseSource
     from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
-MAX_FINITE = sys.float_info.max  # largest finite float
+MAX_FLOAT = sys.float_info.max  # largest finite float
 INVALID_GUARANTEE_MESSAGE = "A guarantee must be a number >= 0. Fix the mechanism's code."
 
 
@@ -44,14 +44,14 @@ class Mechanism(ABC):
     reveals_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
     noise_description: ClassVar[str] = ""  # appended to the noise std in reports
     is_server_specific: ClassVar[bool] = False  # only for trust modes that name it as their mechanism
-    scales_with_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
+    calibrates_to_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
     correlates_rounds: ClassVar[bool] = False  # noise is correlated over rounds, as in DP-FTRL
     # Smallest and largest value of each number for which a guarantee can be computed
     field_ranges: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("rounds", "machines", "noise_shares"), (1, 2**32 - 1)),
         **dict.fromkeys(("parameters", "samples"), (1, math.inf)),
-        **dict.fromkeys(("batch_size", "clip_norm", "grid_spacing"), (MIN_POSITIVE, MAX_FINITE)),
-        "sigma": (0, MAX_FINITE),
+        **dict.fromkeys(("batch_size", "clip_norm", "grid_spacing"), (MIN_POSITIVE, MAX_FLOAT)),
+        "sigma": (0, MAX_FLOAT),
     }
 
     clip_norm: float
@@ -96,24 +96,24 @@ class Mechanism(ABC):
             raise InputError("The noise overflows floating-point numbers. Use a larger --rho.")
         min_sigma = (min_sigma or sigma) / math.sqrt(released_sums.noise_shares)
         grid_spacing = choose_grid_spacing(released_sums, sigma, min_sigma=min_sigma)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.common_fields(released_sums), **fields)
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.base_fields(released_sums), **fields)
 
     @staticmethod
-    def specific_fields(released_sums: ReleasedSums) -> dict[str, Any]:
+    def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of the subclass, beyond those of every mechanism, that are copied from a release."""
         return {}
 
     @staticmethod
-    def common_fields(released_sums: ReleasedSums) -> dict[str, Any]:
+    def base_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields that every mechanism copies from a release."""
         fields = ("clip_norm", "rounds", "machines", "parameters", "samples", "batch_size", "noise_shares")
         return {name: getattr(released_sums, name) for name in fields}
 
     @classmethod
-    def expected_attributes(cls, released_sums: ReleasedSums) -> dict[str, Any]:
+    def expected_file_attributes(cls, released_sums: ReleasedSums) -> dict[str, Any]:
         """HDF5 attributes that follow from a release, for comparison with those of a result file."""
-        fields = cls.common_fields(released_sums) | {"affected_sums": released_sums.affected_sums}
-        return fields | cls.specific_fields(released_sums)
+        fields = cls.base_fields(released_sums) | {"affected_sums": released_sums.affected_sums}
+        return fields | cls.subclass_fields(released_sums)
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Copy the mechanism with a noise std of at least its own, and another grid spacing."""
@@ -149,7 +149,7 @@ class Mechanism(ABC):
         if (correlation := self.correlation) is not None:
             stream, first_machine, machines = streams
             stds = np.full(machines, factor * self.sigma / self.grid_spacing)
-            max_stds = np.full(machines, min(max_std, self.max_undithered_std))
+            max_stds = np.full(machines, min(max_std, self.dither_threshold))
             return CorrelatedNoiseSource(correlation, key, stream, first_machine, stds, max_stds, size)
         round_std_units = lambda t: self.round_sigma(t) / self.grid_spacing * factor  # noqa: E731
         return independent_noise_source(key, streams, round_std_units)
@@ -165,12 +165,12 @@ class Mechanism(ABC):
         return self.sigma
 
     @property
-    def independent_sigma(self) -> float:
+    def equivalent_independent_sigma(self) -> float:
         """Std of noise independent over rounds that perturbs the sum of all messages about as much."""
         return self.sigma
 
     @property
-    def noise_growth_factor(self) -> float:
+    def uncancelled_std_ratio(self) -> float:
         """Ratio of the noise std of the sum of all messages without cancellation to that with it."""
         return 1.0
 
@@ -196,21 +196,21 @@ class Mechanism(ABC):
         # In the order of `from_sigma`: otherwise rounding could make the grid seem too coarse.
         units = self.sigma / math.sqrt(self.noise_shares) / self.grid_spacing * math.sqrt(aggregated_machines)
         draws, stds = messages * self.noise_shares, (units * min_factor, units * max_factor)
-        error = sampler_error(self.parameters, draws, *stds, self.max_undithered_std)
+        error = sampler_error(self.parameters, draws, *stds, self.dither_threshold)
         return error + rounding_error(messages * self.parameters, self.noise_shares, units * min_factor)
 
     @property
-    def max_undithered_std(self) -> float:
+    def dither_threshold(self) -> float:
         """Largest std of a noise draw, in grid units, that is not dithered."""
-        return MAX_UNDITHERED_STD
+        return DITHER_THRESHOLD
 
     @property
-    def samples_used(self) -> int:
+    def max_samples_used(self) -> int:
         """Upper bound on the number of distinct samples that all machines use."""
         return self.machines * self.samples
 
     @property
-    def communication_cost(self) -> str:
+    def communication_note(self) -> str:
         """Sentences on what the protocol sends beyond the noised sums; empty by default."""
         return ""
 
@@ -283,7 +283,7 @@ def per_machine_noise_source(
     from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM
 
     stds = np.array([m.sigma / m.grid_spacing if m else 0.0 for m in mechanisms])
-    max_stds = np.array([m.max_undithered_std if m else 1.0 for m in mechanisms])
+    max_stds = np.array([m.dither_threshold if m else 1.0 for m in mechanisms])
     noise = first_machine, stds, max_stds, padded_size, participants
     correlation = next((m.correlation for m in mechanisms if m is not None), None)
     if correlation is not None:

@@ -15,7 +15,7 @@ class ReplacementExactMechanism(PldMechanism):
     """Gaussian noise in sums over K draws with replacement from n samples, accounted for by PLDs."""
 
     name = "replacement-exact"
-    samples_used = ReplacementMechanism.samples_used
+    max_samples_used = ReplacementMechanism.max_samples_used
 
     @staticmethod
     def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:

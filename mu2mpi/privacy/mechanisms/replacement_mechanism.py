@@ -11,7 +11,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.privacy.mechanisms._subsampled import SubsampledMechanism
 
 
-def check_epsilon(epsilon: float, delta: float) -> None:
+def check_replacement_epsilon(epsilon: float, delta: float) -> None:
     """Raise InputError if epsilon is outside of the range of Theorem D.2, (0, 2 log(2 / delta)]."""
     highest = 2 * math.log(2 / delta)
     if epsilon > highest:
@@ -38,7 +38,7 @@ def with_replacement_sigma(
 
     It is 16 C K sqrt(R log(2.5 R / delta) log(2 / delta)) / (n epsilon), for 1 - `reserved` of the budget.
     """
-    check_epsilon(epsilon, delta)
+    check_replacement_epsilon(epsilon, delta)
     batch, smallest = round(batch_size), min_batch_size(samples, rounds, epsilon, delta)
     if batch < smallest:
         raise InputError(
@@ -63,10 +63,10 @@ class ReplacementMechanism(SubsampledMechanism):
     """Gaussian noise in sums over K draws with replacement from n samples, with the std of Theorem D.2."""
 
     name, accountant = "replacement", "the theorem of Lowy and Razaviyayn"
-    min_sigma, compute_epsilon = staticmethod(with_replacement_sigma), staticmethod(with_replacement_epsilon)
+    find_sigma, compute_epsilon = staticmethod(with_replacement_sigma), staticmethod(with_replacement_epsilon)
 
     @property
-    def samples_used(self) -> int:
+    def max_samples_used(self) -> int:
         """Upper bound on the number of distinct samples that all machines draw."""
         return self.machines * min(self.samples, round(self.batch_size) * self.rounds)
 

@@ -20,7 +20,7 @@ from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, inline, kernel
 from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, Key, StreamRange
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, Key, StreamRange
 from mu2mpi.privacy.noise.sampler_error import MIN_FAIR_BITS, TRUNCATION_STDS
 
 # Base of the first word of the nonce, distinct from those of all other keystreams; the noise stream is added.
@@ -31,7 +31,7 @@ BLOCK_CHOICE_BITS = 32  # random bits that choose a block
 GUIDE_TABLE_BITS = 8  # leading ones of these, which index the guide table
 # Distance of 64 random bits from a probability below which further bits decide, far above rounding errors
 ACCEPTANCE_MARGIN = 2.0**-38
-_SIGNIFICANT_DIGITS = 300  # decimals of exact decisions
+_EXACT_DECISION_DIGITS = 300  # decimals of exact decisions
 _STIRLING_TERMS = 42  # terms of Stirling's series for so many decimals
 
 
@@ -104,16 +104,16 @@ def add_binomial_noise(  # type: ignore[no-untyped-def]
     in ``undecided_proposals``, shape (room, 6): machine, coordinate, proposal, block, random bits, and the
     draw in its place.
     """
-    keystream = aligned_empty(KEYSTREAM_SIZE).view(np.uint64)
+    keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
     number = 0
     noised[:] = message
     mask = (int64(1) << table.block_bits) - 1
     for machine in range(first_machine, first_machine + machines):
-        counter, place = 0, KEYSTREAM_SIZE
+        counter, place = 0, CHUNK_WORDS
         for i in range(min(d, message.size)):
             before = number
             while True:
-                if place == KEYSTREAM_SIZE:
+                if place == CHUNK_WORDS:
                     words, nonce = keystream.view(np.uint32), uint32(_NONCE_BASE + stream)
                     fill_keystream(words, key, uint32(counter), nonce, uint32(machine), uint32(t))
                     counter, place = counter + KEYSTREAM_BLOCKS, 0
@@ -172,7 +172,7 @@ class BinomialNoiseSource:
         """Decide exactly whether proposal x is accepted, by further random bits of SHAKE-256."""
         seed = self._key.astype("<u4").tobytes()
         seed += f"{self._streams[0]} {machine} {t} {i} {x} {block} {uniform_bits}".encode()
-        further_bits = hashlib.shake_256(seed).digest(_SIGNIFICANT_DIGITS // 2)
+        further_bits = hashlib.shake_256(seed).digest(_EXACT_DECISION_DIGITS // 2)
         uniform = (uniform_bits % 2**64 << 8 * len(further_bits)) + int.from_bytes(further_bits, "little")
         return accepts_proposal(self._table, block, x, Fraction(uniform, 2 ** (64 + 8 * len(further_bits))))
 
@@ -181,7 +181,7 @@ def accepts_proposal(table: ProposalTable, block: int, x: int, uniform: Fraction
     """Whether a uniform number in [0, 1) is below the acceptance probability of proposal x in a block."""
     choices = int(table.cumulative_choices[block]) - int(table.cumulative_choices[block - 1] if block else 0)
     bound = uniform * choices / Fraction(table.normalizer)  # not by the acceptance factor, which is rounded
-    with localcontext(Context(prec=_SIGNIFICANT_DIGITS + 40)):
+    with localcontext(Context(prec=_EXACT_DECISION_DIGITS + 40)):
         n, relative_bound = table.n, Decimal(bound.numerator) / Decimal(bound.denominator)
         log = 2 * _log_factorial(n) - _log_factorial(n + x) - _log_factorial(n - x)
         return relative_bound < log.exp()

@@ -130,7 +130,7 @@ class CorrelatedNoiseFilter:
 
     def __init__(self, correlation: Correlation, d: int) -> None:
         self._correlation, self._buffers = correlation, np.zeros((len(correlation.weights), d))
-        self._sum = np.zeros(d)
+        self._correlated_noise = np.zeros(d)
 
     def correlate(self, t: int, fresh_noise: FloatArray) -> FloatArray:
         """Correlated noise of round t from its fresh draw, shape (d,); call in the order of rounds."""
@@ -139,8 +139,8 @@ class CorrelatedNoiseFilter:
         self._buffers *= correlation.decays[:, np.newaxis]
         self._buffers += y
         y *= correlation.column_norm(t)
-        self._sum = self._sum + y if correlation.is_cumulative else y
-        return self._sum
+        self._correlated_noise = self._correlated_noise + y if correlation.is_cumulative else y
+        return self._correlated_noise
 
 
 def _geometric_sequence(first: float, last: float, length: int) -> FloatArray:

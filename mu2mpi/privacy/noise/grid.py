@@ -7,7 +7,7 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 
 MAX_NORMAL_DRAW = 39.0  # largest draw in standard deviations: Box-Muller's u is at least 2^-1087
 MAX_GRID_SUM = 2.0**62  # bound on sums of messages in grid units: half of the range of int64
-_MAX_VALUE_BITS = 50  # log2 of numbers to be rounded, in grid units: half of what `round_to_integer` takes
+_MAX_GRID_VALUE_BITS = 50  # log2 of rounded numbers, in grid units: half of what `round_to_integer` takes
 # log2 of the noise std, or of an increment without noise, in grid units; more would resolve sampler errors
 _MIN_NOISE_BITS = 12
 _NOISELESS_GRID_BITS = 40
@@ -25,10 +25,10 @@ def choose_grid_spacing(
     `min_sigma` [default: `sigma`], is 2^noise_bits spacings or more. InputError if the grid would overflow.
     """
     C = released_sums.clip_norm
-    scale = (min_sigma or sigma) if sigma > 0 else min(C, released_sums.gradient_norm)
+    scale = (min_sigma or sigma) if sigma > 0 else min(C, released_sums.max_gradient_norm)
     bits = noise_bits if sigma > 0 else _NOISELESS_GRID_BITS
     max_spacing = min(scale * 2.0**-bits, 2 * 0.005 * C / math.sqrt(released_sums.parameters))
-    exponent = max(math.floor(math.log2(max_spacing)), _min_exponent(released_sums, sigma))
+    exponent = max(math.floor(math.log2(max_spacing)), _min_spacing_exponent(released_sums, sigma))
     if exponent > math.floor(math.log2(scale)) - min(_MIN_NOISE_BITS, noise_bits):
         raise _overflow_error(released_sums)
     return float(2.0**exponent)
@@ -36,11 +36,11 @@ def choose_grid_spacing(
 
 def check_grid_range(released_sums: ReleasedSums, sigma: float, grid_spacing: float) -> None:
     """Raise InputError if sums of a release could overflow 64-bit integers on a grid."""
-    if math.log2(grid_spacing) < _min_exponent(released_sums, sigma):
+    if math.log2(grid_spacing) < _min_spacing_exponent(released_sums, sigma):
         raise _overflow_error(released_sums)
 
 
-def _min_exponent(released_sums: ReleasedSums, sigma: float) -> float:
+def _min_spacing_exponent(released_sums: ReleasedSums, sigma: float) -> float:
     """Log2 of the finest grid spacing on which messages and their sum are 64-bit integers."""
     machines, terms, C = released_sums.machines, released_sums.increments_per_message, released_sums.clip_norm
     # Each increment and the noise of a message are rounded by at most half a grid unit.
@@ -48,7 +48,7 @@ def _min_exponent(released_sums: ReleasedSums, sigma: float) -> float:
     capacity = MAX_GRID_SUM - machines * (terms + 1.0)
     sum_exponent = math.ceil(math.log2(max_value / capacity)) if capacity > 0 else math.inf
     max_noise = MAX_NORMAL_DRAW * math.sqrt(released_sums.aggregated_machines) * sigma
-    return max(float(sum_exponent), math.ceil(math.log2(max(C, max_noise))) - _MAX_VALUE_BITS)
+    return max(float(sum_exponent), math.ceil(math.log2(max(C, max_noise))) - _MAX_GRID_VALUE_BITS)
 
 
 def _overflow_error(released_sums: ReleasedSums) -> InputError:

@@ -19,13 +19,13 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, inline, kernel
 from mu2mpi.core.memory import available_memory
 from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.noise_stream import KEYSTREAM_SIZE, derive_key, key_to_uint32
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, derive_key, key_to_uint32
 
 _NONCE_BASE = 0x6D61736B  # first word of the nonce, distinct from those of all other keystreams
 STATISTICAL_SECURITY_BITS = 40  # honest machines are disconnected with probability at most 2^-40
 
 
-def neighbours_per_side(machines: int, colluders: int) -> int:
+def mask_neighbours_per_side(machines: int, colluders: int) -> int:
     """Count the neighbours on one side of the circle that share a mask with a machine.
 
     Colluders disconnect the others by two runs of this length h, which start at one of M (M - 1) / 2 pairs of
@@ -47,7 +47,7 @@ def mask_edges(machines: int, colluders: int, root_key: bytes) -> IntArray:
     """Pairs of machines that share a mask, smaller index first, shape (edges, 2)."""
     seed = list(derive_key(root_key, "circle"))
     circle = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed))).permutation(machines)
-    half = min(neighbours_per_side(machines, colluders), machines // 2)
+    half = min(mask_neighbours_per_side(machines, colluders), machines // 2)
     pairs = [np.stack([circle, np.roll(circle, -step)], axis=1) for step in range(1, half + 1)]
     sorted_pairs = np.sort(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=1)
     # Opposite positions of the circle, and the only two machines, are listed from either side.
@@ -56,7 +56,7 @@ def mask_edges(machines: int, colluders: int, root_key: bytes) -> IntArray:
 
 def check_mask_edges(machines: int, colluders: int) -> None:
     """Raise InputError if the pairs of machines that share a mask do not fit into memory."""
-    pairs = machines * min(neighbours_per_side(machines, colluders), machines // 2)
+    pairs = machines * min(mask_neighbours_per_side(machines, colluders), machines // 2)
     # Below a mebibyte, the query for free memory would take longer than it is worth.
     if (needed := 200 * pairs) > 2**20 and needed > available_memory():
         raise InputError(
@@ -81,16 +81,16 @@ def edge_key(root_key: bytes, i: int, j: int) -> UInt32Array:
 
 @inline
 def _add_keystream(masked, keystream, sign):  # type: ignore[no-untyped-def]
-    for i in range(KEYSTREAM_SIZE):
+    for i in range(CHUNK_WORDS):
         masked[i] += sign * keystream[i]
 
 
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
     """Add (sign 1) or subtract (-1) round t's masks, one per key, modulo 2^64; keys: shape (edges, 8)."""
-    keystream = aligned_empty(KEYSTREAM_SIZE).view(np.uint64)
-    for chunk in range(masked.size // KEYSTREAM_SIZE):
-        masked_chunk = masked[chunk * KEYSTREAM_SIZE : (chunk + 1) * KEYSTREAM_SIZE]
+    keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
+    for chunk in range(masked.size // CHUNK_WORDS):
+        masked_chunk = masked[chunk * CHUNK_WORDS : (chunk + 1) * CHUNK_WORDS]
         for n in range(signs.size):
             words, counter = keystream.view(np.uint32), uint32(chunk * KEYSTREAM_BLOCKS)
             fill_keystream(words, keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t))

@@ -22,13 +22,13 @@ from mu2mpi.core.kernels import (
 from mu2mpi.privacy.noise.box_muller import normal_pair
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.noise_stream import (
-    KEYSTREAM_SIZE,
-    NORMAL_PAIRS,
+    CHUNK_PAIRS,
+    CHUNK_WORDS,
     Key,
     StreamRange,
     add_noise,
     add_signed_noise,
-    chunk_arrays,
+    allocate_chunk_arrays,
     dither_bits,
     fill_normal_pairs,
 )
@@ -45,64 +45,64 @@ def _add_round_noise(  # type: ignore[no-untyped-def]
     buffered_noise[:] = 0.0
     for k in range(weights.size):
         row = buffers[k]
-        for i in range(KEYSTREAM_SIZE):
+        for i in range(CHUNK_WORDS):
             buffered_noise[i] += weights[k] * row[i]
     if is_dithered:
-        for i in range(KEYSTREAM_SIZE):
+        for i in range(CHUNK_WORDS):
             rounded = ((fresh_noise[i] - column_norm * buffered_noise[i]) + ROUNDING_ADDEND) - ROUNDING_ADDEND
             fresh_noise[i] = rounded + np.float64(dither[i])
             buffered_noise[i] = 0.0
-    for i in range(KEYSTREAM_SIZE):
+    for i in range(CHUNK_WORDS):
         rounded = ((fresh_noise[i] - column_norm * buffered_noise[i]) + ROUNDING_ADDEND) - ROUNDING_ADDEND
         noise[i] += round_to_integer(rounded)
         fresh_noise[i] = rounded / column_norm
     for k in range(weights.size):
         row = buffers[k]
-        for i in range(KEYSTREAM_SIZE):
+        for i in range(CHUNK_WORDS):
             row[i] = decays[k] * row[i] + fresh_noise[i]
 
 
 @kernel
 def add_correlated_noise(  # type: ignore[no-untyped-def]
     noised, message, noise, is_cumulative, buffers, key, stream, first_machine,
-    participants, participation_counts, std_units, max_undithered_stds, column_norms, weights, decays,
+    participants, participation_counts, std_units, dither_thresholds, column_norms, weights, decays,
 ):  # fmt: skip
     """Set ``noised`` to ``message`` plus one round's correlated noise of machines, or of the server.
 
     ``noise`` holds the noise of the previous round, which is added to if ``is_cumulative``, else overwritten;
-    ``buffers``, shape (machines, chunks, k, KEYSTREAM_SIZE), hold earlier draws. Both are updated, in grid
+    ``buffers``, shape (machines, chunks, k, CHUNK_WORDS), hold earlier draws. Both are updated, in grid
     units. ``participants`` are local indices, ``participation_counts`` are 1-based, ``std_units`` and
-    ``max_undithered_stds`` each machine's std and largest std without dither in grid units;
+    ``dither_thresholds`` each machine's std and largest std without dither in grid units;
     ``column_norms``, ``weights`` and ``decays`` are those of a `Correlation`.
     """
-    arrays = chunk_arrays()
+    arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
-    fresh_noise, buffered_noise = aligned_empty(KEYSTREAM_SIZE), aligned_empty(KEYSTREAM_SIZE)
-    for chunk in range(message.size // KEYSTREAM_SIZE):
-        place = slice(chunk * KEYSTREAM_SIZE, (chunk + 1) * KEYSTREAM_SIZE)
+    fresh_noise, buffered_noise = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS)
+    for chunk in range(message.size // CHUNK_WORDS):
+        place = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
         part = noise[place]
         if not is_cumulative:
             part[:] = 0
         for n in range(participants.size):
             i, column_norm = participants[n], column_norms[participation_counts[n] - 1]
             scale = column_norm * std_units[i]
-            bits = dither_bits(scale, max_undithered_stds[i])
+            bits = dither_bits(scale, dither_thresholds[i])
             fill_normal_pairs(*arrays, bits, key, chunk, stream, first_machine + i, participation_counts[n])
-            for j in range(NORMAL_PAIRS):
-                g, h = normal_pair(squared_radii[j], keystream[NORMAL_PAIRS + j])
+            for j in range(CHUNK_PAIRS):
+                g, h = normal_pair(squared_radii[j], keystream[CHUNK_PAIRS + j])
                 fresh_noise[j] = scale * g
-                fresh_noise[NORMAL_PAIRS + j] = scale * h
+                fresh_noise[CHUNK_PAIRS + j] = scale * h
             draw = fresh_noise, buffered_noise, buffers[i, chunk], dither, bits >= 0
             _add_round_noise(part, *draw, column_norm, weights, decays)
         noised_part, message_part = noised[place], message[place]
-        for j in range(KEYSTREAM_SIZE):
+        for j in range(CHUNK_WORDS):
             noised_part[j] = message_part[j] + part[j]
 
 
 class CorrelatedNoiseSource:
     """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
-    `std_units` and `max_undithered_stds`, shape (machines,), are in grid units; `participants`: None for all.
+    `std_units` and `dither_thresholds`, shape (machines,), are in grid units; `participants`: None for all.
     """
 
     def __init__(
@@ -112,15 +112,15 @@ class CorrelatedNoiseSource:
         stream: int,
         first_machine: int,
         std_units: FloatArray,
-        max_undithered_stds: FloatArray,
+        dither_thresholds: FloatArray,
         padded_size: int,
         participants: Any = None,
     ) -> None:
         self._correlation, self._rounds_done, self._participants = correlation, 0, participants
-        self._std_units, self._max_undithered_stds = std_units, max_undithered_stds
+        self._std_units, self._max_undithered_stds = std_units, dither_thresholds
         self._all_machines, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
         noise = aligned_zeros((padded_size,), np.int64)
-        shape = (len(std_units), padded_size // KEYSTREAM_SIZE, len(correlation.weights), KEYSTREAM_SIZE)
+        shape = (len(std_units), padded_size // CHUNK_WORDS, len(correlation.weights), CHUNK_WORDS)
         buffers: FloatArray = aligned_zeros(shape, np.float64)
         self._kernel_arguments = noise, correlation.is_cumulative, buffers, key, stream, first_machine
 
@@ -166,13 +166,13 @@ class PerMachineNoiseSource:
         key: Key,
         first_machine: int,
         std_units: FloatArray,
-        max_undithered_stds: FloatArray,
+        dither_thresholds: FloatArray,
         padded_size: int,
         participants: Any,
         is_cumulative: bool,
     ) -> None:
         self._key, self._first_machine = key, first_machine
-        self._std_units, self._max_undithered_stds = std_units, max_undithered_stds
+        self._std_units, self._max_undithered_stds = std_units, dither_thresholds
         self._participants, self._is_cumulative = participants, is_cumulative
         self._noise, self._rounds_done = aligned_zeros((padded_size,), np.int64), 0
 

@@ -23,7 +23,7 @@ from mu2mpi.privacy.noise.box_muller import (
     squared_radius,
 )
 from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
-from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, MAX_UNDITHERED_STD
+from mu2mpi.privacy.noise.sampler_error import DITHER_BITS, DITHER_THRESHOLD
 
 Key = UInt32Array  # shape (8,)
 StreamRange = tuple[int, int, int]  # noise stream, first machine and number of machines
@@ -33,26 +33,26 @@ MACHINE_STREAM = 0  # each machine's own noise
 SERVER_STREAM = 1  # the trusted server's noise
 AGGREGATE_STREAM = 2  # one draw in place of all machines' noise
 # The first word of the nonce is the stream + _NONCE_LEVEL_STEP * level. Level 0 has the words of a draw;
-# levels to MAX_EXTENSION_LEVEL extend small words, and that of _DITHER_NONCE_LEVEL dithers a draw.
+# levels to MAX_UNIFORM_EXTENSIONS extend small words, and that of _DITHER_NONCE_LEVEL dithers a draw.
 _NONCE_LEVEL_STEP = 16
-MAX_EXTENSION_LEVEL = 15
+MAX_UNIFORM_EXTENSIONS = 15
 _DITHER_NONCE_LEVEL = 16
 # Bits of a number just below the smallest squared radius of a small word, -2 log 2^-20 = 27.73
-_LARGE_RADIUS_BITS = int(np.float64(27.7).view(np.int64))
+_RADIUS_THRESHOLD_BITS = int(np.float64(27.7).view(np.int64))
 _MAX_COORDINATES = 2**35  # the block counter has 32 bits
 MAX_STREAM_INDEX = 2**32 - 1  # largest machine or round in a nonce, whose words have 32 bits
 
-NORMAL_PAIRS = 4 * KEYSTREAM_BLOCKS
-KEYSTREAM_SIZE = 2 * NORMAL_PAIRS  # normals, and 64-bit words, per call of the keystream
+CHUNK_PAIRS = 4 * KEYSTREAM_BLOCKS
+CHUNK_WORDS = 2 * CHUNK_PAIRS  # normals, and 64-bit words, per call of the keystream
 
 
 @inline
-def chunk_arrays():  # type: ignore[no-untyped-def]
+def allocate_chunk_arrays():  # type: ignore[no-untyped-def]
     """Allocate the arrays that `fill_normal_pairs` fills: its first five arguments."""
-    keystream, extension = aligned_empty(KEYSTREAM_SIZE), aligned_empty(KEYSTREAM_SIZE)
-    dither, squared_radii = aligned_empty(KEYSTREAM_SIZE), aligned_empty(NORMAL_PAIRS)
+    keystream, extension = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS)
+    dither, squared_radii = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_PAIRS)
     words = keystream.view(np.uint64), extension.view(np.uint64)
-    return *words, squared_radii, aligned_empty(NORMAL_PAIRS), dither.view(np.int64)
+    return *words, squared_radii, aligned_empty(CHUNK_PAIRS), dither.view(np.int64)
 
 
 @inline
@@ -75,7 +75,7 @@ def fill_normal_pairs(  # type: ignore[no-untyped-def]
             level = 1
         else:
             any_small = _extend_small_uniforms(squared_radii, uniforms, keystream, extension, level)
-            if not any_small or level == MAX_EXTENSION_LEVEL:
+            if not any_small or level == MAX_UNIFORM_EXTENSIONS:
                 break
             level += 1
 
@@ -84,14 +84,14 @@ def fill_normal_pairs(  # type: ignore[no-untyped-def]
 def _fill_squared_radii(squared_radii, uniforms, keystream):  # type: ignore[no-untyped-def]
     """Compute the squared radii of all Box-Muller pairs; return whether some words need extra words."""
     largest = int64(0)
-    for i in range(NORMAL_PAIRS):
+    for i in range(CHUNK_PAIRS):
         squared_radii[i], uniforms[i] = exponent_and_fraction(keystream[i])
-    for i in range(NORMAL_PAIRS):
+    for i in range(CHUNK_PAIRS):
         squared_radii[i] = squared_radius(squared_radii[i], uniforms[i])
         largest = max(largest, float_to_bits(squared_radii[i]))
-    if largest < int64(_LARGE_RADIUS_BITS):
+    if largest < int64(_RADIUS_THRESHOLD_BITS):
         return False
-    for i in range(NORMAL_PAIRS):
+    for i in range(CHUNK_PAIRS):
         uniforms[i] = np.float64(keystream[i])
     return True
 
@@ -99,7 +99,7 @@ def _fill_squared_radii(squared_radii, uniforms, keystream):  # type: ignore[no-
 @inline
 def _extend_small_uniforms(squared_radii, uniforms, keystream, extension, level):  # type: ignore[no-untyped-def]
     any_small = False
-    for i in range(NORMAL_PAIRS):
+    for i in range(CHUNK_PAIRS):
         if uniforms[i] < 2.0**MIN_UNIFORM_BITS:
             uniforms[i] = uniforms[i] * 2.0**64 + np.float64(extension[i])
             e, v = split_float(max(uniforms[i], 1.0), 64.0 * (level + 1))
@@ -109,43 +109,43 @@ def _extend_small_uniforms(squared_radii, uniforms, keystream, extension, level)
 
 
 @inline
-def dither_bits(std_units, max_undithered_std):  # type: ignore[no-untyped-def]
+def dither_bits(std_units, dither_threshold):  # type: ignore[no-untyped-def]
     """Bits b of the dither, which is uniform over 2^(b + 1) integers; -1 for no dither."""
-    return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > max_undithered_std else -1
+    return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > dither_threshold else -1
 
 
 @inline
 def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
-    for i in range(KEYSTREAM_SIZE):
+    for i in range(CHUNK_WORDS):
         noised[i] += sign * dither[i]
 
 
 @inline
 def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
-    for i in range(KEYSTREAM_SIZE):
+    for i in range(CHUNK_WORDS):
         dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
 
 
 @inline
 def _set_noise(noised, message, squared_radii, keystream, std_units):  # type: ignore[no-untyped-def]
-    for i in range(NORMAL_PAIRS):
-        g, h = normal_pair(squared_radii[i], keystream[NORMAL_PAIRS + i])
+    for i in range(CHUNK_PAIRS):
+        g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
         noised[i] = message[i] + round_to_integer(std_units * g)
-        noised[NORMAL_PAIRS + i] = message[NORMAL_PAIRS + i] + round_to_integer(std_units * h)
+        noised[CHUNK_PAIRS + i] = message[CHUNK_PAIRS + i] + round_to_integer(std_units * h)
 
 
 @inline
 def _accumulate_noise(noised, squared_radii, keystream, std_units):  # type: ignore[no-untyped-def]
-    for i in range(NORMAL_PAIRS):
-        g, h = normal_pair(squared_radii[i], keystream[NORMAL_PAIRS + i])
+    for i in range(CHUNK_PAIRS):
+        g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
         noised[i] += round_to_integer(std_units * g)
-        noised[NORMAL_PAIRS + i] += round_to_integer(std_units * h)
+        noised[CHUNK_PAIRS + i] += round_to_integer(std_units * h)
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
     """Allocate an int64 array of zeros, padded to whole chunks, and a view of it in `shape`."""
     d = math.prod(shape)
-    flat = aligned_zeros((-(-d // KEYSTREAM_SIZE) * KEYSTREAM_SIZE,), np.int64)
+    flat = aligned_zeros((-(-d // CHUNK_WORDS) * CHUNK_WORDS,), np.int64)
     return flat, flat[:d].reshape(shape)
 
 
@@ -161,14 +161,14 @@ def add_noise(noised, message, key, stream, first_machine, machines, t, std_unit
     t : round, 1-based
     std_units : standard deviation of each machine's draw in grid units; draws are rounded one by one
 
-    Draws above `MAX_UNDITHERED_STD`, where floating-point errors are comparable to a grid unit, are dithered,
+    Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid unit, are dithered,
     so that only errors across the edge of a wide interval matter: post-processing of exact noise.
     """
-    arrays = chunk_arrays()
+    arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
-    bits = dither_bits(std_units, MAX_UNDITHERED_STD)
-    for chunk in range(message.size // KEYSTREAM_SIZE):
-        part = slice(chunk * KEYSTREAM_SIZE, (chunk + 1) * KEYSTREAM_SIZE)
+    bits = dither_bits(std_units, DITHER_THRESHOLD)
+    for chunk in range(message.size // CHUNK_WORDS):
+        part = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
         for machine in range(first_machine, first_machine + machines):
             fill_normal_pairs(*arrays, bits, key, chunk, stream, machine, t)
             if machine == first_machine:
@@ -181,19 +181,19 @@ def add_noise(noised, message, key, stream, first_machine, machines, t, std_unit
 
 @kernel
 def add_signed_noise(  # type: ignore[no-untyped-def]
-    noise, key, machines, participation_counts, std_units, max_undithered_stds, sign
+    noise, key, machines, participation_counts, std_units, dither_thresholds, sign
 ):
     """Add (``sign`` 1) or subtract (-1) one rounded noise draw of each machine to ``noise``.
 
     The participation count of a machine takes the place of the round; ``std_units`` and
-    ``max_undithered_stds`` are the std of each machine's draw, and the largest without dither, in grid units.
+    ``dither_thresholds`` are the std of each machine's draw, and the largest without dither, in grid units.
     """
-    arrays = chunk_arrays()
+    arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
-    for chunk in range(noise.size // KEYSTREAM_SIZE):
-        part = noise[chunk * KEYSTREAM_SIZE : (chunk + 1) * KEYSTREAM_SIZE]
+    for chunk in range(noise.size // CHUNK_WORDS):
+        part = noise[chunk * CHUNK_WORDS : (chunk + 1) * CHUNK_WORDS]
         for n in range(machines.size):
-            bits = dither_bits(std_units[n], max_undithered_stds[n])
+            bits = dither_bits(std_units[n], dither_thresholds[n])
             counter = machines[n], participation_counts[n]
             fill_normal_pairs(*arrays, bits, key, chunk, MACHINE_STREAM, *counter)
             # Rounding half to even is symmetric in the sign.
@@ -204,20 +204,20 @@ def add_signed_noise(  # type: ignore[no-untyped-def]
 
 @kernel
 def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
-    arrays = chunk_arrays()
+    arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, _ = arrays
-    for chunk in range(out.size // KEYSTREAM_SIZE):
+    for chunk in range(out.size // CHUNK_WORDS):
         fill_normal_pairs(*arrays, -1, key, chunk, stream, machine, t)
-        part = out[chunk * KEYSTREAM_SIZE : (chunk + 1) * KEYSTREAM_SIZE]
-        for i in range(NORMAL_PAIRS):
-            g, h = normal_pair(squared_radii[i], keystream[NORMAL_PAIRS + i])
+        part = out[chunk * CHUNK_WORDS : (chunk + 1) * CHUNK_WORDS]
+        for i in range(CHUNK_PAIRS):
+            g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
             part[i] = g
-            part[NORMAL_PAIRS + i] = h
+            part[CHUNK_PAIRS + i] = h
 
 
 def standard_normal(key: Key, stream: int, machine: int, t: int, d: int) -> FloatArray:
     """Draw d standard normals as a function of key, stream, machine (0: server) and round t; shape (d,)."""
-    out = np.empty(-(-d // KEYSTREAM_SIZE) * KEYSTREAM_SIZE)
+    out = np.empty(-(-d // CHUNK_WORDS) * CHUNK_WORDS)
     _fill_normals(out, key, stream, machine, t)
     return out[:d]
 

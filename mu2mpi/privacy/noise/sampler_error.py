@@ -13,11 +13,11 @@ from typing import NamedTuple
 # A coordinate of a pair at radius r is computed, scaled and rounded with an error of at most r times this,
 # in stds. In units of 2^-53: 5.6 for the radius before its root is rounded, 1 for that, 1.5 for u (53
 # bits), 3.2 for sine and cosine, 1 for each of two products, 0.4 for the angle (53 bits); and a margin.
-NORMAL_DRAW_ERROR = 16 * 2.0**-53
+NORMAL_DRAW_RELATIVE_ERROR = 16 * 2.0**-53
 MIN_STD_UNITS = 2.0**12  # smallest noise std, in grid units, that the bound covers
 # Draws with a larger std, in grid units, are dithered: a uniform integer is added to each, over
 # 2^-DITHER_BITS of the std, or down to half of that, as its range is a power of two.
-MAX_UNDITHERED_STD = 2.0**21
+DITHER_THRESHOLD = 2.0**21
 DITHER_BITS = 9
 _SAMPLER_DELTA_SHARE = 2.0**-11  # of delta, for improbable draws, and as much for `total_variation`
 SAMPLER_BUDGET_SHARE = 2.0**-9  # share of epsilon and delta reserved for the sampler; no run may need more
@@ -49,15 +49,15 @@ NO_SAMPLER_ERROR = SamplerError()  # of exact noise
 
 
 def sampler_error(
-    d: int, messages: int, min_std: float, max_std: float, max_undithered_std: float = MAX_UNDITHERED_STD
+    d: int, messages: int, min_std: float, max_std: float, dither_threshold: float = DITHER_THRESHOLD
 ) -> SamplerError:
     """Sampler error of normal noise of std `min_std` to `max_std` grid units, messages of d coordinates."""
     if min_std < MIN_STD_UNITS:
         return SamplerError(math.inf, math.inf)
     # Width of a cell in stds: one grid unit, or with dithering, 2^-(DITHER_BITS + 1) or more.
-    is_dithered = min_std > max_undithered_std
-    width = 2.0 ** -(DITHER_BITS + 1) if is_dithered else 1 / min(max_std, max_undithered_std)
-    square = messages * d * (6.5 * NORMAL_DRAW_ERROR / width) ** 2
+    is_dithered = min_std > dither_threshold
+    width = 2.0 ** -(DITHER_BITS + 1) if is_dithered else 1 / min(max_std, dither_threshold)
+    square = messages * d * (6.5 * NORMAL_DRAW_RELATIVE_ERROR / width) ** 2
     return SamplerError(square, 2.0**-41 / width + 2.0**-60 / width**2)
 
 
@@ -89,10 +89,10 @@ def epsilon_with_sampler(epsilon_at: Callable[[float], float], delta: float, err
         return math.inf
     remaining = 1 - _SAMPLER_DELTA_SHARE * (1 + (variation > 0))
     xi = error.log_ratio_bound(neg_log_p)
-    if 2 * xi > _max_sampled_epsilon(exact_epsilon):
+    if 2 * xi > _max_stated_epsilon(exact_epsilon):
         return math.inf
     epsilon = epsilon_at(delta * remaining * math.exp(-xi)) + 2 * xi
-    return epsilon if epsilon <= _max_sampled_epsilon(exact_epsilon) else math.inf
+    return epsilon if epsilon <= _max_stated_epsilon(exact_epsilon) else math.inf
 
 
 def is_sampler_negligible(epsilon: float, exact_epsilon: float, delta: float) -> bool:
@@ -103,11 +103,11 @@ def is_sampler_negligible(epsilon: float, exact_epsilon: float, delta: float) ->
     return epsilon - exact_epsilon <= SAMPLER_BUDGET_SHARE * max(exact_epsilon, 0.01)
 
 
-def _max_sampled_epsilon(exact_epsilon: float) -> float:
+def _max_stated_epsilon(exact_epsilon: float) -> float:
     """Largest epsilon that may be stated for sampled noise if exact noise has epsilon `exact_epsilon`."""
     return 1.01 * exact_epsilon + 0.01
 
 
 def _neg_log_probability(exact_epsilon: float, delta: float) -> float:
     """Compute -log of the probability that the error bound fails, a small share of delta."""
-    return _max_sampled_epsilon(exact_epsilon) + math.log(2 / (_SAMPLER_DELTA_SHARE * delta))
+    return _max_stated_epsilon(exact_epsilon) + math.log(2 / (_SAMPLER_DELTA_SHARE * delta))
