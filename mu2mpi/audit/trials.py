@@ -106,8 +106,8 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
     runs = [_run_worst_case(tested, case, trials, audit_key, communicator) for case, tested in cases.items()]
     outcome: Any = None
     if communicator.rank == 0:
-        given = experiment, constants, audit_key, error_probability
-        context = AttackContext(*given, tuple(filter(None, runs)))
+        completed = tuple(filter(None, runs))
+        context = AttackContext(experiment, constants, audit_key, error_probability, completed)
         verdicts = [evaluate_runs(case_runs, context.budget, error_probability) for case_runs in context.runs]
         outcome = verdicts, [attack.run_attack(context) for attack in attacks]
     setup, is_tight = _setup_text(experiment, constants), reveals_only_noisy_sums(constants)

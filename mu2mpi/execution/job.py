@@ -104,8 +104,9 @@ def run(
                 # Recorded before the check, so that files written by other jobs from here on are noticed.
                 output_file_identities[path] = file_identity(path)
                 check_output(path, overwrite)
-        files = overwrite, checkpoint_every, output_file_identities
-        context = RunContext(communicator, lambda: requests.pending, *files)
+        context = RunContext(
+            communicator, lambda: requests.pending, overwrite, checkpoint_every, output_file_identities
+        )
         source = open_source_on_ranks(experiment, data_folder, communicator)
         return context.run_to_file(experiment, source, path, all_callbacks)
 

@@ -90,9 +90,15 @@ class BarProgress(LogProgress):
         self._final_evaluation: Evaluation | None = None
         from tqdm.auto import tqdm
 
-        style: Any = {"unit": "round", "leave": False, "dynamic_ncols": True}
-        style |= {"file": self._stream, "mininterval": BAR_REFRESH_SECONDS}
-        self._bar = tqdm(total=self._rounds, initial=start.rounds_done, **style)
+        self._bar = tqdm(
+            total=self._rounds,
+            initial=start.rounds_done,
+            unit="round",
+            file=self._stream,
+            leave=False,
+            mininterval=BAR_REFRESH_SECONDS,
+            dynamic_ncols=True,
+        )
 
     def on_round(self, t: int) -> None:
         now = monotonic()
@@ -138,9 +144,15 @@ class LogFile(Callback):
     def on_start(self, start: RunStart) -> None:
         self._start, note = start, NOT_PRIVATE_NOTE if start.has_private_test_set else None
         problem = start.constants.problem
-        values = {"settings": start.experiment.settings(), "rounds": start.constants.rounds}
-        values |= {"machines": problem.machines, "parameters": problem.d, "rounds_done": start.rounds_done}
-        values |= {"ranks": start.ranks, **({"note": note} if note else {})}
+        values = {
+            "settings": start.experiment.settings(),
+            "rounds": start.constants.rounds,
+            "machines": problem.machines,
+            "parameters": problem.d,
+            "rounds_done": start.rounds_done,
+            "ranks": start.ranks,
+            **({"note": note} if note else {}),
+        }
         self._write("start", "; ".join(filter(None, (run_headline(start), note))), values)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:

@@ -102,9 +102,13 @@ class Simulation:
         keys = self.run_keys = RunKeys.create(experiment, communicator, root, plan.noise_key_context)
         with communicator.collective_errors():
             # 2. State the guarantee, and check that the sampler's error is small enough for it.
-            claims: dict[str, Any] = {"delta": experiment.delta, "server": problem.server, "S": constants.S}
-            claims["noise"] = simulated_protocol_name(experiment)
-            claims["noise_recomputable"] = experiment.seed is not None
+            claims: dict[str, Any] = {
+                "delta": experiment.delta,
+                "noise": simulated_protocol_name(experiment),
+                "server": problem.server,
+                "S": constants.S,
+                "noise_recomputable": experiment.seed is not None,
+            }
             self.privacy_statement = PrivacyStatement.of(constants.mechanism, **claims)
             for mechanism, epsilon in constants.target_epsilons(experiment.max_claimed_epsilon):
                 # Accounting may take a quarter of a second, so that a known statement is reused.

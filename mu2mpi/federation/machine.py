@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +60,14 @@ class HostedSamples:
 
 
 SampleReader = Callable[[int], HostedSamples]  # reads the samples of a round, and of some rounds after it
-MAX_COUNTED_CLASSES = 10_000_000  # largest machines x classes for which used samples are counted by class
+MAX_CLASS_COUNT_ENTRIES = 10_000_000  # largest machines x classes for which used samples are counted by class
 _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
 def class_count_columns(constants: RunConstants) -> int:
     """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
     problem = constants.problem
-    return problem.classes if problem.machines * problem.classes <= MAX_COUNTED_CLASSES else 0
+    return problem.classes if problem.machines * problem.classes <= MAX_CLASS_COUNT_ENTRIES else 0
 
 
 class Machines:
@@ -141,26 +142,34 @@ class Machines:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
         arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
-
-        def add(bounds: tuple[int, int], reduced_clip_norm: float, grid_spacing: float) -> None:
-            clipping = reduced_clip_norm, grid_spacing, self._samples_per_block
-            largest, clipped = self._increment_kernel(self.message_sum, *arrays, *bounds, t, *clipping)
-            self.largest_squared_norm = max(self.largest_squared_norm, largest)
-            self.clipped_count += clipped
-
         if self._per_machine_clip_norms is None:
-            add(samples.round_bounds(t), self._reduced_clip_norm, self._grid_spacing)
+            bounds = samples.round_bounds(t)
+            self._add_samples(arrays, bounds, t, self._reduced_clip_norm, self._grid_spacing)
             return
         # Kernels of gradients overwrite the sum, which then holds one machine at a time.
         gradient_sum = None if self._is_cumulative else np.zeros_like(self.message_sum)
-        for machine, *clipping in self._per_machine_clip_norms:
+        for machine, reduced_clip_norm, grid_spacing in self._per_machine_clip_norms:
             bounds = samples.batch_bounds(t, machine)
             if bounds[0] < bounds[1]:
-                add(bounds, *clipping)
+                self._add_samples(arrays, bounds, t, reduced_clip_norm, grid_spacing)
                 if gradient_sum is not None:
                     gradient_sum += self.message_sum
         if gradient_sum is not None:
             np.copyto(self.message_sum, gradient_sum)
+
+    def _add_samples(
+        self,
+        arrays: tuple[Any, ...],
+        bounds: tuple[int, int],
+        t: int,
+        reduced_clip_norm: float,
+        spacing: float,
+    ) -> None:
+        """Run the increment kernel on the samples within `bounds`, and record how many it clipped."""
+        clipping = reduced_clip_norm, spacing, self._samples_per_block
+        largest, clipped = self._increment_kernel(self.message_sum, *arrays, *bounds, t, *clipping)
+        self.largest_squared_norm = max(self.largest_squared_norm, largest)
+        self.clipped_count += clipped
 
     def noised_message(self, t: int) -> IntArray:
         """Return the sum of machines' noised messages q_{t,i} + Y_{t,i}, in a buffer that is reused."""

@@ -43,8 +43,9 @@ def make_sample_reader(
     def next_batches(remaining_rounds: range) -> BatchIndices:
         """Return the batches of the next rounds, of as many rounds as fit in memory."""
         if plan is not None:
-            machines = hosted_machines, remaining_rounds, max_samples
-            return _participant_batches(plan.participation, batching, sampling_key, *machines)
+            return _participant_batches(
+                plan.participation, batching, sampling_key, hosted_machines, remaining_rounds, max_samples
+            )
         before = batching.processed_samples(remaining_rounds.start - 1)
         seen = lambda t: batching.processed_samples(t) - before  # noqa: E731
         count = 1 if is_full_batch else max(1, bisect_right(remaining_rounds, max_samples, key=seen))

@@ -90,12 +90,16 @@ class ShuffledServer(WithColluders, TrustedServer):
             # After a resume, rank 0 holds the sum over all machines of the earlier rounds.
             holds_all, problem = t > 1 and self._communicator.rank == 0, self._constants.problem
             self._machines_in_sum = problem.machines if holds_all else len(self._hosted_machines)
-        key, sums = self._bits_key, (machines.message_sum.ravel(), self._machines_in_sum)
-        messages = encode_messages(mechanism, key, self._hosted_machines, t, *sums)
+        message_sum = machines.message_sum.ravel()
+        messages = encode_messages(
+            mechanism, self._bits_key, self._hosted_machines, t, message_sum, self._machines_in_sum
+        )
         gathered = self._communicator.gather(messages)
         if gathered is None:
             return None
-        return decode_sum(mechanism, shuffle_messages(gathered, key, t)).reshape(machines.message_sum.shape)
+        return decode_sum(mechanism, shuffle_messages(gathered, self._bits_key, t)).reshape(
+            machines.message_sum.shape
+        )
 
     def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
         return super()._noised_sum(t, message_sum, machines) if self._bits_key is None else message_sum

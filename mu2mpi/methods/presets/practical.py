@@ -111,11 +111,21 @@ class PracticalPreset(Preset):
         G, L, _ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
         clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
         machines = experiment.machines or 1
-        rounds = experiment.rounds or public_facts.samples // machines
-        sizes = machines, rounds, experiment_noise_reduction(experiment)
-        norms = clip_norm, diameter, experiment.clip_norm or clip_norm
-        bounds = defaults.margin_noise_std / sample_norm, G, L + l2, unit_margin.L + l2
-        return PresetConstants(self, experiment, public_facts, *sizes, *norms, *bounds)
+        return PresetConstants(
+            preset=self,
+            experiment=experiment,
+            public_facts=public_facts,
+            machines=machines,
+            single_pass_rounds=experiment.rounds or public_facts.samples // machines,
+            noise_reduction=experiment_noise_reduction(experiment),
+            clip_norm=clip_norm,
+            diameter=diameter,
+            effective_clip_norm=experiment.clip_norm or clip_norm,
+            model_noise_std=defaults.margin_noise_std / sample_norm,
+            G=G,
+            L=L + l2,
+            smoothness_at_unit_margin=unit_margin.L + l2,
+        )
 
 
 def round_to_four_digits(value: float) -> float:

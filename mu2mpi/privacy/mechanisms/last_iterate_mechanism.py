@@ -166,8 +166,8 @@ class LastIterateMechanism(Mechanism):
         """Privacy guarantee for the last iterate; earlier rounds release nothing."""
         if rounds is not None and rounds < self.rounds:
             return GaussianGuarantee(0.0)
-        batch_sizes = int(self.batch_sizes.min()), int(self.batch_sizes.max())
-        error = self.sampler_error(self.rounds, aggregated_machines, *batch_sizes)
+        smallest, largest = int(self.batch_sizes.min()), int(self.batch_sizes.max())
+        error = self.sampler_error(self.rounds, aggregated_machines, smallest, largest)
         return GaussianGuarantee(self._max_rho(self.sigma / self.machines, self.grid_spacing), error)
 
     def rho_spent(self, rounds: int) -> float:

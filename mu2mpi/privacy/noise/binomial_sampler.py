@@ -57,7 +57,8 @@ def proposal_table(fair_bits: int) -> ProposalTable:
     """Build the proposal table of the noise of an even number of fair coins, `fair_bits`."""
     if fair_bits % 2 or not MIN_FAIR_BITS <= fair_bits <= MAX_FAIR_BITS:
         raise ValueError(f"{fair_bits} coins are not an even number from {MIN_FAIR_BITS} to {MAX_FAIR_BITS}")
-    n, noise_std = fair_bits // 2, math.sqrt(fair_bits // 2 / 2)
+    n = fair_bits // 2
+    noise_std = math.sqrt(n / 2)
     block_bits = math.floor(math.log2(noise_std / _PROPOSAL_BLOCKS_PER_STD))
     blocks = math.ceil(TRUNCATION_STDS * noise_std / 2**block_bits)
     # p decreases, so that the first magnitude of a block bounds it; the margin covers rounding errors.
