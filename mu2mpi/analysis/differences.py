@@ -82,8 +82,8 @@ def _environment_table(compared: ComparedRuns, files: ResultContents) -> str:
     return text_table(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
 
 
-def _measured_values(compared: ComparedRuns, value: str) -> list[list[float]]:
-    return [[run.table_row.get(value, math.nan) for run in side] for side in compared]
+def _measured_values(compared: ComparedRuns, measurement: str) -> list[list[float]]:
+    return [[run.table_row.get(measurement, math.nan) for run in side] for side in compared]
 
 
 def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence[str]) -> str:

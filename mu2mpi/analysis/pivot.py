@@ -28,10 +28,10 @@ class TableEntry(NamedTuple):
     remark: str = ""
     is_best: bool = False
 
-    def text(self, bold: str, escape: Callable[[str], str] = str) -> str:
-        """Return the entry as text without padding; the format `bold` marks the best entry."""
+    def text(self, bold_format: str, escape: Callable[[str], str] = str) -> str:
+        """Return the entry as text without padding; the format `bold_format` marks the best entry."""
         number = escape(f"{self.mean} ± {self.std}" if self.std else self.mean)
-        number = bold.format(number) if self.is_best else number
+        number = bold_format.format(number) if self.is_best else number
         return f"{number} {escape(self.remark)}" if self.remark else number
 
 

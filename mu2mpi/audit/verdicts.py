@@ -87,7 +87,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     names, groups = _canary_groups(canaries)
     # Two ends of an interval for each group, and one for each learned separation.
     error_each = (error_probability - counting_error) / (2 * len(groups) + len(canaries))
-    allowed = np.array([claim.rho for claim in claims]) * _expected_claim_shares(canaries)
+    allowed = np.array([claim.rho for claim in claims]) * _expected_rho_shares(canaries)
     weights = groups * allowed / (groups @ allowed**2)[:, np.newaxis]
     weakest = [max(compress(claims, group), key=lambda claim: claim.rho) for group in groups]
     shares = MeanSeparation(scores, variants).weighted_sums(weights, error_each)
@@ -124,7 +124,7 @@ def _canary_scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatA
 
 
 def _counted_epsilon_bound(
-    scores: FloatArray, variants: BoolArray, n_learning: int, claims: list[Budget], error: float
+    scores: FloatArray, variants: BoolArray, n_learning: int, claims: list[Budget], error_probability: float
 ) -> tuple[float, Budget]:
     """Return a lower bound on epsilon for the canary of largest learned separation, and its claim."""
     claimed = np.array([claim.rho for claim in claims])
@@ -132,10 +132,10 @@ def _counted_epsilon_bound(
     halves = zip(np.split(scores[:, k], [n_learning]), np.split(variants[:, k], [n_learning]), strict=True)
     learning, judged = ((half[~second], half[second]) for half, second in halves)
     threshold = choose_threshold(*learning, claims[k].delta)
-    return epsilon_lower_bound(*judged, threshold, claims[k].delta, error), claims[k]
+    return epsilon_lower_bound(*judged, threshold, claims[k].delta, error_probability), claims[k]
 
 
-def _expected_claim_shares(canaries: Canaries) -> FloatArray:
+def _expected_rho_shares(canaries: Canaries) -> FloatArray:
     """Return the share of the claimed rho that correct runs reach, per canary; 1 for hidden iterates."""
     constants = canaries.constants
     if not constants.mechanism.reveals_messages:

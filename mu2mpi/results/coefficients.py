@@ -21,7 +21,7 @@ from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter
 
-IN_MEMORY = Path("X")  # Name of samples in memory in error messages
+X_NAME = Path("X")  # Name of samples in memory in error messages
 SIMULATED_COORDINATES = 2048  # Coordinates of the simulated run of `output_noise_std`
 NOISE_NOTE = (
     "Standard errors account for the privacy noise alone, simulated without data. Gradients reduce it "
@@ -42,8 +42,8 @@ def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
         _check_columns(path, value_types, file.column_names)
         columns = file.column_reader(value_types)
     elif isinstance(X, Mapping) or hasattr(X, "columns"):
-        _check_columns(IN_MEMORY, value_types, list(X.keys()))
-        columns = column_reader(IN_MEMORY, {name: np.atleast_1d(np.asarray(X[name])) for name in value_types})
+        _check_columns(X_NAME, value_types, list(X.keys()))
+        columns = column_reader(X_NAME, {name: np.atleast_1d(np.asarray(X[name])) for name in value_types})
     else:
         raise InputError("this model needs named columns: a data frame, a mapping by name, or a file")
     return EncodedTable(columns, schema, InvalidValues()).features(np.arange(columns.samples))
@@ -63,7 +63,7 @@ def feature_matrix(
     """
     is_file = isinstance(X, str | Path)
     features = _read_features(Path(X), experiment, feature_names, n_features) if is_file else np.asarray(X)
-    features, source = np.atleast_2d(features), X if is_file else IN_MEMORY
+    features, source = np.atleast_2d(features), X if is_file else X_NAME
     if len(features) == 0:
         raise InputError(f"{source} is empty: it has no rows")
     features = features.reshape(len(features), -1)

@@ -37,7 +37,7 @@ def test_the_exponent_of_a_power_law(exponent):
     # The same seeds are as lucky at each point, so that the slope is certain although the losses are not.
     assert rate.exponent_low == pytest.approx(exponent, abs=1e-12)
     assert rate.exponent_high == pytest.approx(exponent, abs=1e-12)
-    np.testing.assert_allclose(rate.worst_mean_losses, 3.0 * rate.values**exponent)
+    np.testing.assert_allclose(rate.worst_problem_losses, 3.0 * rate.values**exponent)
     np.testing.assert_allclose(rate.theorem_bounds, 30 * 3.0 * 0.9 * rate.values**exponent)
 
 
@@ -63,11 +63,11 @@ def test_the_worst_problem_counts_at_each_point():
     flat = [rate_run(1.0, s, rounds=T, label_noise=0.9) for T in (100, 200, 400) for s in (1, 2)]
     falling = [rate_run(200 / T, s, rounds=T, label_noise=0.5) for T in (100, 200, 400) for s in (1, 2)]
     (rate,) = fit_rates(flat + falling)
-    np.testing.assert_allclose(rate.worst_mean_losses, [2, 1, 1])
+    np.testing.assert_allclose(rate.worst_problem_losses, [2, 1, 1])
     assert rate.mean_losses.shape == (2, 3)
     # A problem that is missing somewhere is no problem there.
     (rate,) = fit_rates(flat + falling[2:])
-    np.testing.assert_allclose(rate.worst_mean_losses, [1, 1, 1])
+    np.testing.assert_allclose(rate.worst_problem_losses, [1, 1, 1])
 
 
 def test_exponents_of_made_up_runs_are_the_theorems():
@@ -153,7 +153,7 @@ def test_measured_exponents_are_the_theorems(measured):
         twin = found[symbol, is_private, server, 1.0 - heterogeneity]
         assert abs(rate.exponent - twin.exponent) < 0.15
         # No mean is above its bound.
-        assert np.all(rate.worst_mean_losses < rate.theorem_bounds)
+        assert np.all(rate.worst_problem_losses < rate.theorem_bounds)
         assert np.nanmin(rate.mean_losses) > 0
     assert {key[:3] for key in found} >= {
         ("n", False, "untrusted"), ("M", False, "untrusted"),
@@ -171,7 +171,7 @@ def test_the_figure_shows_lines_bounds_and_exponents():
         wanted = f"{rate.exponent:.2f} [{rate.exponent_low:.2f}, {rate.exponent_high:.2f}]".replace("-", "−")
         assert any(wanted in text.get_text() for panel in panels for text in panel.texts)
         drawn = [line for panel in panels for line in panel.get_lines()]
-        for values in (rate.worst_mean_losses, rate.theorem_bounds):
+        for values in (rate.worst_problem_losses, rate.theorem_bounds):
             assert any(np.array_equal(line.get_ydata(), values) for line in drawn)
     for panel in panels:
         for box in [text.get_window_extent() for text in panel.texts]:

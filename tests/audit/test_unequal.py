@@ -91,7 +91,7 @@ def test_every_canary_reaches_its_claim_where_noise_is_exact(server, way, method
         for machine in set(canaries.machines.tolist()):
             of = canaries.machines == machine
             mu[of] = np.linalg.norm(adversary_observations(constants, differences, machine)[of], axis=1)
-        allowed = np.array([claim.rho for claim in claims]) * verdicts._expected_claim_shares(canaries)
+        allowed = np.array([claim.rho for claim in claims]) * verdicts._expected_rho_shares(canaries)
         # Clipping leaves half a per cent for rounding.
         np.testing.assert_allclose(mu, allowed, rtol=6e-3)
         # What others send depends on the sum so far, if so little.

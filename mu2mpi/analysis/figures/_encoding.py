@@ -161,7 +161,7 @@ def draw_loss_with_exponents(
     channels: tuple[Settings, Settings, Settings],
     x: Callable[[RunSummary], float],
     xlabel: str,
-    symbol: str,
+    base: str,
     line_label: Callable[[RunSummary], str],
 ) -> Layout:
     """Draw excess losses with fitted exponents, or test losses where excess losses are unknown.
@@ -176,7 +176,7 @@ def draw_loss_with_exponents(
         Names of the settings that are encoded as panels, colours and dashes.
     x : callable
         Value of a run on the horizontal axis.
-    xlabel, symbol : str
+    xlabel, base : str
         Label of that axis, and the symbol of the exponent's base in the legend.
     line_label : callable
         Legend text of a run's line.
@@ -215,5 +215,5 @@ def draw_loss_with_exponents(
         layout.legend.append(legend_entry(label, **style))
     if has_exponents:
         by_panel = ", panel by panel" * (count > 1)
-        layout.legend.append(legend_entry(f"numbers: fitted exponents of {symbol}{by_panel}", linestyle=""))
+        layout.legend.append(legend_entry(f"numbers: fitted exponents of {base}{by_panel}", linestyle=""))
     return layout

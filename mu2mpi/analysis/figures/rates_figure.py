@@ -63,9 +63,9 @@ PRIVATE_EXPONENTS = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
 REGIME_TITLES = {False: "without noise, where both servers are one algorithm", True: "private"}
 
 MARKER_SYMBOLS = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # text like matplotlib's markers
-TEXT_LINE_HEIGHT_SHARE = 0.07  # height of a line of text, relative to a panel
+TEXT_LINE_PANEL_SHARE = 0.07  # height of a line of text, relative to a panel
 BOUND_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
-PROBLEM_CURVE_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
+SINGLE_PROBLEM_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +75,9 @@ class FittedRate(RunGroup):
     variable: RateVariable
     values: FloatArray  # of the variable; shape (points,)
     mean_losses: FloatArray  # of the excess loss over seeds; shape (problems, points)
-    worst_mean_losses: FloatArray  # largest mean over problems; shape (points,)
+    worst_problem_losses: FloatArray  # largest mean over problems; shape (points,)
     theorem_bounds: FloatArray  # shape (points,)
-    exponent: float  # least-squares slope of log `worst_mean_losses`
+    exponent: float  # least-squares slope of log `worst_problem_losses`
     exponent_low: float  # ends of the 95 % bootstrap interval over seeds
     exponent_high: float
 
@@ -129,7 +129,7 @@ def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSu
     # Shape (seeds, values, problems).
     losses, values = table.to_numpy().reshape(len(table), len(bounds), -1), bounds.index.to_numpy(float)
     mean_losses = _mean_losses(losses, np.ones((1, len(losses))))[0]
-    worst_mean_losses = np.nanmax(mean_losses, axis=1)
+    worst_problem_losses = np.nanmax(mean_losses, axis=1)
     equal = [1 / len(losses)] * len(losses)
     weights = np.random.default_rng(0).multinomial(len(losses), equal, BOOTSTRAP_SAMPLES)
     slopes = _log_slopes(values, np.nan_to_num(_mean_losses(losses, weights), nan=-np.inf).max(axis=2))
@@ -137,8 +137,8 @@ def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSu
     # Too many resamples lack a point if the points have different seeds.
     is_known = 2 * finite.size >= slopes.size
     low, high = np.quantile(finite, [0.025, 0.975]) if is_known else (math.nan, math.nan)
-    exponent = float(_log_slopes(values, worst_mean_losses[np.newaxis])[0])
-    arrays = values, mean_losses.T, worst_mean_losses, bounds.to_numpy()
+    exponent = float(_log_slopes(values, worst_problem_losses[np.newaxis])[0])
+    arrays = values, mean_losses.T, worst_problem_losses, bounds.to_numpy()
     return FittedRate(settings, runs, variable, *arrays, exponent, float(low), float(high))
 
 
@@ -188,7 +188,7 @@ class RatesFigure(Figure):
             curves = [curve for rate in in_regime for curve in (rate.theorem_bounds, *rate.mean_losses)]
             positive = np.concatenate([curve[curve > 0] for curve in curves])
             low, high = positive.min() / 1.3, positive.max() * 1.3
-            text_share = TEXT_LINE_HEIGHT_SHARE * (1 + max(map(len, by_variable)))
+            text_share = TEXT_LINE_PANEL_SHARE * (1 + max(map(len, by_variable)))
             for panel, variable, fitted in zip(row, variables, by_variable, strict=True):
                 if not fitted:
                     panel.set_axis_off()
@@ -206,7 +206,7 @@ class RatesFigure(Figure):
             layout.legend.append(legend_entry(label, **style))
         layout.legend.append(legend_entry("the theorem's bound", **BOUND_STYLE))
         has_problems = any(len(rate.mean_losses) > 1 for rate in rates)
-        layout.legend += [legend_entry("single problems", **PROBLEM_CURVE_STYLE)] * has_problems
+        layout.legend += [legend_entry("single problems", **SINGLE_PROBLEM_STYLE)] * has_problems
         layout.legend.append(legend_entry("fitted exponent [95 %] (theorem's)", linestyle="", marker="o"))
         unused = len(runs) - len({id(run) for rate in rates for run in rate.runs})
         remark = f"{unused:,} of {len(runs):,} runs belong to no line of {MIN_FIT_POINTS} points"
@@ -221,13 +221,13 @@ def _fixed_setting_values(rate: RunGroup) -> GroupKey:
 def _draw_rates(panel: Any, rates: Sequence[FittedRate], styles: dict[GroupKey, dict[str, Any]]) -> None:
     for k, rate in enumerate(reversed(rates)):
         style = styles[_fixed_setting_values(rate)]
-        panel.plot(rate.values, rate.worst_mean_losses, **style)
+        panel.plot(rate.values, rate.worst_problem_losses, **style)
         panel.plot(rate.values, rate.theorem_bounds, color=style["color"], **BOUND_STYLE)
         if len(rate.mean_losses) > 1:
-            panel.plot(rate.values, rate.mean_losses.T, color=style["color"], **PROBLEM_CURVE_STYLE)
+            panel.plot(rate.values, rate.mean_losses.T, color=style["color"], **SINGLE_PROBLEM_STYLE)
         limits = f"[{rate.exponent_low:.2f}, {rate.exponent_high:.2f}] ({Fraction(rate.theorem_exponent)})"
         text = f"{MARKER_SYMBOLS[style['marker']]} {rate.exponent:.2f} {limits}".replace("-", "−")
-        place = {"x": 0.02, "y": 0.02 + TEXT_LINE_HEIGHT_SHARE * k, "transform": panel.transAxes}
+        place = {"x": 0.02, "y": 0.02 + TEXT_LINE_PANEL_SHARE * k, "transform": panel.transAxes}
         panel.text(s=text, color=style["color"], fontsize=5.6, **place)
     panel.set_yscale("log")
     set_log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))

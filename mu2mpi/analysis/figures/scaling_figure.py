@@ -115,13 +115,13 @@ def _scaling_series(
     return series
 
 
-def _draw_points(column: Any, points: pandas.DataFrame, style: dict[str, Any], is_weak: bool) -> None:
+def _draw_points(panels: Any, points: pandas.DataFrame, style: dict[str, Any], is_weak: bool) -> None:
     """Draw median times with bars from minimum to maximum, and ideal scaling up to the number of cores."""
     ranks, oversubscribed = points.index.to_numpy(float), points.oversubscribed.to_numpy(bool)
     ideal = points.time.iloc[0] * (ranks / ranks[0]) ** (0.0 if is_weak else -1.0)
     times = points[["time", "low", "high"]].to_numpy().T
-    efficiency = (column[1], (100 * ideal / times)[[0, 2, 1]], np.full(len(ranks), 100.0))
-    for panel, (median, low, high), target in ((column[0], times, ideal), efficiency):
+    efficiency = (panels[1], (100 * ideal / times)[[0, 2, 1]], np.full(len(ranks), 100.0))
+    for panel, (median, low, high), target in ((panels[0], times, ideal), efficiency):
         panel.errorbar(ranks, median, [median - low, high - median], capsize=2.5, elinewidth=0.9, **style)
         panel.plot(ranks[oversubscribed], median[oversubscribed], zorder=3, **{**style, **HOLLOW_MARKER})
         panel.plot(ranks[~oversubscribed], target[~oversubscribed], **IDEAL_SCALING_STYLE)

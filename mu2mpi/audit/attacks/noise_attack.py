@@ -76,12 +76,12 @@ def run_attack(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations), tuple(alarms))
 
 
-def _noise_constants(audited: RunConstants, rho: float) -> RunConstants:
+def _noise_constants(constants: RunConstants, rho: float) -> RunConstants:
     """Run constants with MNIST-sized messages and no masks; 2^32 machines would need too many masks."""
-    settings: dict[str, Any] = {"rho": rho, "server": audited.problem.server}
-    if "masks" in lookup("servers", audited.problem.server).options.model_fields:
+    settings: dict[str, Any] = {"rho": rho, "server": constants.problem.server}
+    if "masks" in lookup("servers", constants.problem.server).options.model_fields:
         settings["masks"] = "none"
-    if (correlation := audited.mechanism.correlation) is not None:
+    if (correlation := constants.mechanism.correlation) is not None:
         settings |= {"noise_correlation": correlation.power, "noise_buffers": correlation.buffers}
         settings["method"] = "mu2-sgd" if correlation.is_cumulative else "anytime-dp-mf"
         settings["rounds"] = len(CONSECUTIVE_TESTED_ROUNDS) + 1

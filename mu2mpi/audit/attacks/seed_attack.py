@@ -46,11 +46,11 @@ def run_attack(context: AttackContext) -> Finding:
         trials, p = 1, batching.probability
     # Two-sided tests of each sample of each machine-round, of all, and of each pair of machine-rounds.
     tests = 2 * (machine_rounds * samples + 1 + math.comb(machine_rounds, 2))
-    log_tests = math.log(tests / context.error_probability)
+    threshold = math.log(tests / context.error_probability)
     sums = counts.sum(axis=0).ravel()
     sums, sizes = np.append(sums, sums.sum()), np.append(np.full(sums.size, runs), runs * sums.size)
     expected = sizes * trials * p
-    excess = (sums - expected) / _bernstein_bound(expected * (1 - p), 1.0, log_tests)
+    excess = (sums - expected) / _bernstein_bound(expected * (1 - p), 1.0, threshold)
     if excess.max() > 1:
         refutations.append("samples are drawn more often than claimed")
     if excess.min() < -1:
@@ -60,7 +60,7 @@ def run_attack(context: AttackContext) -> Finding:
     shared = np.einsum("ras,rbs->ab", counts, counts, optimize=True)
     totals, squares = counts.sum(axis=(0, 2)), np.square(counts).sum(axis=(0, 2))
     largest = np.maximum(counts.max(axis=(0, 2)), 1.0)
-    limits = _bernstein_bound(trials * squares * p * (1 - p), largest, log_tests)
+    limits = _bernstein_bound(trials * squares * p * (1 - p), largest, threshold)
     dependence = np.triu(np.abs(shared - (trials * p * totals)[:, np.newaxis]) / limits[:, np.newaxis], 1)
     if dependence.max() > 1:
         refutations.append("batches of two machines, or of two rounds, are not independent")
@@ -130,7 +130,7 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root_key: byte
     return counts
 
 
-def _bernstein_bound(variance: FloatArray, max_term: float | FloatArray, log_tests: float) -> FloatArray:
-    """Bernstein's bound on a sum of independent centred terms, exceeded with probability exp(-log_tests)."""
-    linear = max_term * log_tests / 3
-    return np.asarray(linear + np.sqrt(linear**2 + 2 * variance * log_tests))
+def _bernstein_bound(variance: FloatArray, max_term: float | FloatArray, evidence: float) -> FloatArray:
+    """Bernstein's bound on a sum of independent centred terms, exceeded with probability exp(-evidence)."""
+    linear = max_term * evidence / 3
+    return np.asarray(linear + np.sqrt(linear**2 + 2 * variance * evidence))
