@@ -16,7 +16,7 @@ from mu2mpi.cli.experiment_arguments import help_text, option_string
 from mu2mpi.cli.help_topics import grouped_options, option_values
 from mu2mpi.cli.program import build_parser
 from mu2mpi.config.experiment_options import (
-    COMPONENT_CHOICES,
+    COMPONENT_KINDS,
     choices,
     help_details,
     is_flag,
@@ -52,7 +52,7 @@ def options_page() -> str:
 
 
 def _option(name: str) -> Iterator[str]:
-    choice = next((option for option in COMPONENT_CHOICES if name in own_option_fields(option)), "")
+    choice = next((option for option in COMPONENT_KINDS if name in own_option_fields(option)), "")
     fields = own_option_fields(choice).get(name)
     variants = _variants(fields or {"": option_fields()[name]})
     yield f"### {name}\n"

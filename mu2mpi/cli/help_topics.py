@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mu2mpi.cli.experiment_arguments import add_field, option_string
 from mu2mpi.config.experiment_options import (
-    COMPONENT_CHOICES,
+    COMPONENT_KINDS,
     help_details,
     option_fields,
     own_option_fields,
@@ -74,7 +74,7 @@ class RegisteredOptionValue(NamedTuple):
     @property
     def component_fields(self) -> dict[str, Any]:
         """Pydantic fields, by name, of the own options of this value, without options in OPTION_GROUPS."""
-        if self.option not in COMPONENT_CHOICES:
+        if self.option not in COMPONENT_KINDS:
             return {}
         fields = lookup(self.component_kind, self.name).options.model_fields
         return {name: field for name, field in fields.items() if name not in _GROUP_OF_OPTION}
@@ -170,7 +170,7 @@ def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
     """Return a parser's options by group, without own options of methods, sources, servers, mechanisms."""
     defaults, special = parser._action_groups[:2], parser._action_groups[2:]
     actions = {action.dest: action for group in defaults for action in group._group_actions}
-    own_names = {*chain(*map(own_option_fields, COMPONENT_CHOICES))} - _GROUP_OF_OPTION.keys()
+    own_names = {*chain(*map(own_option_fields, COMPONENT_KINDS))} - _GROUP_OF_OPTION.keys()
     order = [*_GROUP_OF_OPTION, *(actions.keys() - _GROUP_OF_OPTION.keys())]
     groups: dict[str, list[Action]] = {title: [] for title in OPTION_GROUPS}
     for name in sorted(actions, key=order.index):
@@ -211,7 +211,7 @@ def _add_registered_values(formatter: HelpFormatter, values: Sequence[Registered
 
 def _add_option(formatter: HelpFormatter, action: Action) -> None:
     """Add an option with details and registered values to the help, once per component that defines it."""
-    values = chain(*map(option_values, COMPONENT_CHOICES))
+    values = chain(*map(option_values, COMPONENT_KINDS))
     owners = [value for value in values if action.dest in value.component_fields]
     for value in owners:
         fields = {action.dest: value.component_fields[action.dest]}

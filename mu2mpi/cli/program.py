@@ -144,8 +144,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def build_parser(listed_commands: Sequence[str], complete_commands: Sequence[str | None]) -> Parser:
-    """Build the argument parser of `listed_commands`; only `complete_commands` get their arguments."""
+def build_parser(listed_commands: Sequence[str], loaded_commands: Sequence[str | None]) -> Parser:
+    """Build the argument parser of `listed_commands`; only `loaded_commands` get their arguments."""
     parser = Parser("mu2mpi", description=PROGRAM_DESCRIPTION, epilog=USAGE_EXAMPLES, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--version", action="version", version=f"mu2mpi {__version__}")
@@ -155,7 +155,7 @@ def build_parser(listed_commands: Sequence[str], complete_commands: Sequence[str
         text = component_summary("commands", name)
         text = text[:1].lower() + text[1:]
         subparser = commands.add_parser(name, help=text, add_help=False, allow_abbrev=False)
-        command = lookup("commands", name) if name in complete_commands else None
+        command = lookup("commands", name) if name in loaded_commands else None
         has_topics = hasattr(command, "COMMON_OPTIONS")
         topic: dict[str, Any] = {"nargs": "?", "metavar": "NAME"} if has_topics else {"nargs": 0}
         subparser.add_argument("-h", "--help", action=HelpAction, help="show help and exit", **topic)

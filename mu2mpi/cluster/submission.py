@@ -78,7 +78,7 @@ class SweepJob:
     @cached_property
     def result_paths(self) -> list[Path]:
         """Path of the result file of each run."""
-        if not self.sweep.swept:
+        if not self.sweep.swept_names:
             return [self.output]
         return [self.output / self.sweep.file_name(experiment) for experiment in self.sweep.experiments]
 
@@ -132,7 +132,7 @@ class SweepJob:
             if longest > time_limit_seconds(self.options.time):
                 excess = f"a task may take {_minutes_text(longest)}, more than --time {self.options.time}"
                 warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
-        command = ["sweep", self.config] if self.sweep.swept else ["run", "--config", self.config]
+        command = ["sweep", self.config] if self.sweep.swept_names else ["run", "--config", self.config]
         command += ["--output", self.output]
         return render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
 
@@ -174,7 +174,7 @@ class SweepJob:
 
     @property
     def _submissions_path(self) -> Path:
-        if self.sweep.swept:
+        if self.sweep.swept_names:
             return self.output / f".{self.config.stem}.jobs.toml"
         return self.output.with_name(f".{self.output.name}.jobs.toml")
 

@@ -24,8 +24,8 @@ from mu2mpi.federation.trust_mode import TrustMode
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 
 
-def _options_property(choice: str) -> Any:
-    return property(lambda self: self._options_by_choice[choice], doc=f"Own options of the {choice}.")
+def _options_property(option: str) -> Any:
+    return property(lambda self: self._component_options[option], doc=f"Own options of the {option}.")
 
 
 class Experiment(ExperimentOptions):
@@ -56,7 +56,7 @@ class Experiment(ExperimentOptions):
     mu2mpi.core.errors.InputError: machines = 0 should be greater than or equal to 1
     """
 
-    _options_by_choice: dict[str, BaseModel] = {}  # noqa: RUF012 - pydantic copies it
+    _component_options: dict[str, BaseModel] = {}  # noqa: RUF012 - pydantic copies it
     _implied_mechanism: str | None = None
 
     if not TYPE_CHECKING:  # type checkers use the fields instead of this signature
@@ -76,9 +76,9 @@ class Experiment(ExperimentOptions):
                 # The default mechanism depends on own options of the method, so these are validated first.
                 mechanisms = own_option_fields("mechanism")
                 mechanism_options = {name: own.pop(name) for name in list(own) if name in mechanisms}
-                self._options_by_choice = build_component_options(chosen, own)
+                self._component_options = build_component_options(chosen, own)
                 chosen = {"mechanism": self.chosen_mechanism}
-                self._options_by_choice |= build_component_options(chosen, mechanism_options)
+                self._component_options |= build_component_options(chosen, mechanism_options)
                 check_compatibility(self)
                 self.chosen_method.check_experiment(self, self.method_options)
             except ValidationError as error:
@@ -89,7 +89,7 @@ class Experiment(ExperimentOptions):
     def __getattr__(self, name: str) -> Any:
         """Own option of the source, method, mechanism or server; None for an option of other components."""
         if not name.startswith("_"):
-            for options in self._options_by_choice.values():
+            for options in self._component_options.values():
                 if name in type(options).model_fields:
                     return getattr(options, name)
             if name in option_fields():
@@ -105,7 +105,7 @@ class Experiment(ExperimentOptions):
         return self.settings().items()
 
     def __hash__(self) -> int:
-        return hash((*self.__dict__.values(), *self._options_by_choice.values()))
+        return hash((*self.__dict__.values(), *self._component_options.values()))
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], settings_file: str = "") -> Self:
@@ -135,8 +135,8 @@ class Experiment(ExperimentOptions):
             known = {name: value for name, value in values.items() if name in fields}
             return {name: fields[name].default if v is None else v for name, v in known.items()}
 
-        copy, own = super().model_copy(update=updates(self)), self._options_by_choice.items()
-        copy._options_by_choice = {key: options.model_copy(update=updates(options)) for key, options in own}
+        copy, own = super().model_copy(update=updates(self)), self._component_options.items()
+        copy._component_options = {key: options.model_copy(update=updates(options)) for key, options in own}
         return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -146,13 +146,13 @@ class Experiment(ExperimentOptions):
     @property
     def explicit_settings(self) -> set[str]:
         """Names of the settings that were given explicitly."""
-        own_names = (options.model_fields_set for options in self._options_by_choice.values())
+        own_names = (options.model_fields_set for options in self._component_options.values())
         return self.model_fields_set.union(*own_names)
 
     @property
     def defaults(self) -> dict[str, Any]:
         """Default of each option of this experiment, by name."""
-        models = (self, *self._options_by_choice.values())
+        models = (self, *self._component_options.values())
         return {name: field.default for m in models for name, field in type(m).model_fields.items()}
 
     method_options, mechanism_options = _options_property("method"), _options_property("mechanism")
@@ -225,7 +225,7 @@ class Experiment(ExperimentOptions):
 
     def settings_with_defaults(self) -> dict[str, Any]:
         """Return all settings that are not None by name, in the order of `option_fields`."""
-        values = {name: v for options in (self, *self._options_by_choice.values()) for name, v in options}
+        values = {name: v for options in (self, *self._component_options.values()) for name, v in options}
         return {name: values[name] for name in option_fields() if values.get(name) is not None}
 
 

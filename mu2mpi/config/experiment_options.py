@@ -23,7 +23,7 @@ from mu2mpi.privacy.accounting.guarantee import rho_for_epsilon
 
 PER_MACHINE_OPTIONS = ("participation", "objective", "budgets")  # options that make machines unequal
 # Options whose values have own options, and the registered kind of the values
-COMPONENT_CHOICES = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
+COMPONENT_KINDS = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
 OptionClasses = tuple[tuple[str, type[BaseModel]], ...]  # Names of components, and classes of their options
 
 
@@ -188,13 +188,13 @@ class ExperimentOptions(BaseModel):
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return the pydantic fields of all options by name; a method's own options follow ``method``, etc."""
-    return _option_fields(tuple(chain(*map(_own_option_classes, COMPONENT_CHOICES))))
+    return _option_fields(tuple(chain(*map(_own_option_classes, COMPONENT_KINDS))))
 
 
 @cache
 def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
     """Return the fields of all options by name, cached by (name, option class) of sources, methods, ...."""
-    names = chain(ExperimentOptions.model_fields, *map(own_option_fields, COMPONENT_CHOICES))
+    names = chain(ExperimentOptions.model_fields, *map(own_option_fields, COMPONENT_KINDS))
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"an extension gives {', '.join(repeated)} a second meaning. Rename its option")
     fields: dict[str, FieldInfo] = {}
@@ -202,20 +202,20 @@ def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
         fields[name] = field
         # The noise key is derived from the settings in this order, so another order changes the noise.
         for choice in {"method": ("mechanism", "method"), "mechanism": ()}.get(name, (name,)):
-            fields |= {own: _merge_owner_fields(owners) for own, owners in own_option_fields(choice).items()}
+            fields |= {own: _merge_fields(owners) for own, owners in own_option_fields(choice).items()}
     return fields
 
 
-def _own_option_classes(choice: str) -> OptionClasses:
+def _own_option_classes(option: str) -> OptionClasses:
     """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
-    kind = COMPONENT_CHOICES.get(choice)
+    kind = COMPONENT_KINDS.get(option)
     classes = [(name, lookup(kind, name)) for name in known_names(kind)] if kind else []
-    return tuple((cls.option_syntax if choice == "data" else name, cls.options) for name, cls in classes)
+    return tuple((cls.option_syntax if option == "data" else name, cls.options) for name, cls in classes)
 
 
-def own_option_fields(choice: str) -> dict[str, dict[str, FieldInfo]]:
-    """Return fields[option][owner] of the own options of all components that ``--method``, ... can choose."""
-    return _fields_by_option(_own_option_classes(choice))
+def own_option_fields(option: str) -> dict[str, dict[str, FieldInfo]]:
+    """Return fields[name][owner] of the own options of all components that ``--method``, ... can choose."""
+    return _fields_by_option(_own_option_classes(option))
 
 
 @cache
@@ -240,7 +240,7 @@ def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
     return next((next(iter(owners[name])) for name in names), None)
 
 
-def _merge_owner_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
+def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
     """Merge an option's fields, one per owner such as a method, into one field whose default is None."""
     owners_by_text: dict[str, list[str]] = {}
     for owner, field in fields.items():

@@ -58,9 +58,9 @@ class Sweep:
             raise InputError(self._error_prefix + message)
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
-        self.swept = [name for name in dict.fromkeys(varying) if name not in overrides]
+        self.swept_names = [name for name in dict.fromkeys(varying) if name not in overrides]
         if self.compares_methods:
-            self.swept.insert(0, "method")
+            self.swept_names.insert(0, "method")
         merged_parts = ({**common, **part, **overrides} for part in parts)
         products = map(self._build_experiments, merged_parts)
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
@@ -80,7 +80,7 @@ class Sweep:
 
     def file_name(self, experiment: Experiment) -> str:
         """Return the file name of an experiment's result, made of the settings that the sweep varies."""
-        return result_name(experiment, self.swept)
+        return result_name(experiment, self.swept_names)
 
     @property
     def exclusions(self) -> list[str]:
@@ -92,8 +92,8 @@ class Sweep:
         """Exclude a combination of settings because of `error`; raise it if the sweep compares no methods."""
         if not self.compares_methods:
             raise error
-        swept = [f"{name} = {settings[name]}" for name in self.swept if name in settings and name != "seed"]
-        self._exclusion_reasons[", ".join(swept)] = str(error)
+        pairs = [f"{n} = {settings[n]}" for n in self.swept_names if n in settings and n != "seed"]
+        self._exclusion_reasons[", ".join(pairs)] = str(error)
 
     def require_remaining_runs(self, count: int) -> None:
         """Raise InputError with the reasons of exclusion if the sweep has no runs left (`count` is 0)."""
@@ -122,7 +122,7 @@ class Sweep:
             # Some file systems do not distinguish upper and lower case.
             owner = owners.setdefault(file_name.casefold(), experiment)
             if owner is not experiment:
-                pairs = ([f"{n} = {getattr(e, n)!r}" for n in self.swept] for e in (owner, experiment))
+                pairs = ([f"{n} = {getattr(e, n)!r}" for n in self.swept_names] for e in (owner, experiment))
                 first, second = map(", ".join, pairs)
                 raise InputError(
                     f"{self._error_prefix}the results of {first} and of {second} would both be called "
@@ -161,12 +161,12 @@ def _setting_combinations(settings: Mapping[str, Any], error_prefix: str) -> Ite
         yield dict(zip(lists, combination, strict=True))
 
 
-def result_name(experiment: Experiment, swept: Sequence[str] = ()) -> str:
+def result_name(experiment: Experiment, swept_names: Sequence[str] = ()) -> str:
     """Return a result's file name from swept, or else main, settings, such as ``trusted_rho-4_seed-1.h5``."""
     budget = "rho" if experiment.epsilon is None else "epsilon"
-    names = (budget if name == "rho" else name for name in swept or _file_name_settings(experiment))
+    names = (budget if name == "rho" else name for name in swept_names or _file_name_settings(experiment))
     settings = [(name, value) for name in names if (value := getattr(experiment, name)) is not None]
-    if swept:
+    if swept_names:
         texts = [_slug(v) if isinstance(v, str) else _format_number(name, v) for name, v in settings]
     else:
         texts = [_format_setting(name, value) for name, value in settings]

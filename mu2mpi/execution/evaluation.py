@@ -22,14 +22,14 @@ from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, append_bias
 from mu2mpi.results.records import Theory
 
-TEST_BLOCK_SIZE = 250  # Test samples per block: sums have the same bits on any number of ranks
+TEST_BLOCK_ROWS = 250  # Test samples per block: sums have the same bits on any number of ranks
 MIN_OPTIMUM_SEARCH_NS = 1_500_000_000  # Smallest time limit of the search for the minimum of the test loss
 MAX_OPTIMUM_SEARCH_DIMENSION = 2_000_000  # Largest d for which the minimum of the test loss is searched
-MAX_METRIC_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
+MAX_GATHERED_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
 MAX_CONFUSION_CLASSES = 1000  # Largest number of classes K for which a confusion matrix is stored
 NO_SCALING = Scaling()
 GRADIENT_COST_IN_EVALUATIONS = 4.0  # Time of a gradient of the test loss, in units of one evaluation
-MIN_GRADIENT_GRID_SPACING = 2.0**-32  # Smallest grid spacing of integer sums of block gradients
+MIN_ROUNDING_UNIT = 2.0**-32  # Smallest unit of integer sums of block gradients
 
 ValueT = TypeVar("ValueT")
 Predictions = ClassPredictions | NumberPredictions
@@ -61,9 +61,9 @@ class LocalTestBlocks:
         self, source: DataSource, communicator: Communicator, scaling: Scaling, sample_size: int
     ) -> None:
         self.sample_size, self._source, self._scaling = sample_size, source, scaling  # size over all ranks
-        blocks = block_range(math.ceil(sample_size / TEST_BLOCK_SIZE), communicator.size, communicator.rank)
-        start, stop = blocks.start * TEST_BLOCK_SIZE, min(blocks.stop * TEST_BLOCK_SIZE, sample_size)
-        chunk_size = TEST_BLOCK_SIZE * math.ceil(source.chunk_size(max(1, stop - start)) / TEST_BLOCK_SIZE)
+        blocks = block_range(math.ceil(sample_size / TEST_BLOCK_ROWS), communicator.size, communicator.rank)
+        start, stop = blocks.start * TEST_BLOCK_ROWS, min(blocks.stop * TEST_BLOCK_ROWS, sample_size)
+        chunk_size = TEST_BLOCK_ROWS * math.ceil(source.chunk_size(max(1, stop - start)) / TEST_BLOCK_ROWS)
         self._chunk_ranges = [range(k, min(k + chunk_size, stop)) for k in range(start, stop, chunk_size)]
         self._read_chunk(self._chunk_ranges[0] if self._chunk_ranges else range(0))
 
@@ -79,8 +79,8 @@ class LocalTestBlocks:
             if chunk != self._chunk_in_memory:
                 self._read_chunk(chunk)
             features, labels = self.samples.features, self.samples.labels
-            for start in range(0, len(labels), TEST_BLOCK_SIZE):
-                rows = slice(start, start + TEST_BLOCK_SIZE)
+            for start in range(0, len(labels), TEST_BLOCK_ROWS):
+                rows = slice(start, start + TEST_BLOCK_ROWS)
                 yield features[rows], labels[rows], self._scales[rows]
 
 
@@ -106,7 +106,7 @@ class Evaluator:
         self._test_samples = source.test_samples
         # Exponent from which a sum over the test set fits in 64 bits.
         min_exponent = min(900, math.ceil(math.log2(G) + math.log2(self._test_samples)) - 61)
-        self._grid_spacing = max(MIN_GRADIENT_GRID_SPACING, math.ldexp(1.0, min_exponent))
+        self._rounding_unit = max(MIN_ROUNDING_UNIT, math.ldexp(1.0, min_exponent))
         self.full_test_blocks = LocalTestBlocks(source, communicator, scaling, self._test_samples)
         self._sampled_test_blocks = self.full_test_blocks
         if sample_size is not None and sample_size < self._test_samples:
@@ -133,7 +133,7 @@ class Evaluator:
     def metrics(self, x: FloatArray) -> MetricsAndConfusion:
         """Return metrics and confusion matrix of the model x on every rank; none for huge test sets."""
         result: MetricsAndConfusion = {}, None
-        if self._test_samples * len(x) > MAX_METRIC_MARGINS:
+        if self._test_samples * len(x) > MAX_GATHERED_MARGINS:
             return result
         bias = self._scaling.bias_feature
         local = [(all_margins(x, append_bias(z, scales, bias)), y) for z, y, scales in self.full_test_blocks]
@@ -146,15 +146,15 @@ class Evaluator:
 
     def gradient(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the mean test loss of a model x and its gradient, shape (rows, F), equal on every rank."""
-        grid_sum, losses = np.zeros(x.shape, dtype=np.int64), []
+        rounded_sum, losses = np.zeros(x.shape, dtype=np.int64), []
         for features, labels, scales in self.full_test_blocks:
             z = append_bias(features, scales, self._scaling.bias_feature)
             loss, gradient = self._loss_function.loss_and_gradient(x, z, labels)
             losses.append(loss)
-            grid_sum += np.rint(gradient / self._grid_spacing).astype(np.int64)
-        global_sum = self._communicator.allreduce(grid_sum, np.empty_like(grid_sum)).astype(np.float64)
+            rounded_sum += np.rint(gradient / self._rounding_unit).astype(np.int64)
+        global_sum = self._communicator.allreduce(rounded_sum, np.empty_like(rounded_sum)).astype(np.float64)
         all_losses = itertools.chain(*self._communicator.allgather(losses))
-        loss, unit = math.fsum(all_losses) / self._test_samples, self._grid_spacing / self._test_samples
+        loss, unit = math.fsum(all_losses) / self._test_samples, self._rounding_unit / self._test_samples
         return loss, global_sum * unit
 
 
@@ -171,7 +171,7 @@ class ExactEvaluator:
         scaling: Scaling = NO_SCALING,
     ) -> None:
         self._communicator, self._loss_function, self._population = communicator, loss_function, source
-        self._probabilities = source.joint_probabilities()
+        self._joint_pmf = source.joint_probabilities()
         self._scaled_samples = scaling.scaled_samples(source.support, source.feature_scale)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
@@ -193,12 +193,12 @@ class ExactEvaluator:
         return self._compute_on_rank_0(lambda: self._expected_loss(x))
 
     def _expected_loss(self, x: FloatArray) -> tuple[float, FloatArray]:
-        z, weights, labels = self._scaled_samples, self._probabilities, self._population.label_values
+        z, weights, labels = self._scaled_samples, self._joint_pmf, self._population.label_values
         return self._loss_function.expected_loss_and_gradient(x, z, weights, labels)
 
     def _predictions(self, x: FloatArray) -> Predictions:
         margins = all_margins(x, self._scaled_samples)
-        return population_predictions(self._loss_function, self._population, margins, self._probabilities)
+        return population_predictions(self._loss_function, self._population, margins, self._joint_pmf)
 
     def _compute_on_rank_0(self, compute: Callable[[], ValueT]) -> ValueT:
         value: ValueT = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)

@@ -177,9 +177,9 @@ class RunContext:
 
         checkpoint = checkpoint_path(path)
         try:
-            write_result(result, path, self.overwrite and not self.has_since_changed(path))
+            write_result(result, path, self.overwrite and not self.other_job_changed(path))
         except InputError:
-            if not self.has_since_changed(path):
+            if not self.other_job_changed(path):
                 raise
             # Two jobs that resumed from one checkpoint have the same key, and so the same bits.
             if not (is_result_of(path, result.experiment) and np.array_equal(read_result(path).x, result.x)):
@@ -192,7 +192,7 @@ class RunContext:
                 ) from None
         remove_checkpoint(checkpoint)
 
-    def has_since_changed(self, path: Path) -> bool:
+    def other_job_changed(self, path: Path) -> bool:
         """Return whether another job has written or removed an output file since this program began."""
         return file_identity(path) != self.output_file_identities.get(path)
 
@@ -240,7 +240,7 @@ class FileCheckpoints(PeriodicCheckpoints):
         self._write(checkpoint, replace=False)
         with self._communicator.collective_errors():
             # A finishing job writes its result before it removes its checkpoint: one of the two is seen.
-            if checkpoint is not None and self._context.has_since_changed(self._output):
+            if checkpoint is not None and self._context.other_job_changed(self._output):
                 checkpoint_path(self._output).unlink()
                 raise InputError(
                     f"another job has written {self._output} since this one began, which has sent nothing. "

@@ -33,7 +33,7 @@ from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, Histo
 from mu2mpi.results.result import Result
 
 DECISION_INTERVAL_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
-MAX_DECISION_STRIDE_FACTOR = 4  # Largest growth of the rounds between decisions, as rounds may slow down
+MAX_STRIDE_GROWTH = 4  # Largest growth of the rounds between decisions, as rounds may slow down
 FIRST_CHECKPOINT_SECONDS = 5.0  # Wait before the first checkpoint; doubles up to the regular interval
 
 
@@ -74,7 +74,7 @@ class PeriodicCheckpoints(CheckpointPolicy):
             return CheckpointAction.CONTINUE
         now = monotonic()
         round_seconds = max(1e-7, (now - self._last_decision_time) / self._decision_stride)
-        max_stride = MAX_DECISION_STRIDE_FACTOR * self._decision_stride
+        max_stride = MAX_STRIDE_GROWTH * self._decision_stride
         stride = max(1, min(int(DECISION_INTERVAL_SECONDS / round_seconds), max_stride))
         # Rank 0 alone chooses when to save and when to decide again, by its clock.
         is_due = now - self._last_save_time >= self._save_interval

@@ -37,7 +37,7 @@ LOG_INTERVAL_SECONDS = 30.0  # Smallest interval between progress lines of a run
 
 def run_sweep(
     sweep: Sweep,
-    selected: list[tuple[int, Experiment]],
+    selected_runs: list[tuple[int, Experiment]],
     folder: Path,
     *,
     data_dir: Path | None = None,
@@ -48,14 +48,14 @@ def run_sweep(
 ) -> list[Path]:
     """Run experiments of a sweep on all ranks (see `schedule_runs`) and return their result files."""
 
-    def print_on_rank_0(ranks: Communicator, message: str) -> None:
-        if progress and ranks.rank == 0:
+    def print_on_rank_0(communicator: Communicator, message: str) -> None:
+        if progress and communicator.rank == 0:
             print_message(message)
 
     def run_experiment(context: RunContext, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
         # Another job may have worked on the same folder in the meantime.
         group, run_callbacks = context.communicator, [*callbacks]
-        is_done = group.rank == 0 and context.has_since_changed(path) and is_result_of(path, plan.experiment)
+        is_done = group.rank == 0 and context.other_job_changed(path) and is_result_of(path, plan.experiment)
         if group.bcast_object(is_done):
             print_on_rank_0(group, f"{label} {path}: finished by another job")
             return
@@ -67,8 +67,8 @@ def run_sweep(
 
     with recording_stop_requests() as requests:
         communicator = world()
-        check_settings_on_ranks([experiment for _, experiment in selected], communicator)
-        plans = resolve_sweep(sweep, [e for _, e in selected], data_dir, communicator)
+        check_settings_on_ranks([experiment for _, experiment in selected_runs], communicator)
+        plans = resolve_sweep(sweep, [e for _, e in selected_runs], data_dir, communicator)
         for line in sweep.exclusions:
             print_on_rank_0(communicator, line)
         # Like the output of a single run, the folder is that of rank 0.

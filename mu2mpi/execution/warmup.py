@@ -65,10 +65,10 @@ def kernel_compile_functions(
         lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
         *([] if problem.trust_mode.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
     ]
-    return [partial(_call_kernel, call, loss_function) for call in calls]
+    return [partial(_warm_up, call, loss_function) for call in calls]
 
 
-def _call_kernel(kernel: Callable[[], object], loss_function: Loss) -> None:
+def _warm_up(kernel: Callable[[], object], loss_function: Loss) -> None:
     """Call a kernel; raise InputError if functions of the loss cannot be compiled."""
     try:
         kernel()

@@ -9,7 +9,7 @@ from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.experiment_arguments import option_string
 from mu2mpi.cli.help_topics import DOCS_PAGES, OPTION_GROUPS, grouped_options, option_values
 from mu2mpi.cli.program import build_parser, parse
-from mu2mpi.config.experiment_options import COMPONENT_CHOICES, option_fields, own_option_fields
+from mu2mpi.config.experiment_options import COMPONENT_KINDS, option_fields, own_option_fields
 from mu2mpi.core.registry import known_names, lookup
 
 COMMANDS = [name for name in command_names() if hasattr(lookup("commands", name), "COMMON_OPTIONS")]
@@ -70,7 +70,7 @@ def test_all_options_are_listed_once_in_their_group_or_under_what_has_them(comma
     everywhere = [name for title in OPTION_GROUPS for name in listed[title]]
     assert len(everywhere) == len(set(everywhere))
     grouped = {name for members in OPTION_GROUPS.values() for name in members.split()}
-    own = {name for choice in COMPONENT_CHOICES for name in own_option_fields(choice)} - grouped
+    own = {name for choice in COMPONENT_KINDS for name in own_option_fields(choice)} - grouped
     assert {name.replace("_", "-") for name in option_fields().keys() - own} <= set(everywhere)
     assert not {name.replace("_", "-") for name in own} & set(everywhere)
     assert listed["options of --method dp-gd"] == ["batch", "tail", "momentum"]
@@ -97,7 +97,7 @@ def test_every_value_is_a_topic_with_its_own_options_and_page(command, kind, cap
     for name in {*known_names(kind)} - {"all"}:
         text = helped(capsys, command, "--help", name)
         assert DOCS_PAGES[kind] in " ".join(text.split())
-        if kind in COMPONENT_CHOICES.values():
+        if kind in COMPONENT_KINDS.values():
             own = lookup(kind, name).options.model_fields.keys() - {"preset"}
             assert [option for option in own if f"  {option_string(option)} " not in f"{text} "] == []
 
@@ -148,12 +148,12 @@ def test_extensions_are_topics(extension, capsys):
 
 def _all_options():
     """Yield every option of every command and of every method, source, ..., as owner, flag and help."""
-    for choice in COMPONENT_CHOICES:
+    for choice in COMPONENT_KINDS:
         for name, fields in own_option_fields(choice).items():
             for owner, field in fields.items():
                 default = "" if field.default is None else f" [default: {field.default}]"
                 yield owner, option_string(name), f"{field.description}{default}"
-    own = {name for choice in COMPONENT_CHOICES for name in own_option_fields(choice)}
+    own = {name for choice in COMPONENT_KINDS for name in own_option_fields(choice)}
     parsers = build_parser(command_names(), command_names())
     (commands,) = (action for action in parsers._actions if action.dest not in ("help", "version", "import"))
     for command, parser in commands.choices.items():

@@ -41,14 +41,14 @@ def test_parts_of_a_sweep_are_sweeps_of_their_own():
     found = [(e.machines, e.rounds, e.rho, e.seed) for e in sweep.experiments]
     first = [(m, 10, 4.0, s) for s in (1, 2) for m in (2, 4)]
     assert found == first + [(2, t, math.inf, s) for s in (1, 2) for t in (10, 20)]
-    assert sweep.swept == ["seed", "machines", "rounds", "rho"]
+    assert sweep.swept_names == ["seed", "machines", "rounds", "rho"]
     assert len({sweep.file_name(e) for e in sweep.experiments}) == 8
     # What two parts share is run once, and an option replaces what any part says.
     once = Sweep(settings, overrides={"rho": 8.0, "machines": 2})
     assert [(e.machines, e.rounds, e.rho, e.seed) for e in once.experiments] == [
         (2, 10, 8.0, 1), (2, 10, 8.0, 2), (2, 20, 8.0, 1), (2, 20, 8.0, 2)
     ]  # fmt: skip
-    assert once.swept == ["seed", "rounds"]
+    assert once.swept_names == ["seed", "rounds"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.execution.evaluation import TEST_BLOCK_SIZE, Evaluator, stratified_test_rows
+from mu2mpi.execution.evaluation import TEST_BLOCK_ROWS, Evaluator, stratified_test_rows
 
 SOFTMAX = lookup("losses", "softmax")
 
@@ -54,9 +54,9 @@ def whole_or_share(size, share):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
-@pytest.mark.parametrize("share", [None, 3 * TEST_BLOCK_SIZE + 1])
+@pytest.mark.parametrize("share", [None, 3 * TEST_BLOCK_ROWS + 1])
 def test_loss_has_the_same_bits_for_any_number_of_ranks(size, share):
-    source, of, x = whole_or_share(6 * TEST_BLOCK_SIZE + 17, share)
+    source, of, x = whole_or_share(6 * TEST_BLOCK_ROWS + 17, share)
     gathered: list = []
     found = [
         Evaluator(source, Part(rank, size, gathered), **of).evaluate(x, on_full_test_set=share is None)
@@ -65,7 +65,7 @@ def test_loss_has_the_same_bits_for_any_number_of_ranks(size, share):
     rows = (
         np.arange(source.test_samples)
         if share is None
-        else stratified_test_rows(range(share), share, 6 * TEST_BLOCK_SIZE + 17)
+        else stratified_test_rows(range(share), share, 6 * TEST_BLOCK_ROWS + 17)
     )
     scaled, labels = source._test.features[rows] * source.feature_scale, source._test.labels[rows]
     assert found == Evaluator(source, Communicator(), **of).evaluate(x, on_full_test_set=share is None)

@@ -10,7 +10,7 @@ from mu2mpi.execution import simulation as module
 from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.simulation import (
     DECISION_INTERVAL_SECONDS,
-    MAX_DECISION_STRIDE_FACTOR,
+    MAX_STRIDE_GROWTH,
     CheckpointAction,
     PeriodicCheckpoints,
 )
@@ -87,7 +87,7 @@ def test_fast_rounds_are_not_held_up_by_questions(clock):
     assert (
         asked
         <= communicator.asked
-        <= asked + np.log(DECISION_INTERVAL_SECONDS / 1e-4) / np.log(MAX_DECISION_STRIDE_FACTOR) + 2
+        <= asked + np.log(DECISION_INTERVAL_SECONDS / 1e-4) / np.log(MAX_STRIDE_GROWTH) + 2
     )
 
 
@@ -103,8 +103,8 @@ def test_slower_rounds_are_noticed_at_the_next_look(clock):
             looks.append(t)
         t += 1
     strides = np.diff(looks)
-    assert strides[0] <= MAX_DECISION_STRIDE_FACTOR
-    assert np.all(strides[1:] <= MAX_DECISION_STRIDE_FACTOR * strides[:-1])
+    assert strides[0] <= MAX_STRIDE_GROWTH
+    assert np.all(strides[1:] <= MAX_STRIDE_GROWTH * strides[:-1])
     # From here on each round takes as long as many did: the next look is one round later.
     before = communicator.asked
     while communicator.asked == before:

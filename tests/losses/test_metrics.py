@@ -15,7 +15,7 @@ from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.source import Samples
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import (
-    TEST_BLOCK_SIZE,
+    TEST_BLOCK_ROWS,
     Evaluator,
     ExactEvaluator,
     population_predictions,
@@ -146,7 +146,7 @@ class Part(Communicator):
 
 @pytest.mark.parametrize("loss", ["softmax", "logistic", "squared"])
 def test_metrics_have_the_same_bits_on_any_number_of_ranks(loss):
-    loss_function, rng, n = lookup("losses", loss), np.random.default_rng(0), 5 * TEST_BLOCK_SIZE + 17
+    loss_function, rng, n = lookup("losses", loss), np.random.default_rng(0), 5 * TEST_BLOCK_ROWS + 17
     features = random_samples(rng, n, 6, 2, np.float32).features
     source = source_of(loss_function, Samples(features, random_labels(rng, loss_function, n, 2)), 2)
     x = rng.standard_normal((loss_function.model_rows(2), 7))

@@ -99,6 +99,6 @@ def test_a_sweep_of_all_methods_has_each_with_its_preset_and_a_trusted_server():
         name for name in known_names("methods") for _ in range(2)
     ]
     assert {(e.preset, e.server, e.epsilon) for e in sweep.experiments} == {("practical", "trusted", 2.0)}
-    assert sweep.swept == ["method", "seed"]
+    assert sweep.swept_names == ["method", "seed"]
     assert sweep.exclusions == []
     assert sweep.file_name(sweep.experiments[0]) == f"{known_names('methods')[0]}_seed-1.h5"

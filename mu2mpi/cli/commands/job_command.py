@@ -43,7 +43,7 @@ def run_command(arguments: Namespace) -> None:
     explicit = {name: value for name, value in values.items() if value is not None}
     options = JobOptions.with_site_defaults(explicit)
     sweep = Sweep(read_toml(config), str(config))
-    suffix = "" if sweep.swept else ".h5"
+    suffix = "" if sweep.swept_names else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
     if options.scheduler != "slurm" and (arguments.submit or arguments.status):
         arguments.parser.error("--submit and --status need SLURM. Print the script and submit it with qsub")
