@@ -91,7 +91,7 @@ def run_algorithm(
 def reveals_only_noisy_sums(constants: RunConstants) -> bool:
     """Whether an adversary's observations determine the noisy sums of messages, and nothing else."""
     # Iterates of audited runs stay inside the ball.
-    iterates_suffice = constants.iterates_reveal_messages and constants.problem.noise_variance == 1
+    iterates_suffice = constants.iterates_reveal_messages and constants.problem.variance_factor == 1
     suffices = iterates_suffice or not constants.problem.trust_mode.is_central
     return constants.mechanism.reveals_messages and suffices
 

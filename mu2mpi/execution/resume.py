@@ -15,7 +15,7 @@ from mu2mpi.data.source import DataSource
 from mu2mpi.execution.evaluation_schedule import plan_evaluations
 from mu2mpi.execution.plan import Plan, input_digest
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.machine import class_count_columns
+from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.noise.grid import MAX_GRID_SUM
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, checkpoint_path
 
@@ -85,7 +85,7 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": q.dtype == np.int64 and q.shape == shape and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
         "class_counts": counts.dtype == np.int64
-        and counts.shape == (problem.machines, class_count_columns(constants))
+        and counts.shape == (problem.machines, counted_classes(constants))
         and not np.any(counts < 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

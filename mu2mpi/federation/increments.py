@@ -56,18 +56,18 @@ def _clip(coefficients, squared_z, reduced_clip_norm, grid_spacing):  # type: ig
 
 @inline
 def _add_clipped_products(  # type: ignore[no-untyped-def]
-    message, coefficients, z, samples, reduced_clip_norm, grid_spacing
+    message, coefficients, z, count, reduced_clip_norm, grid_spacing
 ):
     """Add clipped products c_i z_i^T to a message; return their largest squared norm, and number clipped."""
     largest, clipped_count = 0.0, 0
-    for i in range(samples):
+    for i in range(count):
         squared_z = squared_norm(z[i, : message.shape[1]])
         squared, is_clipped = _clip(coefficients[i], squared_z, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped_count += is_clipped
         if not squared_z <= MAX_SAFE_SQUARED_NORM:
             z[i] = 0.0
-    for i in range(samples, coefficients.shape[0]):
+    for i in range(count, coefficients.shape[0]):
         for k in range(coefficients.shape[1]):
             coefficients[i, k] = 0.0
     _add_outer_products(message, coefficients, z)
@@ -75,15 +75,15 @@ def _add_clipped_products(  # type: ignore[no-untyped-def]
 
 
 @reduction_kernel
-def _two_margins(x, y, row, feature_scale, bias):  # type: ignore[no-untyped-def]
-    """Return the inner products of model rows x and y with a sample's features z, and z's squared norm."""
-    product_x, product_y, square = x[row.size] * bias, y[row.size] * bias, bias * bias
+def _two_margins(x, x_previous, row, feature_scale, bias):  # type: ignore[no-untyped-def]
+    """Return the inner products of two model rows with a sample's features z, and z's squared norm."""
+    product_x, product_previous, square = x[row.size] * bias, x_previous[row.size] * bias, bias * bias
     for j in range(row.size):
         z = feature_scale * np.float64(row[j])
         product_x += x[j] * z
-        product_y += y[j] * z
+        product_previous += x_previous[j] * z
         square += z * z
-    return product_x, product_y, square
+    return product_x, product_previous, square
 
 
 @reduction_kernel

@@ -64,7 +64,7 @@ MAX_CLASS_COUNT_ENTRIES = 10_000_000  # largest machines x classes for which use
 _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
 
 
-def class_count_columns(constants: RunConstants) -> int:
+def counted_classes(constants: RunConstants) -> int:
     """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
     problem = constants.problem
     return problem.classes if problem.machines * problem.classes <= MAX_CLASS_COUNT_ENTRIES else 0
@@ -97,7 +97,7 @@ class Machines:
         # With aggregate noise, the host of the first machine draws for all.
         is_noisy = (plan or mechanism).is_noisy and self.count > 0
         self._adds_noise = is_noisy and not (problem.uses_aggregate_noise and self.first_machine > 0)
-        self._class_counts = np.zeros((self.count, class_count_columns(constants)), dtype=np.int64)
+        self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
         # For two machines, a block costs more by its empty rows than it saves.
         self._samples_per_block = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
         self.key = key
@@ -141,33 +141,33 @@ class Machines:
     def accumulate_increments(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
-        arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
+        kernel_arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
         if self._per_machine_clip_norms is None:
             bounds = samples.round_bounds(t)
-            self._add_samples(arrays, bounds, t, self._reduced_clip_norm, self._grid_spacing)
+            self._add_increments(kernel_arrays, bounds, t, self._reduced_clip_norm, self._grid_spacing)
             return
         # Kernels of gradients overwrite the sum, which then holds one machine at a time.
         gradient_sum = None if self._is_cumulative else np.zeros_like(self.message_sum)
         for machine, reduced_clip_norm, grid_spacing in self._per_machine_clip_norms:
             bounds = samples.batch_bounds(t, machine)
             if bounds[0] < bounds[1]:
-                self._add_samples(arrays, bounds, t, reduced_clip_norm, grid_spacing)
+                self._add_increments(kernel_arrays, bounds, t, reduced_clip_norm, grid_spacing)
                 if gradient_sum is not None:
                     gradient_sum += self.message_sum
         if gradient_sum is not None:
             np.copyto(self.message_sum, gradient_sum)
 
-    def _add_samples(
+    def _add_increments(
         self,
-        arrays: tuple[Any, ...],
+        kernel_arrays: tuple[Any, ...],
         bounds: tuple[int, int],
         t: int,
         reduced_clip_norm: float,
-        spacing: float,
+        grid_spacing: float,
     ) -> None:
         """Run the increment kernel on the samples within `bounds`, and record how many it clipped."""
-        clipping = reduced_clip_norm, spacing, self._samples_per_block
-        largest, clipped = self._increment_kernel(self.message_sum, *arrays, *bounds, t, *clipping)
+        clipping = reduced_clip_norm, grid_spacing, self._samples_per_block
+        largest, clipped = self._increment_kernel(self.message_sum, *kernel_arrays, *bounds, t, *clipping)
         self.largest_squared_norm = max(self.largest_squared_norm, largest)
         self.clipped_count += clipped
 

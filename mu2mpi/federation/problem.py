@@ -66,9 +66,9 @@ class Problem:
         return trust_mode
 
     @property
-    def noise_variance(self) -> float:
+    def variance_factor(self) -> float:
         """Variance of the noise in a round's sum, in units of sigma^2."""
-        return self.trust_mode.noise_variance(self.machines, self.noise_shares)
+        return self.trust_mode.variance_factor(self.machines, self.noise_shares)
 
     @property
     def noise_reduction(self) -> float:

@@ -45,14 +45,14 @@ class TrustMode(ABC):
 
     @classmethod
     @abstractmethod
-    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+    def variance_factor(cls, machines: int, noise_shares: int) -> float:
         """Return the variance of the noise in a round's sum, in units of sigma^2."""
 
     @classmethod
     def noise_reduction(cls, machines: int, noise_shares: int) -> float:
         """Return the ratio of sigma to the noise std of the averaged message: sqrt(M) or M."""
         # In one division: the ratio is rounded once.
-        return math.sqrt(machines * machines / cls.noise_variance(machines, noise_shares))
+        return math.sqrt(machines * machines / cls.variance_factor(machines, noise_shares))
 
     @classmethod
     def distributes_key(cls, options: Any) -> bool:
@@ -109,7 +109,7 @@ class WithColluders(TrustMode):
         return machines - int(cls.resolve_options(options, machines)["colluders"])
 
     @classmethod
-    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+    def variance_factor(cls, machines: int, noise_shares: int) -> float:
         """Return M / (M - c), the noise variance of a sum over machines: M - c shares sum to sigma^2."""
         return machines / noise_shares
 

@@ -145,9 +145,9 @@ class PerMachinePlan:
             participation=self.participation.participation_matrix(rounds, machines) if is_small else None,
         )
 
-    def evaluate_per_machine(self, value: Callable[[Mechanism], float]) -> FloatArray:
-        """Return `value` of each machine's mechanism as an array; 0 for machines that never participate."""
-        return np.array([*map(value, self.mechanisms), 0.0])[self.mechanism_index]
+    def evaluate_per_machine(self, function: Callable[[Mechanism], float]) -> FloatArray:
+        """Return `function` of each machine's mechanism as an array; 0 for those that never participate."""
+        return np.array([*map(function, self.mechanisms), 0.0])[self.mechanism_index]
 
     def target_epsilons(self, epsilon: float) -> Iterator[tuple[Mechanism, float]]:
         """Yield each mechanism with its target epsilon: `epsilon`, or the least budget of its machines."""
@@ -194,14 +194,14 @@ def calibrate_machines(
     budget: Budget,
     mechanism_type: type[Mechanism],
     rounds: int,
-    sums_of_machine: Callable[[int], ReleasedSums],
+    released_sums_for: Callable[[int], ReleasedSums],
     *,
     protects_sum_only: bool,
     is_cumulative: bool,
 ) -> PerMachinePlan:
     """Calibrate the noise of every machine to its own participation count, weight and budget; or InputError.
 
-    `sums_of_machine` returns the release of a machine from its participation count. Noise that protects sums
+    `released_sums_for` returns a machine's release from its participation count. Noise that protects sums
     only is the largest of all machines.
     """
     if mechanism_type.round_sigma is not Mechanism.round_sigma and not mechanism_type.correlates_rounds:
@@ -221,12 +221,12 @@ def calibrate_machines(
         index[i] = index_of.setdefault(key, len(index_of))
     mechanisms = []
     for count, weight, own_budget in index_of:
-        released_sums = sums_of_machine(count)
+        released_sums = released_sums_for(count)
         scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "max_gradient_norm")}
         mechanisms.append(calibrate_mechanism(mechanism_type, own_budget, replace(released_sums, **scaled)))
     grid_spacing = min(each.grid_spacing for each in mechanisms)
     max_noise = max(each.max_noise_std for each in mechanisms)
-    check_grid_range(sums_of_machine(participation.max_count), max_noise, grid_spacing)
+    check_grid_range(released_sums_for(participation.max_count), max_noise, grid_spacing)
     min_sigma = max(each.sigma for each in mechanisms) if protects_sum_only else 0.0
     mechanisms = [each.with_noise(max(each.sigma, min_sigma), grid_spacing) for each in mechanisms]
     noise_stds = np.array([*(each.equivalent_independent_sigma for each in mechanisms), 0.0])[index]

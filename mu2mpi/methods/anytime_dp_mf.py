@@ -40,7 +40,7 @@ class AnytimeDpMf(Method):
         options = experiment.mechanism_options
         options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
         gain = Correlation(
-            *options.strategy, rounds, normalizes_columns=True, is_cumulative=False
+            *options.power_and_buffers, rounds, normalizes_columns=True, is_cumulative=False
         ).total_noise_std()
         sensitivity = 2 * constants.effective_clip_norm
         eta = constants.model_noise_std * experiment.rho * constants.noise_reduction / (sensitivity * gain)

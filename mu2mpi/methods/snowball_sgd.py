@@ -86,7 +86,7 @@ class SnowballSgd(Method):
             # Each step uses at least one sample; this check precedes the list of batches, which takes memory.
             check_enough_samples(problem.max_samples_per_machine, problem.machines, rounds, rounds - 1)
         last_iterate_mechanism.check_sgd_rounds(rounds)
-        batches = [*last_iterate_mechanism.growing_batches(rounds - 1, final_batch).tolist(), 0]
+        batches = [*last_iterate_mechanism.growing_batch_sizes(rounds - 1, final_batch).tolist(), 0]
         return DisjointBatches.from_batch_ends(tuple(accumulate(batches)))
 
     def clip_norm(self, problem: Problem) -> float:
@@ -135,7 +135,7 @@ class SnowballSgd(Method):
         if iterates.l2:
             iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
-            coarsening = last_iterate_mechanism.LAST_STEP_GRID_RATIO
+            coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
             step_factor *= coarsening
             message_sum = message_sum // coarsening - np.rint(iterates.w / step_factor).astype(np.int64)
             iterates.w.fill(0.0)
@@ -193,7 +193,7 @@ def check_last_step_precision(constants: RunConstants) -> None:
     T, problem, mechanism = constants.rounds, constants.problem, constants.mechanism
     diameter, rho = problem.diameter, problem.budget.rho
     last_scale = constants.step_size(T - 1) / (problem.machines * constants.batching.batch_size(T - 1))
-    coarsening = last_iterate_mechanism.LAST_STEP_GRID_RATIO
+    coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
     if problem.radius > 2.0**62 * coarsening * mechanism.grid_spacing * last_scale:
         raise InputError(
             f"--rounds {T} with --diameter {diameter:g} needs more than 62 bits for the last iterate. "

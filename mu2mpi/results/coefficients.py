@@ -172,7 +172,7 @@ def output_noise_std(constants: RunConstants) -> float:
     iterates = Iterates(
         constants.with_problem(model_rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius)
     )
-    generator, noise_variance = np.random.default_rng(0), constants.problem.noise_variance
+    generator, variance_factor = np.random.default_rng(0), constants.problem.variance_factor
     correlation = mechanism.correlation
     noise = CorrelatedNoiseFilter(correlation, SIMULATED_COORDINATES) if correlation is not None else None
     per_machine_plan = constants.problem.per_machine_plan
@@ -186,7 +186,7 @@ def output_noise_std(constants: RunConstants) -> float:
         else:
             sigma = mechanism.round_sigma(t) if noise is None else mechanism.sigma
             single = sigma * (signs if noise is None else noise.correlate(t, signs))
-            message = math.sqrt(noise_variance) * single
+            message = math.sqrt(variance_factor) * single
         units = np.rint(message / mechanism.grid_spacing)
         iterates.step(t, units[np.newaxis].astype(np.int64))
     return float(np.std(iterates.record_query_point(rounds)))

@@ -34,7 +34,7 @@ from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
     LastIterateMechanism,
     final_batch_size,
-    growing_batches,
+    growing_batch_sizes,
     halving_step_sizes,
     rho_per_step,
 )
@@ -435,7 +435,7 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
     report = growing(1500, server=server, machines=machines)
     assert report.failures == []
     growth = final_batch_size(machines, 4, 0.5)
-    eta, batches = halving_step_sizes(7), growing_batches(7, growth)
+    eta, batches = halving_step_sizes(7), growing_batch_sizes(7, growth)
     scale = rho_per_step(batches, machines, 1.0, 1.0, 0.0, 4).max() / 0.5
     mu = 2 * eta / (machines * np.array(batches)) / (scale * np.sqrt(np.sum(eta**2)))
     assert 0.3 < mu.max() < 0.5

@@ -61,7 +61,7 @@ def test_an_average_has_the_noise_that_learning_rates_are_made_for(server, machi
     )
     assert parts == (machines - colluders if takes else 1)
     draws = {"untrusted": machines, "trusted": 1}.get(server, machines / parts)
-    assert trust_mode.noise_variance(machines, parts) == pytest.approx(draws)
+    assert trust_mode.variance_factor(machines, parts) == pytest.approx(draws)
     assert trust_mode.noise_reduction(machines, parts) == pytest.approx(machines / draws**0.5)
 
 

@@ -23,7 +23,7 @@ from mu2mpi.federation.machine import HostedSamples, Machines
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.snowball_sgd import step_expansion_bounds
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LAST_STEP_GRID_RATIO,
+    LAST_STEP_COARSENING,
     halving_step_sizes,
     rounding_expansions,
 )
@@ -160,8 +160,8 @@ def test_the_last_iterate_tells_no_more_than_a_point_of_the_grid(rounds, seed, m
     for moved in (0, move):
         iterates = Iterates(constants)
         # Anywhere within half a unit of the point.
-        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_GRID_RATIO)
-        iterates.step(t, total + moved * LAST_STEP_GRID_RATIO)
+        iterates.w[:] = (place + moved + rng.uniform(-0.49, 0.49, (2, 3))) * (step * LAST_STEP_COARSENING)
+        iterates.step(t, total + moved * LAST_STEP_COARSENING)
         ends.add(iterates.x.tobytes())
     assert len(ends) == 1
 

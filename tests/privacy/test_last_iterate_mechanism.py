@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from mu2mpi.methods.snowball_sgd import CLIP_NORM_OVER_G
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    LAST_STEP_GRID_RATIO,
+    LAST_STEP_COARSENING,
     LastIterateMechanism,
     final_batch_size,
-    growing_batches,
+    growing_batch_sizes,
     halving_step_sizes,
     last_iterate_rho,
     rho_per_step,
@@ -24,7 +24,7 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 
 def calibrated(rounds, machines, d, rho, G=3.0):
     """Return the mechanism for gradients of norm G, which rounding leaves unclipped."""
-    batches = growing_batches(rounds - 1, final_batch_size(machines, d, rho))
+    batches = growing_batch_sizes(rounds - 1, final_batch_size(machines, d, rho))
     messages = ReleasedSums(
         rounds=rounds, machines=machines, parameters=d, clip_norm=G * CLIP_NORM_OVER_G, max_gradient_norm=G,
         affected_sums=1, increments_per_message=int(batches.max()), samples=int(batches.sum()),
@@ -47,7 +47,7 @@ def test_rounds_before_the_last_show_nothing():
 def test_batches_and_noise_keep_to_rho(steps, machines, d, rho):
     """Against the inequality for each step by itself; rounding costs next to nothing."""
     growth = final_batch_size(machines, d, rho)
-    batches = growing_batches(steps, growth)
+    batches = growing_batch_sizes(steps, growth)
     mechanism = calibrated(steps + 1, machines, d, rho)
     C, noise, grid_spacing = mechanism.clip_norm, mechanism.sigma / machines, mechanism.grid_spacing
     np.testing.assert_array_equal(mechanism.batch_sizes, batches)
@@ -120,4 +120,4 @@ def test_slack_is_paid_for_where_it_arises(run, slacks):
 def test_slack_of_rounding():
     """Each of two runs rounds each coordinate of 6 gradients and one draw by half a unit."""
     slack = rounding_expansions(np.array([1.0, 0.5]), np.array([6, 2]), 0.25, 9)
-    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_GRID_RATIO]))
+    np.testing.assert_allclose(slack, 0.25 * 3 * np.array([6.0, 0.5 * 2 + 1.0 + 0.5 * LAST_STEP_COARSENING]))

@@ -26,7 +26,7 @@ def noise_norm(run: RunSummary, rounds: IntArray) -> FloatArray:
         return np.full(len(rounds), np.nan)
     machines, trust_mode = run.experiment.machines or 1, run.experiment.trust_mode
     noise_shares = trust_mode.noise_shares(run.experiment.server_options, machines)
-    variance = trust_mode.noise_variance(machines, noise_shares)
+    variance = trust_mode.variance_factor(machines, noise_shares)
     estimator: Estimator = run.experiment.chosen_method.estimator
     # A message is the average over the samples of a round.
     per_sample = estimator.gradients_per_sample * (run.experiment.rounds or 1)

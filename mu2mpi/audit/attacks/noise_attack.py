@@ -142,7 +142,7 @@ def low_bit_faults(byte_counts: IntArray, noise_std: float, error_probability: f
 def _noise_std(constants: RunConstants) -> float:
     """Noise std of one machine's message, or of a central server's sum, in grid spacings."""
     senders = 1 if constants.problem.trust_mode.is_central else constants.problem.machines
-    variance = constants.problem.noise_variance / senders
+    variance = constants.problem.variance_factor / senders
     return math.sqrt(variance) * constants.mechanism.sigma / constants.mechanism.grid_spacing
 
 

@@ -40,14 +40,14 @@ class TrustedServer(Server):
             self._flat_message, self._message = padded_zeros(self._message_shape)
             constants = self._constants
             if self._key is not None and constants.mechanism.is_noisy:
-                variance, size = constants.problem.noise_variance, self._flat_message_sum.size
+                variance, size = constants.problem.variance_factor, self._flat_message_sum.size
                 arguments = variance, size, constants.dither_threshold
                 self._noise_source = constants.mechanism.noise_source(
                     self._key, (SERVER_STREAM, 0, 1), *arguments
                 )
 
     @classmethod
-    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+    def variance_factor(cls, machines: int, noise_shares: int) -> float:
         """Return 1, the noise variance of a sum in units of sigma^2: the server adds noise once."""
         return 1
 

@@ -31,7 +31,7 @@ class UntrustedServer(Server):
         _, self._message_sum = padded_zeros(self._message_shape)
 
     @classmethod
-    def noise_variance(cls, machines: int, noise_shares: int) -> float:
+    def variance_factor(cls, machines: int, noise_shares: int) -> float:
         """Return M, the noise variance of a sum in units of sigma^2: every machine adds noise."""
         return machines
 

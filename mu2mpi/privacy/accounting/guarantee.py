@@ -114,16 +114,16 @@ class GroupGuarantee(Guarantee):
     (e, d)-DP for one sample implies (k e, (1 + exp(e) + ... + exp((k - 1) e)) d)-DP for k samples.
     """
 
-    individual: Guarantee  # for each single sample
+    sample_guarantee: Guarantee  # for each single sample
     group_size: int  # k
 
     def epsilon_exact_noise(self, delta: float) -> float:
         """Epsilon at `delta` of the whole group for exact noise; infinite if the search finds none."""
-        return self._group_epsilon(self.individual.epsilon_exact_noise, delta)
+        return self._group_epsilon(self.sample_guarantee.epsilon_exact_noise, delta)
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at `delta` of the whole group for sampled noise; infinite if the search finds none."""
-        return self._group_epsilon(self.individual.epsilon, delta)
+        return self._group_epsilon(self.sample_guarantee.epsilon, delta)
 
     def _group_epsilon(self, epsilon_at: Callable[[float], float], delta: float) -> float:
         if self.group_size == 1:

@@ -64,7 +64,7 @@ class CorrelatedOptions(Options):
         return value
 
     @property
-    def strategy(self) -> tuple[float, int]:
+    def power_and_buffers(self) -> tuple[float, int]:
         """Power p and number of buffers of the noise strategy, with defaults filled in."""
         power = _DEFAULT_NOISE_CORRELATION if self.noise_correlation is None else self.noise_correlation
         return power, self.noise_buffers or _DEFAULT_NOISE_BUFFERS
@@ -122,7 +122,7 @@ class CorrelatedMechanism(Mechanism):
     @staticmethod
     def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
-        power, buffers = released_sums.mechanism_options.strategy
+        power, buffers = released_sums.mechanism_options.power_and_buffers
         return {"power": power, "buffers": buffers, "is_cumulative": released_sums.is_cumulative}
 
     @cached_property

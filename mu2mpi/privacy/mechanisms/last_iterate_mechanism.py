@@ -25,7 +25,7 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 ROUNDOFF_RHO_SHARE = 2.0**-12
 # Grid spacing of the last iterate in units of that of its sum. Measured in the noise of the last step, the
 # iterate can be so large that a finer grid would overflow integers.
-LAST_STEP_GRID_RATIO = 2**12
+LAST_STEP_COARSENING = 2**12
 _MAX_BATCH_SIZE = 2.0**40  # larger than any data set
 _MAX_STEPS = 2**22  # to list the batches of more steps would take gigabytes
 # Relative excess of gradient norms over G; that of features over 1 is below it
@@ -46,7 +46,7 @@ def halving_step_sizes(steps: int) -> FloatArray:
     return step_sizes
 
 
-def growing_batches(steps: int, final_batch: float) -> IntArray:
+def growing_batch_sizes(steps: int, final_batch: float) -> IntArray:
     """Batch sizes ceil(final_batch eta_t / sqrt(sum of eta_s^2 over s >= t)), at least 1, shape (steps,)."""
     eta = halving_step_sizes(steps)
     sizes = np.ceil(final_batch * last_iterate_rho(eta, eta))
@@ -75,7 +75,7 @@ def rounding_expansions(
 ) -> FloatArray:
     """Bound on the L2 expansion of each SGD step by rounding to the grid, shape (steps,)."""
     expansions: FloatArray = step_factors * samples + np.append(0.0, step_factors[:-1])
-    expansions[-1] += LAST_STEP_GRID_RATIO * step_factors[-1]
+    expansions[-1] += LAST_STEP_COARSENING * step_factors[-1]
     return grid_spacing * math.sqrt(d) * expansions
 
 
@@ -101,7 +101,7 @@ def max_steps(samples: int, final_batch: float) -> int:
     feasible, too_many = 0, min(samples, _MAX_STEPS) + 1
     while too_many - feasible > 1:
         steps = (feasible + too_many) // 2
-        fits = growing_batches(steps, final_batch).sum() <= samples
+        fits = growing_batch_sizes(steps, final_batch).sum() <= samples
         feasible, too_many = (steps, too_many) if fits else (feasible, steps)
     return feasible
 
@@ -155,7 +155,7 @@ class LastIterateMechanism(Mechanism):
     @cached_property
     def batch_sizes(self) -> IntArray:
         """Batch size of each machine in each step, shape (T - 1,)."""
-        return growing_batches(max(1, self.rounds - 1), self.final_batch)
+        return growing_batch_sizes(max(1, self.rounds - 1), self.final_batch)
 
     def _max_rho(self, noise_std: float, grid_spacing: float) -> float:
         """Compute the largest rho of any sample; `noise_std` is the noise std of the average gradient."""

@@ -151,8 +151,8 @@ class Mechanism(ABC):
             stds = np.full(machines, factor * self.sigma / self.grid_spacing)
             max_stds = np.full(machines, min(max_std, self.dither_threshold))
             return CorrelatedNoiseSource(correlation, key, stream, first_machine, stds, max_stds, size)
-        round_std_units = lambda t: self.round_sigma(t) / self.grid_spacing * factor  # noqa: E731
-        return independent_noise_source(key, streams, round_std_units)
+        std_units_of = lambda t: self.round_sigma(t) / self.grid_spacing * factor  # noqa: E731
+        return independent_noise_source(key, streams, std_units_of)
 
     @property
     def is_noisy(self) -> bool:

@@ -144,12 +144,12 @@ class CorrelatedNoiseSource:
 
 
 def independent_noise_source(
-    key: Key, streams: StreamRange, round_std_units: Callable[[int], float]
+    key: Key, streams: StreamRange, std_units_of: Callable[[int], float]
 ) -> NoiseSource:
-    """Source of Gaussian noise, independent over rounds, of std ``round_std_units(t)`` in round t."""
+    """Source of Gaussian noise, independent over rounds, of std ``std_units_of(t)`` in round t."""
 
     def add_independent_noise(noised: IntArray, message: IntArray, t: int) -> None:
-        add_noise(noised, message, key, *streams, t, round_std_units(t))
+        add_noise(noised, message, key, *streams, t, std_units_of(t))
 
     return add_independent_noise
 
