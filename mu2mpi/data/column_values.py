@@ -55,14 +55,14 @@ class ColumnValues:
         self.reject_values(is_bad, "a value that is not a number", advice)
         return np.array(numbers, np.float64)
 
-    def to_category_codes(self, category_codes: Mapping[str, int], are_integers: bool) -> IntArray:
+    def to_category_codes(self, category_codes: Mapping[str, int], match_integers: bool) -> IntArray:
         """Convert the column values to codes by `category_codes`, a mapping from value texts to codes."""
         if self.values.dtype.kind in "biuf":
             distinct, inverse = np.unique(self.values, return_inverse=True)
             codes = [_number_category(number, category_codes) for number in distinct.tolist()]
             return np.array(codes, np.int64)[inverse.ravel()]
         texts = self._stripped_texts()
-        code_of_text = {text: _text_category(text, category_codes, are_integers) for text in set(texts)}
+        code_of_text = {text: _text_category(text, category_codes, match_integers) for text in set(texts)}
         return np.array([code_of_text[text] for text in texts], np.int64)
 
     def to_integers_or_texts(self, missing_markers: set[str]) -> NDArray[Any]:
@@ -111,12 +111,12 @@ def _is_missing(text: str | None) -> bool:
     return not text or text.lower() in MISSING_MARKERS
 
 
-def _text_category(text: str | None, category_codes: Mapping[str, int], are_integers: bool) -> int:
+def _text_category(text: str | None, category_codes: Mapping[str, int], match_integers: bool) -> int:
     if text is not None and text in category_codes:
         return category_codes[text]
     if text is None or _is_missing(text):
         return MISSING_CODE
-    number = parse_number(text) if are_integers and "_" not in text else None  # float("1_2") is 12.
+    number = parse_number(text) if match_integers and "_" not in text else None  # float("1_2") is 12.
     return UNDECLARED_CODE if number is None else _number_category(number, category_codes)
 
 

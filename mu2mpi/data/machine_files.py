@@ -15,7 +15,7 @@ from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_fil
 from mu2mpi.data.redaction import safe_text
 
 BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
-MAX_TRACE_CELLS = 10**8  # machines x rounds of a trace
+MAX_TRACE_MACHINE_ROUNDS = 10**8  # machines x rounds of a trace
 
 
 def read_privacy_budgets(path: Path, machine_names: Sequence[str]) -> dict[int, tuple[str, float]]:
@@ -63,7 +63,7 @@ def combined_digest(digests: Iterable[str]) -> str:
 def read_participation_trace(path: Path, machine_names: Sequence[str]) -> BoolArray:
     """Read a participation trace as a mask (rounds, machines), from its columns ``round`` and ``machine``."""
     _, machines, rounds = _read_machine_column(path, ("round",))
-    max_rounds = MAX_TRACE_CELLS // len(machine_names)
+    max_rounds = MAX_TRACE_MACHINE_ROUNDS // len(machine_names)
     if not np.all((rounds >= 1) & (rounds <= max_rounds) & (rounds == np.floor(rounds))):
         raise InputError(f"{path}: round must be whole numbers in 1 .. {max_rounds}")
     index_of = {name: i for i, name in enumerate(machine_names)}

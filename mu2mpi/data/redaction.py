@@ -8,7 +8,7 @@ from pathlib import Path
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import FileIdentity, file_identity
 
-MAX_MESSAGE_NAMES = 20  # names per message
+MAX_LISTED_NAMES = 20  # names per message
 
 
 class DataError(InputError):
@@ -20,12 +20,12 @@ class DataError(InputError):
 
 
 @contextmanager
-def redacted_errors(is_public: bool) -> Iterator[None]:
+def redacted_errors(data_is_public: bool) -> Iterator[None]:
     """Context manager: re-raise a DataError, with its detailed message only if the data are public."""
     try:
         yield
     except DataError as error:
-        if not is_public:
+        if not data_is_public:
             raise
         raise InputError(error.detailed_message) from error.__cause__
 
@@ -60,9 +60,9 @@ def describe_row(row: int, has_header: bool) -> str:
 
 
 def format_names(names: Collection[object]) -> str:
-    """Text with a comma-separated list of at most MAX_MESSAGE_NAMES names, made printable."""
-    more = f" and {len(names) - MAX_MESSAGE_NAMES} more" if len(names) > MAX_MESSAGE_NAMES else ""
-    return ", ".join(safe_text(n) or "'' (without a name)" for n in list(names)[:MAX_MESSAGE_NAMES]) + more
+    """Text with a comma-separated list of at most `MAX_LISTED_NAMES` names, made printable."""
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(safe_text(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
 
 
 def safe_text(value: object, max_length: int = 60) -> str:

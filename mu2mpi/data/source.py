@@ -69,7 +69,7 @@ class DataSource(OptionValue, ABC):
     options: ClassVar[type[Options]] = Options
     # Whether samples are the user's own, possibly personal data: other files may hold the same samples
     is_user_data: ClassVar[bool] = False
-    supports_class_numbers: ClassVar[bool] = True  # whether a regression may take class c as the number c
+    supports_classes_as_numbers: ClassVar[bool] = True  # whether a regression may take class c as number c
 
     name: str  # as users write it, such as "mnist"
     classes: int  # K; for numeric labels, number of bins of their range that stand for classes
@@ -90,7 +90,7 @@ class DataSource(OptionValue, ABC):
     is_generated: bool = False  # whether the options determine all samples
     has_known_distribution: bool = False  # whether machines draw fresh samples instead of reading rows
     support: FloatArray  # points of the known distributions, shape (n, dimension)
-    _uses_class_numbers: bool = False  # whether labels are classes used as numbers
+    _uses_classes_as_numbers: bool = False  # whether labels are classes used as numbers
     is_public: bool = True  # whether error messages may name rows and values
 
     @classmethod
@@ -138,10 +138,10 @@ class DataSource(OptionValue, ABC):
         """Joint probabilities of `support` points and classes, averaged over machines: shape (n, classes)."""
         raise TypeError(f"{self.name} is a fixed data set without a known distribution")
 
-    def use_class_numbers(self) -> None:
+    def use_classes_as_numbers(self) -> None:
         """Switch from classes to numeric labels for regression: class c becomes the number c."""
         if self.label_range is None:
-            self.label_range, self._uses_class_numbers = (0.0, float(self.classes - 1)), True
+            self.label_range, self._uses_classes_as_numbers = (0.0, float(self.classes - 1)), True
 
     @property
     def label_values(self) -> Labels:
@@ -151,8 +151,8 @@ class DataSource(OptionValue, ABC):
         return 2 * np.arange(self.classes) / (self.classes - 1) - 1
 
     def encode_labels(self, samples: Samples) -> Samples:
-        """Convert the labels of samples from classes to numbers in [-1, 1] after `use_class_numbers`."""
-        if not self._uses_class_numbers:
+        """Convert the labels of samples from classes to numbers in [-1, 1] after `use_classes_as_numbers`."""
+        if not self._uses_classes_as_numbers:
             return samples
         return Samples(samples.features, self.label_values[samples.labels.astype(np.int64)])
 
@@ -167,7 +167,7 @@ class DataSource(OptionValue, ABC):
     def training_labels(self) -> NDArray[np.int32]:
         """Class of every training sample, or the bin of its numeric label: shape (training_samples,)."""
         chunks = row_chunks(self.training_samples, self.chunk_size(self.training_samples))
-        return np.concatenate([class_indices(self.read_training(r).labels, self.classes) for r in chunks])
+        return np.concatenate([labels_to_classes(self.read_training(r).labels, self.classes) for r in chunks])
 
     def training_owners(self) -> NDArray[np.generic]:
         """Owner of every training sample, as int64 or text; InputError if the data set has no owners."""
@@ -263,7 +263,7 @@ def find_source(name: str) -> type[DataSource]:
     return source
 
 
-def class_indices(labels: Labels, classes: int) -> NDArray[np.int32]:
+def labels_to_classes(labels: Labels, classes: int) -> NDArray[np.int32]:
     """Class of each label; numeric labels in [-1, 1] are binned into `classes` equal intervals."""
     if labels.dtype.kind == "i":
         return labels.astype(np.int32, copy=False)

@@ -84,14 +84,14 @@ class InvalidValues:
     def __init__(self, strict: bool = False) -> None:
         self.strict, self.counts = strict, dict[str, IntArray]()
 
-    def add(self, column: ColumnValues, missing: BoolArray, undeclared: BoolArray) -> None:
+    def add(self, column: ColumnValues, is_missing: BoolArray, is_undeclared: BoolArray) -> None:
         """Count the missing and undeclared values of a column, given by masks."""
-        counts = np.array([missing.sum(), undeclared.sum()])
+        counts = np.array([is_missing.sum(), is_undeclared.sum()])
         self.counts[column.column] = self.counts.get(column.column, 0) + counts
         if self.strict:
             advice = "correct it, widen what is declared, or leave out --strict"
-            column.reject_values(missing, "a value that is missing", advice)
-            column.reject_values(undeclared, "a value outside what is declared", advice)
+            column.reject_values(is_missing, "a value that is missing", advice)
+            column.reject_values(is_undeclared, "a value outside what is declared", advice)
 
 
 class ColumnSchema(BaseModel):
@@ -145,38 +145,38 @@ class ColumnSchema(BaseModel):
             declaration += f", {name} {format_names(value) if isinstance(value, tuple) else text}"
         return declaration
 
-    def encode(self, column: ColumnValues, out: NDArray[np.floating], invalid: InvalidValues) -> None:
+    def encode(self, column: ColumnValues, out: NDArray[np.floating], invalid_values: InvalidValues) -> None:
         """Encode features or numeric labels of a column into `out`, and count invalid values."""
         if self.range is not None:
             values, (low, high) = column.to_numbers(), self.range
-            missing, undeclared = np.isnan(values), (values < low) | (values > high)
+            is_missing, is_undeclared = np.isnan(values), (values < low) | (values > high)
             midpoint, half_range = low / 2 + high / 2, high / 2 - low / 2
             scaled = np.clip((np.clip(values, low, high) - midpoint) / half_range, -1, 1)
-            out[:, 0] = np.where(missing, 0, scaled)
+            out[:, 0] = np.where(is_missing, 0, scaled)
         else:
             if self.type == "boolean" and self.true is None:
-                codes = column.to_category_codes(BOOLEAN_TEXTS, are_integers=True)
+                codes = column.to_category_codes(BOOLEAN_TEXTS, match_integers=True)
             else:
                 codes = _encode_categories(self.categories or (self.false, self.true), column)
-            missing, undeclared = codes == MISSING_CODE, codes == UNDECLARED_CODE
+            is_missing, is_undeclared = codes == MISSING_CODE, codes == UNDECLARED_CODE
             if self.type == "categorical":
                 out[:] = codes[:, np.newaxis] == np.arange(out.shape[1])
             else:
                 points = np.linspace(-1, 1, len(self.categories or (False, True)))
                 out[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
-        invalid.add(column, missing, undeclared)
+        invalid_values.add(column, is_missing, is_undeclared)
 
-    def encode_labels(self, column: ColumnValues, invalid: InvalidValues) -> NDArray[Any]:
+    def encode_labels(self, column: ColumnValues, invalid_values: InvalidValues) -> NDArray[Any]:
         """Encode a label column as int32 classes or float64 in [-1, 1]; DataError for missing labels."""
         if self.range is None:
             codes = _encode_categories(self.classes or (), column)
-            missing, undeclared = codes == MISSING_CODE, codes == UNDECLARED_CODE
-            column.reject_values(missing, "a label that is missing", "remove the sample")
-            column.reject_values(undeclared, "a label that is not declared", "declare or correct it")
+            is_missing, is_undeclared = codes == MISSING_CODE, codes == UNDECLARED_CODE
+            column.reject_values(is_missing, "a label that is missing", "remove the sample")
+            column.reject_values(is_undeclared, "a label that is not declared", "declare or correct it")
             return codes.astype(np.int32)
         column.reject_values(np.isnan(column.to_numbers()), "a label that is missing", "remove the sample")
         numbers = np.empty((len(column.rows), 1))
-        self.encode(column, numbers, invalid)
+        self.encode(column, numbers, invalid_values)
         return numbers[:, 0]
 
 
@@ -288,9 +288,9 @@ def _schema_error_text(error: Any) -> str:
 class EncodedTable(Table):
     """Table of samples encoded by a schema, with features in [-1, 1], that counts invalid values."""
 
-    def __init__(self, reader: ColumnReader, schema: Schema, invalid: InvalidValues) -> None:
+    def __init__(self, reader: ColumnReader, schema: Schema, invalid_values: InvalidValues) -> None:
         self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
-        self._invalid, self.feature_type = invalid, np.dtype(np.float32)
+        self._invalid_values, self.feature_type = invalid_values, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
         self.has_header, self.feature_names = reader.has_header, schema.feature_names
 
@@ -300,7 +300,7 @@ class EncodedTable(Table):
         start, declared = 0, self._schema.features
         for name, column in self._reader.columns([*declared], rows).items():
             width = len(declared[name].feature_names(name))
-            declared[name].encode(column, features[:, start : start + width], self._invalid)
+            declared[name].encode(column, features[:, start : start + width], self._invalid_values)
             start += width
         return features
 

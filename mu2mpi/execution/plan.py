@@ -155,12 +155,12 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
     source = experiment.source.open(DataRequest(*request, data_dir, verify))
     labels = lookup("losses", experiment.loss).label_kind
     if labels == "numbers":
-        if source.label_range is None and not experiment.source.supports_class_numbers:
+        if source.label_range is None and not experiment.source.supports_classes_as_numbers:
             raise InputError(
                 f"--loss {experiment.loss} needs numbers as labels; the label of {source.name} is a class. "
                 "Declare its low and high in the schema or by --label-range, or use --loss softmax."
             )
-        source.use_class_numbers()
+        source.use_classes_as_numbers()
     if source.label_range is not None and labels == "classes":
         raise InputError(
             f"--loss {experiment.loss} needs classes as labels; the label of {source.name} is a number. "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
-from mu2mpi.data.source import Labels, class_indices
+from mu2mpi.data.source import Labels, labels_to_classes
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.subsampling import repeat_machine_indices
@@ -134,7 +134,7 @@ class Machines:
             return counts
         rounds, repeats = (1, rounds) if rounds and self.samples.are_full_batches else (rounds, 1)
         machines = repeat_machine_indices(self.samples.batch_sizes[:rounds])
-        labels = class_indices(self.samples.labels[: len(machines)], counts.shape[1])
+        labels = labels_to_classes(self.samples.labels[: len(machines)], counts.shape[1])
         cells = machines * counts.shape[1] + labels
         return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 

@@ -262,7 +262,7 @@ def verify_checksum(request) -> bool:
 def test_the_header_is_that_of_the_format():
     # From the description of the format: 0, 0, type 8, number of axes, then big-endian lengths.
     assert IdxFile("", (60_000, 28, 28), "").header.hex() == "00000803" + "0000ea60" + "0000001c" * 2
-    assert IdxFile("", (60_000, 28, 28), "").size == 47_040_016
+    assert IdxFile("", (60_000, 28, 28), "").nbytes == 47_040_016
 
 
 def test_a_good_file(tmp_path, packed, verify_checksum):

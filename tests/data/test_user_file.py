@@ -245,7 +245,7 @@ def test_nothing_is_taken_from_a_file_that_changes(tmp_path, monkeypatch, name, 
         with pytest.raises(InputError, match=rf"{name} has changed while it was in use"):
             read(np.arange(5))
     source = opened(path)
-    how = "_read_directly" if name == "plain.h5" else "_read_blocks"
+    how = "_read_contiguous" if name == "plain.h5" else "_read_blocks"
     read_rows = getattr(hdf5_format.DatasetRows, how)
 
     def changed_meanwhile(rows, *arguments):

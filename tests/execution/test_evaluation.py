@@ -77,7 +77,7 @@ def test_gradients_of_any_size_are_summed():
     """What would leave 64 bits on the usual grid is summed on a wider one."""
     source = random_source(40, 600, 5, 3)
     x = 1e7 * np.random.default_rng(2).standard_normal((1, 6))
-    source.use_class_numbers()
+    source.use_classes_as_numbers()
     squared = lookup("losses", "squared")
     G = squared.constants(6.0, 1e8, 3).G
     _, gradient = Evaluator(source, Communicator(), squared, G=G).gradient(x)

@@ -99,7 +99,7 @@ def test_metrics_of_a_population_are_those_of_weighted_samples(loss):
     loss_function = lookup("losses", loss)
     population = Population(3, 2 if loss == "logistic" else 4, 0.3, 0.4, 0.0, 100, 1)
     if loss_function.label_kind == "numbers":
-        population.use_class_numbers()
+        population.use_classes_as_numbers()
     x = np.random.default_rng(2).standard_normal((loss_function.model_rows(population.classes), 4))
     evaluator = ExactEvaluator(population, Communicator(), loss_function)
     (found, counts), weights = evaluator.metrics(x), population.joint_probabilities()

@@ -149,7 +149,7 @@ def test_excess_loss_is_relative_to_the_regularised_minimum(loss):
     loss_function, l2 = lookup("losses", loss), 0.5
     population = Population(3, 2, 0.5, 0.2, 0.0, 3000, 0)
     if loss_function.label_kind == "numbers":
-        population.use_class_numbers()
+        population.use_classes_as_numbers()
     experiment = Experiment(
         data="population", loss=loss, machines=2, rounds=3000, rho=math.inf, diameter=4.0, l2=l2, seed=1
     )

@@ -128,17 +128,17 @@ class DatasetRows:
             if self._byte_offset is None:
                 self._read_blocks(rows, out)
             else:
-                self._read_directly(rows, out, self._byte_offset)
+                self._read_contiguous(rows, out, self._byte_offset)
             check_unchanged(self._path, self._identity)
         return out
 
-    def _read_directly(self, rows: IntArray, out: NDArray[Any], offset: int) -> None:
+    def _read_contiguous(self, rows: IntArray, out: NDArray[Any], byte_offset: int) -> None:
         starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
         memory, width = out.reshape(-1).view(np.uint8).data, self._row_bytes
         with open(self._path, "rb", buffering=0) as file:
             for start, stop in pairwise([*starts, len(rows)]):
                 piece = memory[start * width : stop * width]
-                if os.preadv(file.fileno(), [piece], offset + int(rows[start]) * width) != len(piece):
+                if os.preadv(file.fileno(), [piece], byte_offset + int(rows[start]) * width) != len(piece):
                     raise InputError(f"{self._path} is truncated")
 
     def _read_blocks(self, rows: IntArray, out: NDArray[Any]) -> None:

@@ -39,17 +39,17 @@ class IdxFile:
         return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
 
     @property
-    def size(self) -> int:
+    def nbytes(self) -> int:
         """Size of the decompressed IDX file in bytes."""
         return len(self.header) + math.prod(self.shape)
 
     def check_content(self, content: Any, verify_checksum: bool, display_name: object) -> None:
         """Raise InputError unless header, size and (if requested) checksum of a file are as expected."""
         header = self.header
-        if bytes(content[: len(header)]) != header or len(content) != self.size:
+        if bytes(content[: len(header)]) != header or len(content) != self.nbytes:
             raise InputError(
                 f"{display_name} is another file than expected: it has {len(content)} bytes or more that "
-                f"begin with 0x{bytes(content[:16]).hex()}, expected {self.size} bytes and 0x{header.hex()}"
+                f"begin with 0x{bytes(content[:16]).hex()}, expected {self.nbytes} bytes and 0x{header.hex()}"
             )
         if verify_checksum and (sha256 := hashlib.sha256(content).hexdigest()) != self.sha256:
             raise InputError(f"{display_name} has the wrong checksum: SHA-256 of its content is {sha256}")
@@ -57,7 +57,7 @@ class IdxFile:
     def decompress(self, archive: bytes, verify_checksum: bool, display_name: object) -> bytes:
         """Decompress a gzip archive of this IDX file, and check its content."""
         try:
-            content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(self.size + 1)
+            content = gzip.GzipFile(fileobj=io.BytesIO(archive)).read(self.nbytes + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{display_name} is a truncated or damaged gzip file: {error}") from None
         self.check_content(content, verify_checksum, display_name)
@@ -149,7 +149,7 @@ def open_idx(path: Path, idx_file: IdxFile, verify_checksum: bool) -> NDArray[np
         with open(path, "rb") as file:
             if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
                 return _memory_map_idx(path, idx_file, verify_checksum)
-            archive = GZIP_MAGIC + file.read(min(os.path.getsize(path), 2 * idx_file.size))
+            archive = GZIP_MAGIC + file.read(min(os.path.getsize(path), 2 * idx_file.nbytes))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     # Named by the archive's checksum, so that a good cached copy never hides a damaged archive.

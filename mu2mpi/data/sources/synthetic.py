@@ -99,12 +99,12 @@ class Synthetic(DataSource):
         return np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
 
 
-def _random_model(seed: int, classes: int, informative: int) -> tuple[NDArray[Any], FloatArray]:
-    """Draw weights W, shape (classes, informative), and intercept b; on a grid, so that sums are exact."""
-    integers = SeedStream(seed, SEED_STREAMS["true model"]).integers(0, classes * (informative + 1))
-    uniform = 2 * unit_uniforms(integers.reshape(classes, informative + 1)) - 1
+def _random_model(seed: int, classes: int, informative_features: int) -> tuple[NDArray[Any], FloatArray]:
+    """Draw weights W, shape (classes, informative_features), and intercept b, on a grid for exact sums."""
+    integers = SeedStream(seed, SEED_STREAMS["true model"]).integers(0, classes * (informative_features + 1))
+    uniform = 2 * unit_uniforms(integers.reshape(classes, informative_features + 1)) - 1
     logit_std = 2 * math.sqrt(2 * math.log(classes))
-    uniform[:, :-1] *= 3 * logit_std / math.sqrt(informative)  # A product of two uniforms has variance 1/9.
+    uniform[:, :-1] *= 3 * logit_std / math.sqrt(informative_features)  # product of 2 uniforms: variance 1/9
     uniform[:, -1] *= logit_std / 4
     model = np.rint(uniform * 2.0**12) * 2.0**-12
     return np.ascontiguousarray(model[:, :-1]), model[:, -1].copy()

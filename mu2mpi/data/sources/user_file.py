@@ -19,7 +19,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import MISSING_MARKERS, UNPRINTABLE_CHARACTERS
 from mu2mpi.data.formats.format import Table, open_data_file
 from mu2mpi.data.redaction import DataError, describe_row, redacted_errors, safe_text
-from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName, class_indices, row_chunks
+from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName, labels_to_classes, row_chunks
 from mu2mpi.data.table_schema import (
     MAX_CLASSES,
     NUMERIC_LABEL_BINS,
@@ -98,7 +98,7 @@ class UserFile(DataSource):
     """Samples of a user's data file, scaled by ``--feature-bound`` or to norm 1 (``--normalize unit``)."""
 
     name, option_syntax, summary = "user-file", "a file", "samples of your own (docs/guides/data.md)"
-    options, is_user_data, supports_class_numbers = FileOptions, True, False
+    options, is_user_data, supports_classes_as_numbers = FileOptions, True, False
     range_advice = "give --schema, --normalize unit, or --normalize box with a larger --feature-bound"
 
     @classmethod
@@ -190,7 +190,7 @@ class UserFile(DataSource):
         table, file_rows = self._tables["training"]
         with redacted_errors(self.is_public):
             labels = [self._read_labels(table, file_rows(r)) for r in row_chunks(self.training_samples)]
-        return class_indices(np.concatenate(labels), self.classes)
+        return labels_to_classes(np.concatenate(labels), self.classes)
 
     def read_owners(self, rows: IntArray) -> NDArray[np.generic]:
         if not self.has_owners:
