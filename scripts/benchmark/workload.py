@@ -17,7 +17,13 @@ from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.source import DataSource
 from mu2mpi.execution.plan import open_source_on_ranks, resolve_plan
 from mu2mpi.execution.simulation import Simulation
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, key_to_uint32, root_key, standard_normal
+from mu2mpi.privacy.noise.noise_stream import (
+    MACHINE_STREAM,
+    add_noise,
+    key_to_uint32,
+    padded_zeros,
+    root_key,
+)
 
 KEY = key_to_uint32(root_key(1))
 D = 7850
@@ -92,8 +98,9 @@ def generators() -> dict[str, Any]:
     """Return what draws d normals, by name."""
     sfc = np.random.Generator(np.random.SFC64(1))
     philox = np.random.Generator(np.random.Philox(1))
+    (noised, _), (message, _) = padded_zeros((1, D)), padded_zeros((1, D))
     return {
-        "ours": lambda k: standard_normal(KEY, MACHINE_STREAM, 1, k, D),
+        "ours": lambda k: add_noise(noised, message, KEY, MACHINE_STREAM, 1, 1, k, 2.0**20),
         "SFC64": lambda _: sfc.standard_normal(D),
         "Philox": lambda _: philox.standard_normal(D),
     }

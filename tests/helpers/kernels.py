@@ -19,7 +19,7 @@ from mu2mpi.execution.warmup import kernel_compile_functions
 from mu2mpi.federation.subsampling import sample_poisson_batches, sample_replacement_batches
 from mu2mpi.losses.loss import Loss
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
-from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM, add_signed_noise, standard_normal
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM, add_signed_noise
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
@@ -78,7 +78,6 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_draws, ()),
     (_binomial, ()),
     (_of_run, (MASKS, "mu2-sgd", (np.uint8,))),
-    (standard_normal, (np.zeros(8, np.uint32), SERVER_STREAM, 0, 1, 1)),
     (_of_run, (LOSS,)),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
     (uneven_byte_evidence, (np.zeros(1, np.int64),)),

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from helpers import reference as ref
+from helpers.noise import standard_normal
 from helpers.property_tests import given
 from helpers.simulations import machines_on, simulation_of
 from helpers.unequal_machines import owned_source, write_budgets, write_trace
@@ -25,7 +26,6 @@ from mu2mpi.privacy.noise.noise_stream import (
     derive_key,
     key_to_uint32,
     root_key,
-    standard_normal,
 )
 
 SIZES = [7, 12, 3, 9, 5]

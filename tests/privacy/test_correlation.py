@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.noise import standard_normal
 from helpers.simulations import make_messages, simulation_of
 from helpers.sources import random_source
 from helpers.unequal_machines import federation_of
@@ -29,7 +30,6 @@ from mu2mpi.privacy.noise.noise_stream import (
     SERVER_STREAM,
     key_to_uint32,
     padded_zeros,
-    standard_normal,
 )
 from mu2mpi.privacy.statement import PrivacyStatement
 

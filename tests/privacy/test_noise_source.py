@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.noise import standard_normal
 from helpers.property_tests import given
 from helpers.unequal_machines import federation_of
 from hypothesis import strategies as st
@@ -21,7 +22,6 @@ from mu2mpi.privacy.noise.noise_stream import (
     add_signed_noise,
     key_to_uint32,
     root_key,
-    standard_normal,
 )
 from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 from helpers import reference as ref
+from helpers.noise import standard_normal
 from helpers.property_tests import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -17,7 +18,6 @@ from mu2mpi.privacy.noise.noise_stream import (
     key_to_uint32,
     padded_zeros,
     root_key,
-    standard_normal,
 )
 from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 

@@ -7,6 +7,7 @@ import numba
 import numpy as np
 import pytest
 from helpers import reference as ref
+from helpers.noise import standard_normal
 from helpers.property_tests import given
 from helpers.simulations import make_schedule
 from helpers.slow import slow
@@ -29,7 +30,6 @@ from mu2mpi.privacy.noise.noise_stream import (
     key_to_uint32,
     padded_zeros,
     root_key,
-    standard_normal,
 )
 from mu2mpi.privacy.noise.sampler_error import (
     DITHER_BITS,

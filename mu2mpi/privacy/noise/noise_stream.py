@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba import int64, uint32, uint64
 
-from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
+from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import aligned_empty, aligned_zeros, float_to_bits, inline, kernel, round_to_integer
 from mu2mpi.privacy.noise.box_muller import (
@@ -200,26 +200,6 @@ def add_signed_noise(  # type: ignore[no-untyped-def]
             _accumulate_noise(part, squared_radii, keystream, sign * std_units[n])
             if bits >= 0:
                 _add_dither(part, dither, sign)
-
-
-@kernel
-def _fill_normals(out, key, stream, machine, t):  # type: ignore[no-untyped-def]
-    arrays = allocate_chunk_arrays()
-    keystream, _, squared_radii, _, _ = arrays
-    for chunk in range(out.size // CHUNK_WORDS):
-        fill_normal_pairs(*arrays, -1, key, chunk, stream, machine, t)
-        part = out[chunk * CHUNK_WORDS : (chunk + 1) * CHUNK_WORDS]
-        for i in range(CHUNK_PAIRS):
-            g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
-            part[i] = g
-            part[CHUNK_PAIRS + i] = h
-
-
-def standard_normal(key: Key, stream: int, machine: int, t: int, d: int) -> FloatArray:
-    """Draw d standard normals as a function of key, stream, machine (0: server) and round t; shape (d,)."""
-    out = np.empty(-(-d // CHUNK_WORDS) * CHUNK_WORDS)
-    _fill_normals(out, key, stream, machine, t)
-    return out[:d]
 
 
 def check_stream_limits(d: int, machines: int, rounds: int) -> None:
