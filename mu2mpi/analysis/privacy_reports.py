@@ -153,7 +153,7 @@ def claim_contradictions(result: Result) -> list[str]:
             problem, method, used = result.problem, experiment.chosen_method, mechanism.max_samples_used
             released_sums = method.released_sums(problem, method.batching(problem, rounds))
             if mechanism.supports(released_sums):
-                expected = mechanism.expected_file_attributes(released_sums) | {
+                expected = mechanism.released_fields(released_sums) | {
                     "S": method.contribution_bound(problem)
                 }
             else:

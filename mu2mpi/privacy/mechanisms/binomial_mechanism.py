@@ -6,7 +6,7 @@ is nearly as private as one of normal noise (docs/background/privacy-proofs.md),
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -62,12 +62,10 @@ class BinomialMechanism(GaussianMechanism):
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the fewest fair coins per machine within the privacy budget."""
         machines, noise_shares = released_sums.machines, released_sums.noise_shares
-        own_fields: dict[str, Any] = {"rho": budget.rho, "affected_sums": released_sums.affected_sums}
-        own_fields |= cls.subclass_fields(released_sums)
         sensitivity = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums)
         normal_sigma = sensitivity / budget.rho
         if not 0 < normal_sigma < math.inf:
-            return cls.from_sigma(released_sums, normal_sigma, fair_bits=0, **own_fields)
+            return cls.from_sigma(released_sums, normal_sigma, rho=budget.rho, fair_bits=0)
         grid_spacing = choose_grid_spacing(released_sums, normal_sigma, noise_bits=_MIN_LOG2_STD)
         total_sigma = normal_sigma * math.sqrt(machines / noise_shares)
         grid_spacing = max(grid_spacing, 2.0 ** (math.ceil(math.log2(total_sigma)) - _MAX_LOG2_TOTAL_STD))
@@ -79,13 +77,8 @@ class BinomialMechanism(GaussianMechanism):
         all_bits = min_fair_bits(budget.rho * grid_spacing / sensitivity)
         fair_bits = 2 * math.ceil(all_bits / (2 * noise_shares))
         sigma = math.sqrt(noise_shares * fair_bits) / 2 * grid_spacing
-        own_fields |= cls.base_fields(released_sums)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, fair_bits=fair_bits, **own_fields)
-
-    @staticmethod
-    def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
-        """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
-        return {"increments_per_message": released_sums.increments_per_message}
+        fields = {"rho": budget.rho, "fair_bits": fair_bits, **cls.released_fields(released_sums)}
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
     def _composed_rho(self, n_sums: int) -> float:
         """Compute rho of `n_sums` sums of sensitivity 2 C; at least the calibrated rho."""

@@ -102,7 +102,7 @@ class CorrelatedMechanism(Mechanism):
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the correlated mechanism with the smallest sigma within the privacy budget."""
-        fields = {"rho": budget.rho, **cls.base_fields(released_sums), **cls.subclass_fields(released_sums)}
+        fields = {"rho": budget.rho, **cls.released_fields(released_sums)}
         noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
         check_correlated_rounds(released_sums.rounds)
         if math.isfinite(budget.rho) and noiseless._noise_roundoff_norm > _ROUNDOFF_RHO_SHARE * budget.rho:
@@ -119,11 +119,11 @@ class CorrelatedMechanism(Mechanism):
         grid_spacing = choose_grid_spacing(released_sums, max_sigma, min_sigma=min_sigma)
         return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
-    @staticmethod
-    def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
-        """Fields of this mechanism, beyond those of every mechanism, that are copied from a release."""
+    @classmethod
+    def released_fields(cls, released_sums: ReleasedSums) -> dict[str, Any]:
+        """Fields of the mechanism that follow from a release and its options."""
         power, buffers = released_sums.mechanism_options.power_and_buffers
-        return {"power": power, "buffers": buffers, "is_cumulative": released_sums.is_cumulative}
+        return super().released_fields(released_sums) | {"power": power, "buffers": buffers}
 
     @cached_property
     def correlation(self) -> "Correlation":

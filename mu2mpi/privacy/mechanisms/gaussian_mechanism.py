@@ -37,7 +37,7 @@ class GaussianMechanism(Mechanism):
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the noise std of Theorems 5.2 and 6.2 for the budget's rho."""
         sigma = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums) / budget.rho
-        return cls.from_sigma(released_sums, sigma, rho=budget.rho, affected_sums=released_sums.affected_sums)
+        return cls.from_sigma(released_sums, sigma, rho=budget.rho)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Privacy guarantee of any sample for the sums of the first `rounds` rounds, by default of all."""

@@ -139,7 +139,7 @@ class LastIterateMechanism(Mechanism):
         """Build the last-iterate mechanism with the smallest sigma within the privacy budget."""
         M, d, C, rho = released_sums.machines, released_sums.parameters, released_sums.clip_norm, budget.rho
         check_sgd_rounds(released_sums.rounds)
-        final_batch, fields = final_batch_size(M, d, rho), cls.base_fields(released_sums)
+        final_batch, fields = final_batch_size(M, d, rho), cls.released_fields(released_sums)
         noiseless = cls(sigma=0.0, grid_spacing=1.0, rho=rho, final_batch=final_batch, **fields)
         # The grid costs rho and depends on the noise, so it is chosen for the noise without rounding.
         max_batch, G = int(noiseless.batch_sizes.max()), released_sums.max_gradient_norm

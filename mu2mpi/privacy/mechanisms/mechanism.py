@@ -4,7 +4,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from mu2mpi.core.errors import InputError
@@ -89,31 +89,21 @@ class Mechanism(ABC):
 
     @classmethod
     def from_sigma(
-        cls, released_sums: ReleasedSums, sigma: float, min_sigma: float | None = None, **fields: Any
+        cls, released_sums: ReleasedSums, sigma: float, min_sigma: float | None = None, **own_fields: Any
     ) -> Self:
         """Build the mechanism with noise std `sigma`, at least `min_sigma` in any round, on a grid."""
         if not math.isfinite(sigma):
             raise InputError("The noise overflows floating-point numbers. Use a larger --rho.")
         min_sigma = (min_sigma or sigma) / math.sqrt(released_sums.noise_shares)
         grid_spacing = choose_grid_spacing(released_sums, sigma, min_sigma=min_sigma)
-        return cls(sigma=sigma, grid_spacing=grid_spacing, **cls.base_fields(released_sums), **fields)
-
-    @staticmethod
-    def subclass_fields(released_sums: ReleasedSums) -> dict[str, Any]:
-        """Fields of the subclass, beyond those of every mechanism, that are copied from a release."""
-        return {}
-
-    @staticmethod
-    def base_fields(released_sums: ReleasedSums) -> dict[str, Any]:
-        """Fields that every mechanism copies from a release."""
-        fields = ("clip_norm", "rounds", "machines", "parameters", "samples", "batch_size", "noise_shares")
-        return {name: getattr(released_sums, name) for name in fields}
+        all_fields = cls.released_fields(released_sums) | own_fields
+        return cls(sigma=sigma, grid_spacing=grid_spacing, **all_fields)
 
     @classmethod
-    def expected_file_attributes(cls, released_sums: ReleasedSums) -> dict[str, Any]:
-        """HDF5 attributes that follow from a release, for comparison with those of a result file."""
-        fields = cls.base_fields(released_sums) | {"affected_sums": released_sums.affected_sums}
-        return fields | cls.subclass_fields(released_sums)
+    def released_fields(cls, released_sums: ReleasedSums) -> dict[str, Any]:
+        """Fields of the mechanism that follow from a release, by default those of the same name."""
+        names = [field.name for field in fields(cls)]
+        return {name: getattr(released_sums, name) for name in names if hasattr(released_sums, name)}
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Copy the mechanism with a noise std of at least its own, and another grid spacing."""
