@@ -83,7 +83,9 @@ class WorstCase:
 
     def increment_separation(self, constants: RunConstants, t: int) -> float:
         """Return the distance between both variants' increments in round t, over twice the clipping norm."""
-        C = unweighted_clip_norm(constants)
+        # Before multiplication by the weight of the machine, of which the largest is 1
+        plan = constants.problem.per_machine_plan
+        C = constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
         features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_DTYPE)
         z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.feature_scale)
         points = (self.query_point(k, constants.problem.model_rows) for k in (t, t - 1))
@@ -104,13 +106,6 @@ class WorstCase:
 CLIPPED_CASE = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chooses_query_points=False)
 # From round 3 on, increments between distant query points are longer than S = G + 2 L D
 UNCLIPPED_CASE = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_points=True)
-
-
-def unweighted_clip_norm(constants: RunConstants) -> float:
-    """Clipping norm of increments before multiplication by the weight of their machine."""
-    # The largest weight is 1.
-    plan = constants.problem.per_machine_plan
-    return constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
 
 
 def encode_labels(classes: NDArray[np.int32], constants: RunConstants) -> Labels:

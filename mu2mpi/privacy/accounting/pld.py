@@ -38,23 +38,19 @@ def discretization_interval(rounds: int) -> float:
 
 
 def min_noise_multiplier(
-    epsilon_at: Callable[[float, float], float],
-    epsilon: float,
-    delta: float,
-    reserved_share: float,
-    initial_multiplier: float = 1,
+    epsilon_at: Callable[[float, float], float], epsilon: float, delta: float, reserved_share: float
 ) -> float:
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
-    `epsilon_at` maps (noise multiplier, delta) to epsilon, faster for more noise; the search starts at
-    `initial_multiplier`. A `reserved_share` of epsilon and delta is left unspent. InputError if delta is too
-    small for a PLD. The result is that of a bisection from powers of two, found sooner by interpolation.
+    `epsilon_at` maps (noise multiplier, delta) to epsilon. A `reserved_share` of epsilon and delta is left
+    unspent. InputError if delta is too small for a PLD. The result is that of a bisection from 1 by powers of
+    two, found sooner by interpolation.
     """
     if delta < _MIN_DELTA:
         raise InputError(
             f"--delta must be at least {_MIN_DELTA:g} to account for subsampling, got {delta:g}."
         )
-    unreserved, start = 1 - reserved_share, 2.0 ** math.ceil(math.log2(initial_multiplier))
+    unreserved, estimate = 1 - reserved_share, 1.0
     bracket = [0.0, math.inf]  # largest evaluated multiplier that is too small, smallest that suffices
     points: list[tuple[float, float]] = []  # log(epsilon / target), log(multiplier)
 
@@ -64,10 +60,9 @@ def min_noise_multiplier(
             points.append((math.log(spent_epsilon / (unreserved * epsilon)), math.log(multiplier)))
         return spent_epsilon <= unreserved * epsilon
 
-    estimate = start
     while True:
         threshold = max(math.nextafter(bracket[0], math.inf), min(estimate, bracket[1]))
-        low, high = _bisect_multiplier(start, threshold.__le__)
+        low, high = _bisect_multiplier(threshold.__le__)
         if not bracket[0] < (candidate := high if high < bracket[1] else low) < bracket[1]:
             break
         bracket[suffices(candidate)] = candidate
@@ -78,8 +73,8 @@ def min_noise_multiplier(
     return multiplier
 
 
-def _bisect_multiplier(start: float, suffices: Callable[[float], bool]) -> tuple[float, float]:
-    high = start
+def _bisect_multiplier(suffices: Callable[[float], bool]) -> tuple[float, float]:
+    high = 1.0
     while not suffices(high):
         high *= 2
     while high > MIN_NOISE_MULTIPLIER and suffices(high / 2):

@@ -67,13 +67,6 @@ class PldMechanism(SubsampledMechanism):
         """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C."""
 
     @classmethod
-    def initial_multiplier(
-        cls, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float
-    ) -> float:
-        """Noise multiplier at which the search for the smallest sufficient one starts."""
-        return 1.0
-
-    @classmethod
     def find_sigma(cls, C: float, *arguments: Any) -> float:
         """Smallest noise std within the budget; `arguments` are n, K, T, epsilon, delta, reserved share."""
         return C * _min_noise_multiplier(cls, *arguments)
@@ -103,6 +96,5 @@ def _min_noise_multiplier(
             f"--rounds must be at most {pld.MAX_PLD_ROUNDS} for accounting by privacy loss distributions, "
             f"got {T}."
         )
-    initial = min(mechanism.initial_multiplier(n, K, T, epsilon, delta), pld.MAX_NOISE_MULTIPLIER)
     epsilon_at = partial(mechanism.compute_epsilon, 1.0, n, K, T)
-    return pld.min_noise_multiplier(epsilon_at, epsilon, delta, share, initial)
+    return pld.min_noise_multiplier(epsilon_at, epsilon, delta, share)

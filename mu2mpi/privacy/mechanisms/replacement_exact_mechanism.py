@@ -5,7 +5,7 @@ from typing import Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
-from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism, with_replacement_epsilon
+from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 
@@ -29,11 +29,3 @@ class ReplacementExactMechanism(PldMechanism):
     def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether the batches of a release are sampled with replacement."""
         return released_sums.subsampling == "replacement"
-
-    @classmethod
-    def initial_multiplier(
-        cls, samples: int, batch_size: float, rounds: int, epsilon: float, delta: float
-    ) -> float:
-        """Noise multiplier of the closed-form Theorem D.2, where the search for the smallest starts."""
-        sizes = samples, batch_size, rounds
-        return with_replacement_epsilon(1.0, *sizes, epsilon, delta) if epsilon else 1.0
