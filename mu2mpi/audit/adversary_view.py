@@ -159,11 +159,8 @@ def observe_runs(
 
 
 def _aggregates_without_colluders(messages: IntArray, colluders: int) -> list[IntArray]:
-    """Return, per machine, the sum of all messages without those of the next `colluders`, modulo 2^64.
-
-    The array `messages` holds them with and without masks, shape (machines, runs, 2 numbers).
-    """
-    sent, unmasked = np.split(messages, 2, axis=2)
+    """Return, per machine, the sum of all messages without those of the next `colluders`, modulo 2^64."""
+    sent, unmasked = np.split(messages, 2, axis=2)  # each of shape (machines, runs, numbers)
     machines, message_sum = len(sent), sent.sum(axis=0)
     colluding = [[(machine + k) % machines for k in range(1, colluders + 1)] for machine in range(machines)]
     return [message_sum - unmasked[known].sum(axis=0) for known in colluding]

@@ -179,7 +179,7 @@ class PrivacyStatement:
             protocol = "this is the guarantee of the protocol that is simulated"
             text = f"{fact} ({brief}): {protocol}, and not of the messages that are sent."
             concerns.append(Concern(brief, text))
-        samples = accounts.total_samples if accounts else mechanism.machines * mechanism.samples
+        samples = int(accounts.samples.sum()) if accounts else mechanism.machines * mechanism.samples
         return concerns + budget_concerns(self.epsilon_exact, self.delta, samples)
 
 

@@ -38,7 +38,7 @@ from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
     halving_step_sizes,
     rho_per_step,
 )
-from mu2mpi.privacy.noise import noise_source as drawing
+from mu2mpi.privacy.noise import noise_source as drawing, noise_stream
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, add_noise, padded_zeros
 
@@ -238,10 +238,10 @@ def columns_that_are_not_normalized(draw):
     """As if noise for columns of norm 1 hid those of the power itself."""
 
     def flawed(self, *message):
-        norms = self._correlation.column_norms
-        self._correlation.__dict__["column_norms"] = np.ones_like(norms)
+        norms = self.correlation.column_norms
+        self.correlation.__dict__["column_norms"] = np.ones_like(norms)
         draw(self, *message)
-        self._correlation.__dict__["column_norms"] = norms
+        self.correlation.__dict__["column_norms"] = norms
 
     return flawed
 
@@ -284,7 +284,7 @@ BOTH = [
     scaled_noise(1 / 3),
     rounds_in(lambda t: (t + 1) // 2),
     sigma(default_noise_for_gradients),
-    patched(drawing, "add_noise", noise_for_half_of_the_coordinates),
+    patched(noise_stream, "add_noise", noise_for_half_of_the_coordinates),
     noiseless_in(1),
     noiseless_in(4),
     rounds_in(lambda t: 1 if t == 2 else t),

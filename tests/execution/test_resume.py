@@ -19,7 +19,7 @@ from mu2mpi.execution import environment
 from mu2mpi.execution.job import RunContext
 from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.resume import check_checkpoint_arrays
-from mu2mpi.privacy.noise import noise_source as drawing
+from mu2mpi.privacy.noise import noise_stream
 from mu2mpi.results.checkpoint import read_checkpoint, write_checkpoint
 from mu2mpi.results.records import checkpoint_path
 
@@ -73,7 +73,7 @@ def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
     source = random_source(1, 100, 6, 3)
     experiment = Experiment(server=server, machines=4)
     sent: dict[int, list[bytes]] = {}
-    add_noise = drawing.add_noise
+    add_noise = noise_stream.add_noise
 
     def recorded(noised, message, key, who, first, count, t, scale):
         add_noise(noised, message, key, who, first, count, t, scale)
@@ -81,7 +81,7 @@ def test_a_restart_sends_the_very_same_messages(server, tmp_path, monkeypatch):
         if scale > 1.0:
             sent.setdefault(t, []).append(noised.tobytes())
 
-    monkeypatch.setattr(drawing, "add_noise", recorded)
+    monkeypatch.setattr(noise_stream, "add_noise", recorded)
     write_checkpoint(stopped_state(experiment, source, 10), tmp_path / "checkpoint")
     for _ in range(2):
         simulated(experiment, source, read_checkpoint(tmp_path / "checkpoint"))

@@ -13,7 +13,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.mechanisms.binomial_mechanism import BinomialMechanism
-from mu2mpi.privacy.noise import noise_source as drawing
+from mu2mpi.privacy.noise import noise_stream
 from mu2mpi.privacy.noise.masks import Masks
 from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, add_noise, derive_key
 
@@ -84,7 +84,7 @@ def changed_noise(change):
         first, t, scale = change(first, t, scale)
         add_noise(noised, message, key, who, first, count, t, scale)
 
-    return patched(drawing, "add_noise", lambda _: changed)
+    return patched(noise_stream, "add_noise", lambda _: changed)
 
 
 def edited_noise(edit):
@@ -94,7 +94,7 @@ def edited_noise(edit):
         add_noise(noised, message, *where)
         noised[:] = message + edit(noised - message)
 
-    return patched(drawing, "add_noise", lambda _: edited)
+    return patched(noise_stream, "add_noise", lambda _: edited)
 
 
 def scaled_noise(share, where=lambda first, t: True):

@@ -114,7 +114,7 @@ deviations = st.floats(0, TRUNCATION_STDS + 0.05) | st.floats(0, 3)
 @given(fair_bits, deviations, max_examples=60)
 def test_probabilities_are_far_closer_than_what_is_left_open(fair_bits, far):
     table = proposal_table(fair_bits)
-    x = int(far * table.noise_std)
+    x = int(far * math.sqrt(table.n / 2))
     block = min(x >> table.block_bits, len(table.acceptance_factors) - 1)
     with mpmath.workdps(60):
         exact = mpmath.exp(exact_log_ratio(table.n, x)) * mpmath.mpf(table.acceptance_factors[block])
@@ -126,7 +126,7 @@ def test_probabilities_are_far_closer_than_what_is_left_open(fair_bits, far):
 @given(fair_bits, deviations, st.integers(0, 10**6), max_examples=10)
 def test_what_is_left_open_is_decided_by_the_exact_probability(fair_bits, far, part):
     table = proposal_table(fair_bits)
-    block = min(int(far * table.noise_std) >> table.block_bits, len(table.acceptance_factors) - 1)
+    block = min(int(far * math.sqrt(table.n / 2)) >> table.block_bits, len(table.acceptance_factors) - 1)
     x = (block << table.block_bits) + part % 2**table.block_bits
     share = int(table.cumulative_choices[block]) - (int(table.cumulative_choices[block - 1]) if block else 0)
     with mpmath.workdps(640):

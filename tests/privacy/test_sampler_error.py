@@ -294,7 +294,7 @@ def test_the_account_counts_the_parts_of_which_a_sum_is_made(method, colluders):
     assert mechanism.noise_shares == parts
     unit = mechanism.sigma / mechanism.grid_spacing / math.sqrt(parts)
     assert unit >= MIN_STD_UNITS
-    largest = mechanism.correlation.max_column_norm if mechanism.correlation else 1
+    largest = mechanism.correlation.column_norm(1) if mechanism.correlation else 1
     expected = sampler_error(15, 50 * parts, unit, unit * largest, mechanism.dither_threshold)
     assert mechanism.guarantee().sampler_error == pytest.approx(expected)
     trusted = make_schedule(method, server="trusted", **settings).mechanism

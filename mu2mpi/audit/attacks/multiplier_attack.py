@@ -2,7 +2,6 @@
 
 import math
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from mu2mpi.audit.adversary_view import (
     observe_runs,
     reveals_only_noisy_sums,
 )
-from mu2mpi.audit.evidence import fisher_discriminants
+from mu2mpi.audit.evidence import ConfidenceInterval, fisher_discriminants
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.federation.batching import Batching
@@ -29,15 +28,6 @@ MAX_RUNS = 1000  # runs whose noise is measured
 MIN_RELATIVE_SENSITIVITY = 0.99  # norm of increments relative to the clipping norm; rounding takes the rest
 
 
-class MultiplierEstimate(NamedTuple):
-    """Noise multiplier sigma / C of some rounds, with confidence limits."""
-
-    rounds: str  # round, or all rounds
-    estimate: float
-    low: float
-    high: float
-
-
 def attack_applies(constants: RunConstants) -> bool:
     """Whether batches are subsampled at random and noisy sums are observed."""
     return bool(constants.batching.subsampling) and reveals_only_noisy_sums(constants)
@@ -47,17 +37,17 @@ def run_attack(context: AttackContext) -> Finding:
     """Compare the noise multiplier, estimated from runs of the first worst case, with the stated one."""
     canaries = context.runs[0].canaries
     known, learned = _estimate_noise_multipliers(context.runs[0], context.error_probability)
-    overall, rounds = known[0], len(known) - 1
+    overall, rounds = known["all rounds"], len(known) - 1
     mechanism = canaries.mechanism(int(canaries.machines[0]))
     claim = canaries.claimed_budgets(context.budget)[0]
     stated, refutations, alarms = mechanism.sigma / mechanism.clip_norm, [], []
-    smallest = min(known + learned, key=lambda estimate: estimate.high)
-    largest = max(known, key=lambda estimate: estimate.low)
+    smallest_name, smallest = min((known | learned).items(), key=lambda item: item[1].high)
+    largest_name, largest = max(known.items(), key=lambda item: item[1].low)
     where = f"where {stated:.4g} is stated"
     if smallest.high < stated:
-        refutations.append(f"noise multiplier is at most {smallest.high:.4g} {where} ({smallest.rounds})")
+        refutations.append(f"noise multiplier is at most {smallest.high:.4g} {where} ({smallest_name})")
     if largest.low > stated / MIN_RELATIVE_SENSITIVITY:
-        alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest.rounds})")
+        alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest_name})")
     if mechanism.stated_rho is not None:
         name, measured, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
     else:
@@ -87,8 +77,10 @@ def _subsampled_epsilon(batching: Batching, noise_multiplier: float, rounds: int
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
-def _estimate_noise_multipliers(runs: AuditRuns, error_probability: float) -> list[list[MultiplierEstimate]]:
-    """Return noise multipliers by known discriminants, and by discriminants learned on half the runs."""
+def _estimate_noise_multipliers(
+    runs: AuditRuns, error_probability: float
+) -> list[dict[str, ConfidenceInterval]]:
+    """Return multipliers by known discriminants, and by those learned on half the runs, by rounds."""
     canaries, variants, keys = runs.canaries, runs.canary_variants[:MAX_RUNS], runs.run_keys[:MAX_RUNS]
     constants, machine = canaries.constants, int(canaries.machines[0])
     both_variants = np.concatenate([variants, ~variants])
@@ -114,14 +106,12 @@ def _estimate_noise_multipliers(runs: AuditRuns, error_probability: float) -> li
     by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
     by_learned = zip([f"{name}, learned" for name in names], learned_squares, strict=True)
     tables = by_known, by_learned
-    return [[_estimate_noise_multiplier(*row, error_each) for row in table] for table in tables]
+    return [{name: _estimate_noise_multiplier(row, error_each) for name, row in table} for table in tables]
 
 
-def _estimate_noise_multiplier(
-    rounds: str, squared_scores: FloatArray, error_probability: float
-) -> MultiplierEstimate:
+def _estimate_noise_multiplier(squared_scores: FloatArray, error_probability: float) -> ConfidenceInterval:
     """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squared_scores.size), float(squared_scores.mean())
     margin = NormalDist().inv_cdf(1 - error_probability) * math.sqrt(variance)
     low, high = (2 * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))
-    return MultiplierEstimate(rounds, 2 * math.sqrt(mean), low, high)
+    return ConfidenceInterval(2 * math.sqrt(mean), low, high)

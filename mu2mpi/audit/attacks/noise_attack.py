@@ -22,8 +22,7 @@ from mu2mpi.privacy.noise.noise_stream import CHUNK_PAIRS, CHUNK_WORDS, MAX_STRE
 
 TESTED_RHOS = 4.0, 0.25  # of two runs; the second has a grid so fine that the sampler extends its bits
 CONSECUTIVE_TESTED_ROUNDS = range(1, 1001)  # of a central server, which adds noise for all machines at once
-# Random factors of the first coordinates of a chunk of noise, in a hash that identifies the chunk
-HASH_MULTIPLIERS: IntArray = np.random.default_rng(0).integers(2**62, size=6) * 2 + 1
+IDENTIFYING_COORDINATES = 6  # first coordinates of a chunk of noise, which identify the chunk
 # Tested bytes (0: the lowest), and the integers that contain them
 TESTED_NOISE_BYTES = (
     *((byte, "the noise") for byte in range(3)),
@@ -107,19 +106,17 @@ def noise_statistics(
     if constants.mechanism.correlation is None:
         constants = replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
     squares, sums, counts = np.zeros(d), [], np.zeros((len(TESTED_NOISE_BYTES), 256), np.int64)
-    chunk_hashes, chunked = [], d // CHUNK_WORDS * CHUNK_WORDS
+    chunks, chunked = list[bytes](), d // CHUNK_WORDS * CHUNK_WORDS
     for noise, fresh in chain.from_iterable(_machine_noise(constants, key, i, rounds) for i in machines):
         message_squares = np.square(fresh / noise_std)
         squares += message_squares
         sums.append(float(message_squares.sum()))
-        chunk_hashes.append(
-            fresh[:chunked].reshape(-1, CHUNK_WORDS)[:, : len(HASH_MULTIPLIERS)] @ HASH_MULTIPLIERS
-        )
+        starts = fresh[:chunked].reshape(-1, CHUNK_WORDS)[:, :IDENTIFYING_COORDINATES]
+        chunks += [start.tobytes() for start in starts]
         add_byte_counts(counts[:3], noise)
         add_byte_counts(counts[3:4], noise[1:] - noise[:-1])
         add_byte_counts(counts[4:], noise[CHUNK_PAIRS:] - noise[:-CHUNK_PAIRS])
-    hashes = np.concatenate(chunk_hashes)
-    return squares, sums, hashes.size - np.unique(hashes).size, counts
+    return squares, sums, len(chunks) - len(set(chunks)), counts
 
 
 def standard_scores(square_sums: FloatArray, n: int) -> FloatArray:

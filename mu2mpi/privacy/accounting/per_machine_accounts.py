@@ -39,11 +39,6 @@ class PerMachineAccounts:
         return self.machine_owners or tuple(map(str, range(len(self.samples))))
 
     @property
-    def total_samples(self) -> int:
-        """Number of samples of all machines."""
-        return int(self.samples.sum())
-
-    @property
     def budgets(self) -> dict[int, tuple[str, float]]:
         """Privacy budget of each machine, in the form of a budgets file: index -> ("rho", value)."""
         return {i: ("rho", rho) for i, rho in enumerate(self.rho_budget.tolist())}

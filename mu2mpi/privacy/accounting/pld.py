@@ -12,6 +12,7 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 
+_LOG2_STEP = 2.0**-13  # between the binary logarithms of the multipliers that are searched
 _NOISE_MULTIPLIER_RTOL = 1e-4  # relative excess of the returned multiplier over the smallest sufficient one
 _NOISE_MULTIPLIER_DIGITS = 6  # of the noise multiplier, in which all processors and libraries agree
 _MIN_DELTA = 1e-12  # below it, dp-accounting's truncation and rounding errors are no longer negligible
@@ -43,59 +44,45 @@ def min_noise_multiplier(
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
     `epsilon_at` maps (noise multiplier, delta) to epsilon. A `reserved_share` of epsilon and delta is left
-    unspent. InputError if delta is too small for a PLD. The result is that of a bisection from 1 by powers of
-    two, found sooner by interpolation.
+    unspent. InputError if delta is too small for a PLD. The result does not depend on the path of the search,
+    by interpolation or bisection.
     """
     if delta < _MIN_DELTA:
         raise InputError(
             f"--delta must be at least {_MIN_DELTA:g} to account for subsampling, got {delta:g}."
         )
-    unreserved, estimate = 1 - reserved_share, 1.0
-    bracket = [0.0, math.inf]  # largest evaluated multiplier that is too small, smallest that suffices
-    points: list[tuple[float, float]] = []  # log(epsilon / target), log(multiplier)
+    unreserved, lowest = 1 - reserved_share, math.log2(MIN_NOISE_MULTIPLIER)
+    points: list[tuple[float, float]] = []  # log2 of epsilon / target, log2 of the multiplier
 
     def suffices(multiplier: float) -> bool:
         spent_epsilon = epsilon_at(multiplier, unreserved * delta)
         if 0 < spent_epsilon < math.inf and epsilon > 0:
-            points.append((math.log(spent_epsilon / (unreserved * epsilon)), math.log(multiplier)))
+            points.append((math.log2(spent_epsilon / (unreserved * epsilon)), math.log2(multiplier)))
         return spent_epsilon <= unreserved * epsilon
 
-    while True:
-        threshold = max(math.nextafter(bracket[0], math.inf), min(estimate, bracket[1]))
-        low, high = _bisect_multiplier(threshold.__le__)
-        if not bracket[0] < (candidate := high if high < bracket[1] else low) < bracket[1]:
-            break
-        bracket[suffices(candidate)] = candidate
-        estimate = _interpolate_multiplier(points, *bracket)
-    multiplier = _round_up_digits(high)
+    low, high, estimate = -math.inf, math.inf, 0.0  # log2 of multipliers: too small, sufficient
+    while high > max(low + _LOG2_STEP, lowest):
+        on_grid = math.ceil(estimate / _LOG2_STEP) * _LOG2_STEP
+        log = max(lowest, low + _LOG2_STEP, min(on_grid, high - _LOG2_STEP))
+        low, high = (low, log) if suffices(2.0**log) else (log, high)
+        estimate = _interpolate_log(points, low, high)
+    multiplier = _round_up_digits(2.0**high)
     while not suffices(multiplier):  # by discretisation, slightly more noise can do worse
         multiplier = _round_up_digits(multiplier * (1 + _NOISE_MULTIPLIER_RTOL))
     return multiplier
 
 
-def _bisect_multiplier(suffices: Callable[[float], bool]) -> tuple[float, float]:
-    high = 1.0
-    while not suffices(high):
-        high *= 2
-    while high > MIN_NOISE_MULTIPLIER and suffices(high / 2):
-        high /= 2
-    low = high / 2 if high > MIN_NOISE_MULTIPLIER else high
-    while high > low * (1 + _NOISE_MULTIPLIER_RTOL):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return low, high
-
-
-def _interpolate_multiplier(points: list[tuple[float, float]], low: float, high: float) -> float:
+def _interpolate_log(points: list[tuple[float, float]], low: float, high: float) -> float:
+    """Estimate the log of the smallest sufficient multiplier, between `low` and `high`."""
     nearest = sorted(set(points), key=lambda point: abs(point[0]))[:3]
     if len(nearest) == 1:
         # Epsilon falls like 1 / multiplier for much noise, and faster for little.
         log = nearest[0][1] + nearest[0][0] / (1 if nearest[0][0] > 0 else 4)
     else:
         log = math.fsum(x * math.prod(y / (y - own) for y, _ in nearest if y != own) for own, x in nearest)
-    if len(points) < 12 and math.log(low or math.ulp(0.0)) < log < math.log(high):
-        return math.exp(log)
-    return 2 * low if math.isinf(high) else high / 2 if low == 0 else math.sqrt(low * high)
+    if len(points) < 12 and low < log < high:
+        return log
+    return low + 1 if math.isinf(high) else max((low + high) / 2, high - 1)
 
 
 def _round_up_digits(value: float) -> float:

@@ -141,7 +141,7 @@ class CorrelatedMechanism(Mechanism):
     @property
     def _max_std_ratio(self) -> float:
         """Bound on the ratio of any message's noise std to sigma."""
-        growth = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.max_column_norm
+        growth = self.rounds ** (1 - self.power) if self.is_cumulative else self.correlation.column_norm(1)
         return _NOISE_SAFETY_FACTOR * growth
 
     @property
@@ -191,7 +191,7 @@ class CorrelatedMechanism(Mechanism):
         strategy = self.correlation
         sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ROUNDOFF_RHO_SHARE)
         sensitivity *= strategy.sensitivity_fraction(1, messages)
-        error = self.sampler_error(self.rounds, aggregated_machines, max_factor=strategy.max_column_norm)
+        error = self.sampler_error(self.rounds, aggregated_machines, max_factor=strategy.column_norm(1))
         return GaussianGuarantee(sensitivity / self.sigma, error)
 
     def rho_fraction(self, first_round: int, last_round: int) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.options import Options
@@ -133,7 +134,8 @@ class Mechanism(ABC):
         Each machine's noise has variance `variance_factor` sigma^2 in `size` padded coordinates. `max_std`
         bounds the std, in grid units, of correlated noise that is not dithered.
         """
-        from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, independent_noise_source
+        from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource
+        from mu2mpi.privacy.noise.noise_stream import add_noise
 
         factor = math.sqrt(variance_factor)
         if (correlation := self.correlation) is not None:
@@ -141,8 +143,11 @@ class Mechanism(ABC):
             stds = np.full(machines, factor * self.sigma / self.grid_spacing)
             max_stds = np.full(machines, min(max_std, self.dither_threshold))
             return CorrelatedNoiseSource(correlation, key, stream, first_machine, stds, max_stds, size)
-        std_units_of = lambda t: self.round_sigma(t) / self.grid_spacing * factor  # noqa: E731
-        return independent_noise_source(key, streams, std_units_of)
+
+        def add_independent_noise(noised: IntArray, message: IntArray, t: int) -> None:
+            add_noise(noised, message, key, *streams, t, self.round_sigma(t) / self.grid_spacing * factor)
+
+        return add_independent_noise
 
     @property
     def is_noisy(self) -> bool:

@@ -46,11 +46,6 @@ class ProposalTable(NamedTuple):
     cumulative_choices: NDArray[np.uint64]  # shape (blocks,): of the 2^BLOCK_CHOICE_BITS choices of a block
     guide_table: IntArray  # shape (2^GUIDE_TABLE_BITS,): first block for the leading bits of a choice
 
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the binomial noise, sqrt(n / 2)."""
-        return math.sqrt(self.n / 2)
-
 
 @cache
 def proposal_table(fair_bits: int) -> ProposalTable:

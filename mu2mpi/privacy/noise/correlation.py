@@ -70,13 +70,8 @@ class Correlation:
         return np.asarray(np.sqrt(self.squared_column_norm(np.arange(self.rounds, 0, -1))))
 
     def column_norm(self, t: int) -> float:
-        """Factor on the noise of round t (1-based): column norm of the strategy matrix, or 1."""
+        """Factor on the noise of round t (1-based): column norm of the strategy, largest at t = 1, or 1."""
         return float(self.column_norms[t - 1])
-
-    @property
-    def max_column_norm(self) -> float:
-        """Largest column norm of the strategy matrix, that of round 1; 1 if columns are not normalised."""
-        return self.column_norm(1)
 
     @property
     def sensitivity(self) -> float:

@@ -6,6 +6,7 @@ rounded to the grid, for a draw z. Buffers hold sums of these integers, so only 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,6 @@ from mu2mpi.privacy.noise.noise_stream import (
     CHUNK_PAIRS,
     CHUNK_WORDS,
     Key,
-    StreamRange,
-    add_noise,
     add_signed_noise,
     allocate_chunk_arrays,
     dither_bits,
@@ -99,30 +98,26 @@ def add_correlated_noise(  # type: ignore[no-untyped-def]
             noised_part[j] = message_part[j] + part[j]
 
 
+@dataclass(eq=False, repr=False)
 class CorrelatedNoiseSource:
     """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
     `std_units` and `dither_thresholds`, shape (machines,), are in grid units; `participants`: None for all.
     """
 
-    def __init__(
-        self,
-        correlation: Correlation,
-        key: Key,
-        stream: int,
-        first_machine: int,
-        std_units: FloatArray,
-        dither_thresholds: FloatArray,
-        padded_size: int,
-        participants: Any = None,
-    ) -> None:
-        self._correlation, self._rounds_done, self._participants = correlation, 0, participants
-        self._std_units, self._max_undithered_stds = std_units, dither_thresholds
-        self._all_machines, self._counts = np.arange(len(std_units)), np.empty(len(std_units), np.int64)
-        noise = aligned_zeros((padded_size,), np.int64)
-        shape = (len(std_units), padded_size // CHUNK_WORDS, len(correlation.weights), CHUNK_WORDS)
-        buffers: FloatArray = aligned_zeros(shape, np.float64)
-        self._kernel_arguments = noise, correlation.is_cumulative, buffers, key, stream, first_machine
+    correlation: Correlation
+    key: Key
+    stream: int
+    first_machine: int
+    std_units: FloatArray
+    dither_thresholds: FloatArray
+    padded_size: int
+    participants: Any = None
+
+    def __post_init__(self) -> None:
+        self._rounds_done, self._noise = 0, aligned_zeros((self.padded_size,), np.int64)
+        chunks, buffers = self.padded_size // CHUNK_WORDS, len(self.correlation.weights)
+        self._buffers = aligned_zeros((len(self.std_units), chunks, buffers, CHUNK_WORDS), np.float64)
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
@@ -133,27 +128,18 @@ class CorrelatedNoiseSource:
         self._rounds_done = t
 
     def _generate(self, noised: IntArray, message: IntArray, t: int) -> None:
-        if self._participants is None:
-            self._counts.fill(t)
-            participants = self._all_machines, self._counts
+        if self.participants is None:
+            machines, counts = np.arange(len(self.std_units)), np.full(len(self.std_units), t)
         else:
-            participants = self._participants.participants(t)
-        strategy, noise = self._correlation, (self._std_units, self._max_undithered_stds)
+            machines, counts = self.participants.participants(t)
+        strategy, noise = self.correlation, (self._noise, self.correlation.is_cumulative, self._buffers)
+        streams = self.key, self.stream, self.first_machine, machines, counts
+        stds = self.std_units, self.dither_thresholds
         coefficients = strategy.column_norms, strategy.weights, strategy.decays
-        add_correlated_noise(noised, message, *self._kernel_arguments, *participants, *noise, *coefficients)
+        add_correlated_noise(noised, message, *noise, *streams, *stds, *coefficients)
 
 
-def independent_noise_source(
-    key: Key, streams: StreamRange, std_units_of: Callable[[int], float]
-) -> NoiseSource:
-    """Source of Gaussian noise, independent over rounds, of std ``std_units_of(t)`` in round t."""
-
-    def add_independent_noise(noised: IntArray, message: IntArray, t: int) -> None:
-        add_noise(noised, message, key, *streams, t, std_units_of(t))
-
-    return add_independent_noise
-
-
+@dataclass(eq=False, repr=False)
 class PerMachineNoiseSource:
     """Source of independent Gaussian noise of machines with unequal stds and partial participation.
 
@@ -161,32 +147,28 @@ class PerMachineNoiseSource:
     messages contains one draw per machine. Arguments are as in `CorrelatedNoiseSource`.
     """
 
-    def __init__(
-        self,
-        key: Key,
-        first_machine: int,
-        std_units: FloatArray,
-        dither_thresholds: FloatArray,
-        padded_size: int,
-        participants: Any,
-        is_cumulative: bool,
-    ) -> None:
-        self._key, self._first_machine = key, first_machine
-        self._std_units, self._max_undithered_stds = std_units, dither_thresholds
-        self._participants, self._is_cumulative = participants, is_cumulative
-        self._noise, self._rounds_done = aligned_zeros((padded_size,), np.int64), 0
+    key: Key
+    first_machine: int
+    std_units: FloatArray
+    dither_thresholds: FloatArray
+    padded_size: int
+    participants: Any
+    is_cumulative: bool
+
+    def __post_init__(self) -> None:
+        self._noise, self._rounds_done = aligned_zeros((self.padded_size,), np.int64), 0
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise that the sum of messages contains after round t."""
-        machines, participation_counts = self._participants.participants(t)
-        if not self._is_cumulative:
+        machines, participation_counts = self.participants.participants(t)
+        if not self.is_cumulative:
             self._noise[:] = 0
         elif t == self._rounds_done + 1:
             again = participation_counts > 1
             self._add_draws(machines[again], participation_counts[again] - 1, -1)
         else:  # a resumed run starts from all machines' latest draws
             self._noise[:] = 0
-            participation_counts = self._participants.counts_until(t)
+            participation_counts = self.participants.counts_until(t)
             machines = np.flatnonzero(participation_counts)
             participation_counts = participation_counts[machines]
         self._add_draws(machines, participation_counts, 1)
@@ -194,6 +176,6 @@ class PerMachineNoiseSource:
         np.add(message, self._noise, out=noised)
 
     def _add_draws(self, machines: IntArray, participation_counts: IntArray, sign: int) -> None:
-        draws = machines + self._first_machine, participation_counts
-        stds = self._std_units[machines], self._max_undithered_stds[machines]
-        add_signed_noise(self._noise, self._key, *draws, *stds, sign)
+        draws = machines + self.first_machine, participation_counts
+        stds = self.std_units[machines], self.dither_thresholds[machines]
+        add_signed_noise(self._noise, self.key, *draws, *stds, sign)
