@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
-from threading import Lock
+from threading import Semaphore
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -28,10 +28,7 @@ class Rendezvous:
 
     def __init__(self, size: int) -> None:
         self.size, self._is_broken = size, False
-        self._turns = [Lock() for _ in range(size)]
-        # Rank 0 starts at once.
-        for turn in self._turns[1:]:
-            turn.acquire()
+        self._turns = [Semaphore(int(rank == 0)) for rank in range(size)]  # rank 0 starts at once
         self._contributions: list[Any] = []
 
     def wait_for_turn(self, rank: int) -> None:
@@ -59,10 +56,9 @@ class Rendezvous:
 
     def abort(self) -> None:
         """Make all waiting ranks raise an error."""
-        for turn in () if self._is_broken else self._turns:
-            self._is_broken = True
-            if turn.locked():
-                turn.release()
+        self._is_broken = True
+        for turn in self._turns:
+            turn.release()
 
 
 class RecordedRank(Communicator):

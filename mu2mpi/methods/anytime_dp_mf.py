@@ -12,6 +12,7 @@ from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_correlated_rounds
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
+from mu2mpi.privacy.noise.correlation import Correlation
 
 if TYPE_CHECKING:
     from mu2mpi.federation.iterates import Iterates
@@ -33,8 +34,6 @@ class AnytimeDpMf(Method):
 
     def practical_eta_scale(self, constants: PresetConstants) -> float:
         """Return the preset's eta_scale: the noise std of w_T is `model_noise_std`, or mu^2-SGD's."""
-        from mu2mpi.privacy.noise.correlation import Correlation
-
         rounds, experiment = constants.single_pass_rounds, constants.experiment
         check_correlated_rounds(rounds)
         options = experiment.mechanism_options

@@ -26,7 +26,7 @@ def test_a_value_that_differs_is_named_with_its_machine(column):
 
 
 def test_totals_and_attendance():
-    assert (STATED.total_samples, STATED.machine_names) == (6, ("clinic", "practice"))
+    assert STATED.machine_names == ("clinic", "practice")
     assert (replace(STATED, machine_owners=None).machine_names, STATED.budgets[1]) == (
         ("0", "1"),
         ("rho", 0.5),

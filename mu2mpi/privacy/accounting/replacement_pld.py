@@ -9,9 +9,8 @@ import math
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from mu2mpi.core.arrays import FloatArray
+from mu2mpi.core.lazy import np
 from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
 
 _MAX_TRUNCATED_PROBABILITY = 1e-20  # tail probability counted as delta instead of being listed in the PLD

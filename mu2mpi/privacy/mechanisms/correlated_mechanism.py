@@ -8,7 +8,7 @@ streams", 2022. Proof, rounding included: docs/background/privacy-proofs.md.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import Field, field_validator
 
@@ -17,12 +17,10 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism
+from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
 from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, MIN_STD_UNITS
 from mu2mpi.privacy.released_sums import ReleasedSums
-
-if TYPE_CHECKING:
-    from mu2mpi.privacy.noise.correlation import Correlation
 
 # Ranges in which the buffers' coefficients are verified to approximate those of a power, and to decrease. A
 # power of 0 is the identity matrix: noise is independent over the stream, and nothing cancels.
@@ -126,11 +124,8 @@ class CorrelatedMechanism(Mechanism):
         return super().released_fields(released_sums) | {"power": power, "buffers": buffers}
 
     @cached_property
-    def correlation(self) -> "Correlation":
+    def correlation(self) -> Correlation:
         """Noise correlation; its columns are normalised unless messages are running sums, for utility."""
-        # Imported here so that listing the options of mechanisms does not import numpy.
-        from mu2mpi.privacy.noise.correlation import Correlation
-
         return Correlation(self.power, self.buffers, self.rounds, not self.is_cumulative, self.is_cumulative)
 
     @property

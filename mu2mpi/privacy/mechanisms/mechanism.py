@@ -13,12 +13,12 @@ from mu2mpi.core.lazy import np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, GroupGuarantee, Guarantee
+from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
 from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, SamplerError, rounding_error, sampler_error
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
-    from mu2mpi.privacy.noise.correlation import Correlation
     from mu2mpi.privacy.noise.noise_source import NoiseSource
     from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
@@ -122,7 +122,7 @@ class Mechanism(ABC):
         return self.guarantee().rho if rho is None else rho
 
     @property
-    def correlation(self) -> "Correlation | None":
+    def correlation(self) -> Correlation | None:
         """Correlation of the noise over rounds; None if rounds are independent."""
         return None
 

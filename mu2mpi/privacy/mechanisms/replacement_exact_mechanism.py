@@ -1,9 +1,9 @@
 """Gaussian mechanism on batches sampled with replacement, accounted for by privacy loss distributions."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.replacement_pld import compose_replacement_pld
 from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
@@ -16,14 +16,7 @@ class ReplacementExactMechanism(PldMechanism):
 
     name = "replacement-exact"
     max_samples_used = ReplacementMechanism.max_samples_used
-
-    @staticmethod
-    def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C."""
-        # Imported here so that listing the options of mechanisms does not import numpy.
-        from mu2mpi.privacy.accounting.replacement_pld import compose_replacement_pld
-
-        return compose_replacement_pld(multiplier, samples, batch_size, rounds)
+    compose_pld = staticmethod(compose_replacement_pld)
 
     @classmethod
     def supports(cls, released_sums: ReleasedSums) -> bool:

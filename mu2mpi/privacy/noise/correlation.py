@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from mu2mpi.core.arrays import FloatArray
+from mu2mpi.core.lazy import np
 
 
 @dataclass(frozen=True)
