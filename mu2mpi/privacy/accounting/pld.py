@@ -39,13 +39,17 @@ def discretization_interval(rounds: int) -> float:
 
 
 def min_noise_multiplier(
-    epsilon_at: Callable[[float, float], float], epsilon: float, delta: float, reserved_share: float
+    epsilon_at: Callable[[float, float], float],
+    epsilon: float,
+    delta: float,
+    reserved_share: float,
+    initial_multiplier: float = 1,
 ) -> float:
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
-    `epsilon_at` maps (noise multiplier, delta) to epsilon. A `reserved_share` of epsilon and delta is left
-    unspent. InputError if delta is too small for a PLD. The result does not depend on the path of the search,
-    by interpolation or bisection.
+    `epsilon_at` maps (noise multiplier, delta) to epsilon, faster for more noise. A `reserved_share` of
+    epsilon and delta is left unspent. InputError if delta is too small for a PLD. The `initial_multiplier`
+    and the path of the search, by interpolation or bisection, do not affect the result.
     """
     if delta < _MIN_DELTA:
         raise InputError(
@@ -60,7 +64,8 @@ def min_noise_multiplier(
             points.append((math.log2(spent_epsilon / (unreserved * epsilon)), math.log2(multiplier)))
         return spent_epsilon <= unreserved * epsilon
 
-    low, high, estimate = -math.inf, math.inf, 0.0  # log2 of multipliers: too small, sufficient
+    low, high = -math.inf, math.inf  # log2 of multipliers: too small, sufficient
+    estimate = math.log2(initial_multiplier)
     while high > max(low + _LOG2_STEP, lowest):
         on_grid = math.ceil(estimate / _LOG2_STEP) * _LOG2_STEP
         log = max(lowest, low + _LOG2_STEP, min(on_grid, high - _LOG2_STEP))

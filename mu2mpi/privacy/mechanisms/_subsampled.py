@@ -97,4 +97,7 @@ def _min_noise_multiplier(
             f"got {T}."
         )
     epsilon_at = partial(mechanism.compute_epsilon, 1.0, n, K, T)
-    return pld.min_noise_multiplier(epsilon_at, epsilon, delta, share)
+    # Close to the result for large batches, where a multiplier that is too small takes long
+    estimate = 4 * K / n * math.sqrt(T) / epsilon if epsilon else 1.0
+    initial = min(max(1.0, estimate), pld.MAX_NOISE_MULTIPLIER)
+    return pld.min_noise_multiplier(epsilon_at, epsilon, delta, share, initial)
