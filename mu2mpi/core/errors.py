@@ -26,11 +26,11 @@ class Interrupted(SystemExit):
         self.rounds_done = rounds_done
 
 
-def import_extra(module_name: str) -> Any:
-    """Import a module of the optional packages in ``mu2mpi[analysis]``; InputError if it is not installed."""
+def import_extra(module_name: str, extra: str = "analysis") -> Any:
+    """Import a module of the optional packages in ``mu2mpi[extra]``; InputError if it is not installed."""
     try:
         return importlib.import_module(module_name)
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name != module_name.partition(".")[0]:
             raise
-        raise InputError(f'{module_name} is not installed. Use: pip install "mu2mpi[analysis]"') from error
+        raise InputError(f'{module_name} is not installed. Use: pip install "mu2mpi[{extra}]"') from error

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
+from mu2mpi.core.registry import OptionValue, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.data.seed_stream import philox_key
 from mu2mpi.data.source import DataSource
@@ -30,7 +30,9 @@ class Partition(OptionValue, ABC):
 
     def min_samples_per_machine(self, source: DataSource, machines: int) -> int:
         """Return the smallest number of training samples of any machine; InputError if a machine has none."""
-        return samples_per_machine(source.training_samples, machines)
+        if machines > (samples := source.training_samples):
+            raise InputError(f"--machines must be at most {samples} (training samples), got {machines}")
+        return samples // machines
 
     @abstractmethod
     def rows(
@@ -85,18 +87,6 @@ def parse_partition(text: str) -> Partition:
     return partition(value if colon else None)
 
 
-def default_partition(has_owners: bool) -> str:
-    """Name of the default partition: ``owner`` if the data set has owners."""
-    return "owner" if has_owners else default_name("partitions")
-
-
-def samples_per_machine(samples: int, machines: int) -> int:
-    """Return the number of samples per machine in an equal partition; InputError if it is 0."""
-    if machines > samples:
-        raise InputError(f"--machines must be at most {samples} (training samples), got {machines}")
-    return samples // machines
-
-
 def check_enough_samples(available: int, machines: int, rounds: int, needed: int) -> None:
     """Raise InputError if the rounds need more samples of a machine than are available."""
     if needed > available:
@@ -108,7 +98,7 @@ def check_enough_samples(available: int, machines: int, rounds: int, needed: int
 
 def iid_rows(samples: int, machines: int, samples_used: int, key: bytes, hosted_machines: range) -> IntArray:
     """Training rows of an i.i.d. partition, in blocks of a permutation: shape (samples_used, machines)."""
-    block_size = samples_per_machine(samples, machines)
+    block_size = samples // machines
     blocks = _random_order(samples, key)[: machines * block_size].reshape(machines, block_size)
     return np.ascontiguousarray(blocks[np.asarray(hosted_machines, np.int64), :samples_used].T)
 
@@ -123,8 +113,7 @@ def stratified_rows(
     # One permutation shuffles each stratum, the other the order of use across a machine's strata.
     order, use_order = _random_order(len(strata), key), _random_order(len(strata), key, "order of use")
     grouped = order[np.argsort(strata[order], kind="stable")]
-    use_position = np.empty_like(use_order)
-    use_position[use_order] = np.arange(len(use_order))
+    use_position = np.argsort(use_order)
     rows = np.empty((samples, len(hosted_machines)), np.int64)
     for column, machine in enumerate(hosted_machines):
         nonempty = np.flatnonzero(counts[machine])

@@ -113,9 +113,7 @@ class ColumnSchema(BaseModel):
             raise ValueError("lacks a key, or has one of another type")
         if self.range is not None:
             low, high = self.range
-            if not (
-                abs(low) <= MAX_REAL_OPTION and abs(high) <= MAX_REAL_OPTION and high - low >= MIN_REAL_OPTION
-            ):
+            if not (max(abs(low), abs(high)) <= MAX_REAL_OPTION and high - low >= MIN_REAL_OPTION):
                 raise ValueError(f"needs low < high, both at most {MAX_REAL_OPTION:g} in absolute value")
         if self.true is not None:
             _validate_categories((self.true, self.false))

@@ -23,9 +23,9 @@ from mu2mpi.core.arrays import UInt32Array
 from mu2mpi.core.errors import CollectiveInputError, InputError
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import lookup
+from mu2mpi.core.registry import default_name, lookup
 from mu2mpi.data.machine_files import combined_digest
-from mu2mpi.data.partition import check_enough_samples, default_partition, parse_partition
+from mu2mpi.data.partition import check_enough_samples, parse_partition
 from mu2mpi.data.source import DataRequest, DataSource, PublicFacts
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
@@ -74,7 +74,7 @@ def resolve_plan(experiment: Experiment, source: DataSource, ranks: int) -> Plan
     """
     if source.label_range is not None:
         lookup("losses", experiment.loss).check_label_range(*source.label_range)
-    partition_text = experiment.partition or default_partition(source.has_owners)
+    partition_text = experiment.partition or ("owner" if source.has_owners else default_name("partitions"))
     partition = parse_partition(partition_text)
     machines = experiment.machines or (len(source.owner_sizes) if partition.is_by_owner else ranks)
     is_population = source.has_known_distribution

@@ -47,7 +47,6 @@ class SmoothedHingeLoss(Loss):
     practical_defaults = PracticalDefaults(clip_norm=0.7, margin_noise_std=1.0)
 
     def model_rows(self, classes: int) -> int:
-        """Return the number of rows of the weight matrix: 1 for two classes, else one per class."""
         return 1 if classes == 2 else classes
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:

@@ -68,9 +68,8 @@ class DpSgd(Method):
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
         """Return the option `batch`: the expected batch size over all machines."""
-        return {
-            "batch": problem.method_options.batch or default_batch_size(problem.machines * problem.samples)
-        }
+        total_samples = problem.machines * problem.samples
+        return {"batch": problem.method_options.batch or default_batch_size(total_samples)}
 
 
 def default_batch_size(samples: int) -> int:

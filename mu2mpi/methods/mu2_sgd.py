@@ -1,7 +1,6 @@
 """The paper's mu^2-SGD: corrected momentum at weighted averages of the iterates (Algorithms 1 and 2)."""
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -14,60 +13,8 @@ from mu2mpi.methods.method import Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
-
-# The paper's algorithms in NumPy, with which tests compare the package.
-def algorithm_1(
-    samples: Sequence[Sequence[Any]], gradient: Callable[..., Any], noise: Callable[[int, int], Any],
-    project: Callable[..., Any], eta: float, x_1: Any,
-) -> Any:  # fmt: skip
-    """Return the model x_T of Algorithm 1 (untrusted server): every machine adds noise to its messages.
-
-    ``samples[t - 1][i]`` is z_{t,i}, ``noise(t, i)`` is Y_{t,i}, and ``project`` projects on K.
-    """
-    T, M = len(samples), len(samples[0])
-    w, x, x_previous, d = x_1, x_1, x_1, [0.0] * M
-    for t in range(1, T + 1):
-        alpha, beta, q = t, 1 / t, 0.0
-        for i in range(M):
-            z = samples[t - 1][i]
-            g, g_previous = gradient(x, z), gradient(x_previous, z)
-            d[i] = g + (1 - beta) * (d[i] - g_previous)
-            q += (alpha * d[i] + noise(t, i)) / M
-        w = project(w - eta * q)
-        weight = 2 / (t + 2)  # alpha_{t+1} / alpha_{1:t+1}
-        x_previous, x = x, (1 - weight) * x + weight * w
-    return x_previous
-
-
-def algorithm_2(
-    samples: Sequence[Sequence[Any]], gradient: Callable[..., Any], noise: Callable[[int], Any],
-    project: Callable[..., Any], eta: float, x_1: Any,
-) -> Any:  # fmt: skip
-    """Return the model x_T of Algorithm 2 (trusted server): the server adds noise to averaged messages."""
-    T, M = len(samples), len(samples[0])
-    w, x, x_previous, d = x_1, x_1, x_1, [0.0] * M
-    for t in range(1, T + 1):
-        alpha, beta, q = t, 1 / t, 0.0
-        for i in range(M):
-            z = samples[t - 1][i]
-            g, g_previous = gradient(x, z), gradient(x_previous, z)
-            d[i] = g + (1 - beta) * (d[i] - g_previous)
-            q += alpha * d[i] / M
-        w = project(w - eta * (q + noise(t)))
-        weight = 2 / (t + 2)  # alpha_{t+1} / alpha_{1:t+1}
-        x_previous, x = x, (1 - weight) * x + weight * w
-    return x_previous
-
-
-# The package computes the same as follows:
-# - A machine's q_{t,i} = alpha_t d_{t,i} is the sum of its increments s_{tau,i} = g + (tau - 1) (g - g~) for
-#   tau <= t (Lemma 4.1). Both gradients are residuals times the same sample, so an increment is c z^T: no
-#   gradient is formed, and ||s|| = ||c|| ||z|| is clipped to S = G + 2 L D (Lemma 4.2) in `increments`.
-# - Increments and noise are rounded to a public grid and summed as integers. Integer sums are exact in any
-#   order, so a rank keeps one sum for all the machines that it hosts (`machine`).
-# - `Method.step` takes the step, the projection and the average on `iterates`.
-# - Each trust mode defines where noise is added and which collectives are used (`servers`).
-
+# Both algorithms are in plain NumPy in docs/background/how-it-works.md. The package computes the same from
+# increments, whose sum over the rounds is alpha_t d_{t,i} (Lemma 4.1).
 
 # Names of methods by estimator and query point that differ from those of mu^2-SGD.
 METHOD_VARIANTS = {
@@ -103,8 +50,7 @@ class Mu2Sgd(Method):
     def select_variant(self, options: Any) -> Method:
         """Return the method that has the estimator and query point of the options."""
         name = METHOD_VARIANTS.get((options.estimator, options.query))
-        method: Method = self if name is None else lookup("methods", name)
-        return method
+        return self if name is None else lookup("methods", name)
 
     def practical_eta_scale(self, constants: PresetConstants) -> float:
         """Return the preset's eta_scale, at which the noise std of w_T reaches `model_noise_std`."""

@@ -4,11 +4,12 @@ import hashlib
 
 import numpy as np
 import pytest
+from helpers.sources import random_source
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.partition import check_enough_samples, iid_rows
+from mu2mpi.data.partition import check_enough_samples, iid_rows, parse_partition
 
 KEY = bytes(range(32))
 keys = st.binary(min_size=32, max_size=32)
@@ -63,6 +64,6 @@ def test_the_order_is_the_same_for_ever():
 
 def test_what_cannot_be_dealt():
     with pytest.raises(InputError, match="--machines must be at most 10 "):
-        iid_rows(10, 11, 1, KEY, range(11))
+        parse_partition("iid").min_samples_per_machine(random_source(1, 10, 2, 2), 11)
     with pytest.raises(InputError, match="--rounds 3"):
         check_enough_samples(3, 3, 4, 4)

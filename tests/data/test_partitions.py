@@ -6,13 +6,8 @@ import pytest
 from mu2mpi import Experiment, run
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names
-from mu2mpi.data.partition import default_partition, parse_partition
+from mu2mpi.data.partition import parse_partition
 from mu2mpi.execution.plan import open_source, resolve_plan
-
-
-def test_defaults():
-    assert default_partition(has_owners=False) == "iid"
-    assert default_partition(has_owners=True) == "owner"
 
 
 @pytest.mark.parametrize("text", ["iid", "dirichlet:0.3", "dirichlet:.3", "dirichlet:1e-9", "labels:2"])

@@ -1,9 +1,10 @@
-"""The package against `algorithm_1` and `algorithm_2` of `mu2mpi.methods.mu2_sgd`."""
+"""The package against `algorithm_1` and `algorithm_2` of `helpers.paper_algorithms`."""
 
 import numpy as np
 import pytest
 from helpers import reference as ref
 from helpers.noise import drawn_noise
+from helpers.paper_algorithms import algorithm_1, algorithm_2
 from helpers.property_tests import given
 from helpers.simulations import simulation_of
 from helpers.sources import random_source
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import RunKeys
-from mu2mpi.methods.mu2_sgd import algorithm_1, algorithm_2
 from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,

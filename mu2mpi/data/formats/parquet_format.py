@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.arrays import IntArray
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
@@ -71,11 +71,7 @@ class ParquetFile(DataFile):
 
 
 def _open_parquet(path: Path) -> Any:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise InputError(f'{path} needs pyarrow: pip install "mu2mpi[parquet]"') from None
-    return ParquetFile(path, memory_map=False)
+    return import_extra("pyarrow.parquet", "parquet").ParquetFile(path, memory_map=False)
 
 
 def _to_array(column: Any) -> NDArray[Any]:
@@ -84,5 +80,4 @@ def _to_array(column: Any) -> NDArray[Any]:
     value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_decimal(value_type) or (pa.types.is_boolean(value_type) and column.null_count):
         value_type = pa.float64()
-    values: NDArray[Any] = column.cast(value_type).to_numpy(zero_copy_only=False)
-    return values
+    return np.asarray(column.cast(value_type).to_numpy(zero_copy_only=False))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueType
@@ -20,12 +20,9 @@ class SvmFile(TextFile):
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
-        try:
-            from sklearn.datasets import load_svmlight_file
-        except ImportError:
-            raise InputError(f'{path} needs scikit-learn: pip install "mu2mpi[digits]"') from None
+        sklearn_datasets = import_extra("sklearn.datasets", "digits")
         with self.text() as lines:
-            features, labels = load_svmlight_file(lines.buffer)
+            features, labels = sklearn_datasets.load_svmlight_file(lines.buffer)
         if features.shape[1] > MAX_FEATURES or (features.nnz and features.indices.min() < 0):
             raise InputError(f"{path}: features must be numbered 1 to {MAX_FEATURES}")
         if features.shape[1] < dimension:

@@ -1,7 +1,5 @@
 """Label-skew partition: class proportions of each machine drawn from a Dirichlet distribution."""
 
-from __future__ import annotations
-
 import re
 
 from mu2mpi.core.arrays import IntArray

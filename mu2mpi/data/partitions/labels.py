@@ -1,7 +1,5 @@
 """Label-skew partition: a few shards per machine, each of samples of a single class."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 

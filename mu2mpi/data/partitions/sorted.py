@@ -1,7 +1,5 @@
 """Label-skew partition: samples sorted by class and cut into equal blocks."""
 
-from __future__ import annotations
-
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register

@@ -1,7 +1,5 @@
 """Data source of populations with known distributions of finite support: expectations are finite sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field
