@@ -1,7 +1,7 @@
 """Accelerated SRGD: corrected momentum of large batches and optimistic steps, in few rounds."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
@@ -9,12 +9,9 @@ from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, CORRECTED_MOMENTUM
 from mu2mpi.federation.problem import Problem
-from mu2mpi.methods.method import Method, PresetOptions, batch_field
+from mu2mpi.methods.method import Iterates, Method, PresetOptions, batch_field
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Iterates
 
 
 class AcceleratedOptions(PresetOptions):
@@ -92,7 +89,7 @@ class AcceleratedSrgd(Method):
         estimation = 2 / 3 * D * S * math.sqrt((T + 1) ** 3 / batch)
         return 2 / (T * (T + 1)) * (regret + estimation)
 
-    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
+    def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take an optimistic step: average proj(w_{t+1} - (t + 1) / t eta message) instead of w_{t+1}."""
         # Rakhlin and Sridharan, 2013; Joulani, Raj, György and Szepesvári, 2020.
         super().step(iterates, t, message_sum, step_factor)

@@ -1,21 +1,18 @@
 """Anytime DP-MF: gradients at averages, and noise that is correlated over rounds (DP-FTRL)."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import AVERAGED_ITERATE, GRADIENT_ESTIMATOR
 from mu2mpi.federation.problem import Problem
-from mu2mpi.methods.method import Method, PresetOptions
+from mu2mpi.methods.method import Iterates, Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.correlated_mechanism import CorrelatedOptions, check_correlated_rounds
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.correlation import Correlation
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Iterates
 
 
 @register
@@ -72,7 +69,7 @@ class AnytimeDpMf(Method):
         """Return True: consecutive iterates within the ball determine the averaged messages."""
         return True
 
-    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
+    def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
         steps = iterates.optimizer_state["sum"]
         if iterates.l2:

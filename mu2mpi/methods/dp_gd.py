@@ -1,7 +1,7 @@
 """DP-GD: full-batch gradient descent, or passes over the samples in fixed batches."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -10,12 +10,9 @@ from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching, CyclicBatches
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
-from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
+from mu2mpi.methods.method import Iterates, Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-
-if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Iterates
 
 
 class DpGdOptions(PresetOptions):
@@ -103,7 +100,7 @@ class DpGd(Method):
         """Whether iterates determine messages: True without momentum."""
         return not options.momentum
 
-    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
+    def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a projected gradient step, with heavy-ball momentum (Polyak, 1964) if the option is given."""
         if momentum := iterates.constants.problem.method_options.momentum:
             w, w_previous = iterates.w, iterates.optimizer_state["w_previous"]

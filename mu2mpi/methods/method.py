@@ -22,6 +22,8 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:  # methods are imported to list their options, so slow imports wait until a run needs them
     from mu2mpi.federation.iterates import Iterates
+else:
+    Iterates = Any
 
 
 class PresetOptions(Options):
@@ -206,7 +208,7 @@ class Method(ABC):
         """Whether an adversary can compute the averaged messages from consecutive iterates."""
         return type(self).step is Method.step
 
-    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
+    def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take the step w_{t+1} = proj(w_t - step_factor message_sum); average it into x_{t+1}."""
         if iterates.l2:
             iterates.apply_regulariser(t)

@@ -15,7 +15,7 @@ from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.methods.method import Method, PresetOptions
+from mu2mpi.methods.method import Iterates, Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms import last_iterate_mechanism
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
@@ -23,7 +23,6 @@ from mu2mpi.privacy.noise.grid import MAX_NORMAL_DRAW
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:
-    from mu2mpi.federation.iterates import Iterates
     from mu2mpi.losses.loss import LossConstants
 
 # Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
@@ -130,7 +129,7 @@ class SnowballSgd(Method):
         """Return the step size of round t: eta, halved repeatedly towards the last round."""
         return eta * float(last_iterate_mechanism.halving_step_sizes(rounds - 1)[t - 1])
 
-    def step(self, iterates: "Iterates", t: int, message_sum: IntArray, step_factor: float) -> None:
+    def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a projected step; the last one starts at w rounded to the grid, so that noise covers it."""
         if iterates.l2:
             iterates.apply_regulariser(t)
