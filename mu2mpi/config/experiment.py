@@ -282,9 +282,8 @@ def _check_per_machine_option(experiment: Experiment, option_name: str) -> None:
 
 def message_settings(experiment: Experiment) -> Experiment:
     """Return the experiment without settings, such as --seed, that change neither messages nor sigma."""
-    presets = lookup("methods", experiment.method).presets
-    without_effect = ("seed", "evaluations", "strict", "data_is_public")
-    unsent = (*without_effect, *presets, *experiment.trust_mode.simulation_options)
+    without_effect = ("seed", "evaluations", "strict", "data_is_public", "preset")
+    unsent = (*without_effect, *experiment.trust_mode.simulation_options)
     changes: dict[str, Any] = dict.fromkeys(unsent)
     if lookup("mechanisms", experiment.chosen_mechanism).budget_parameter == "rho":
         changes |= {"rho": experiment.rho, "epsilon": None}

@@ -228,9 +228,8 @@ def _fields_by_option(option_classes: OptionClasses) -> dict[str, dict[str, Fiel
 
 
 def method_option_names() -> list[str]:
-    """Return the names of the own options of all methods and mechanisms, except options of presets."""
-    presets = {name for method in known_names("methods") for name in lookup("methods", method).presets}
-    return [name for key in ("mechanism", "method") for name in own_option_fields(key) if name not in presets]
+    """Return the names of the own options of all methods and mechanisms, except --preset."""
+    return [name for key in ("mechanism", "method") for name in own_option_fields(key) if name != "preset"]
 
 
 def implied_mechanism(settings: Mapping[str, Any]) -> str | None:

@@ -104,7 +104,10 @@ class Sweep:
     def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:
         experiments = []
         for combination in _setting_combinations(settings, self._error_prefix):
-            if self.compares_methods and "preset" in lookup("methods", combination["method"]).presets:
+            if (
+                self.compares_methods
+                and "preset" in lookup("methods", combination["method"]).options.model_fields
+            ):
                 combination = {"preset": default_name("presets"), **combination}
             try:
                 experiments.append(Experiment.from_settings(combination, self._settings_file))

@@ -230,8 +230,6 @@ class DataSource(OptionValue, ABC):
 
     def _check_features(self, split: SplitName, rows: IntArray, features: NDArray[Any]) -> None:
         limit = 1 / self.feature_scale if self.max_abs_feature is None else self.max_abs_feature
-        if features.dtype == np.uint8 and limit >= 255:
-            return
         max_absolute = limit * (1 + FEATURE_BOUND_RTOL)
         with np.errstate(invalid="ignore"):  # A signalling NaN warns; any NaN makes both extremes NaN.
             extremes = np.array([features.min(initial=0), features.max(initial=0)], np.float64)

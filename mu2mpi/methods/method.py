@@ -55,7 +55,6 @@ class Method(ABC):
     title: ClassVar[str]  # name in figures; default: the name
     summary: ClassVar[str] = ""  # short description in the help
     options: ClassVar[type[Options]] = Options
-    presets: ClassVar[tuple[str, ...]] = ()  # options that set values of other options
     # Settings of the practical preset beside `normalize`; None if they depend on public facts.
     preset_settings: ClassVar[dict[str, Any]] = dict.fromkeys(("clip_norm", "diameter", "eta_scale"))
     estimator: ClassVar[Estimator]  # gradient estimator that machines send
@@ -69,8 +68,6 @@ class Method(ABC):
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):
             cls.title = cls.name
-        if issubclass(cls.options, PresetOptions):
-            cls.presets = ("preset",)
 
     def select_variant(self, options: Any) -> "Method":
         """Return the variant of the method that the options select, by default the method itself."""
