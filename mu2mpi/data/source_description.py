@@ -53,9 +53,12 @@ def _describe_columns(source: Any, schema_toml: str) -> list[str]:
     width = max(map(len, schema.columns))
     lines = []
     for name, column in schema.columns.items():
-        n_features = len(column.feature_names(name))
-        features = f", {n_features} feature{'s' if n_features > 1 else ''}" if n_features else ""
-        line = f"{safe_text(name):{width}}  {column.type}{column.declaration}{features}"
+        line = f"{safe_text(name):{width}}  {column.type}"
+        for key, value in column.model_dump(exclude={"type"}, exclude_none=True).items():
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            line += f", {key} {format_names(value) if isinstance(value, tuple) else text}"
+        if n_features := len(column.feature_names(name)):
+            line += f", {n_features} feature{'s' if n_features > 1 else ''}"
         if name in counts:
             line += "; {} values missing, {} outside".format(*counts[name])
         lines.append(line)

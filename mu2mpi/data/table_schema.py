@@ -134,15 +134,6 @@ class ColumnSchema(BaseModel):
             return [f"{name} = {category}" for category in self.categories or ()]
         return [] if self.type in ("ignored", "label", "owner") else [name]
 
-    @property
-    def declaration(self) -> str:
-        """Text with the declared keys of the column and their values, for descriptions of data."""
-        declaration = ""
-        for name, value in self.model_dump(exclude={"type"}, exclude_none=True).items():
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-            declaration += f", {name} {format_names(value) if isinstance(value, tuple) else text}"
-        return declaration
-
     def encode(self, column: ColumnValues, out: NDArray[np.floating], invalid_values: InvalidValues) -> None:
         """Encode features or numeric labels of a column into `out`, and count invalid values."""
         if self.range is not None:

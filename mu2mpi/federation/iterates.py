@@ -67,7 +67,6 @@ class Iterates:
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.machine_weight_sum, constants.batching.batch_size
         self._averaging_weight, self._radius = constants.query_point.averaging_weight, problem.radius
-        self.l2 = problem.l2
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.x_mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
         self.optimizer_state = {name: aligned_zeros(shape, np.float64) for name in constants.state_names}
@@ -101,8 +100,9 @@ class Iterates:
 
     def apply_regulariser(self, t: int, w: FloatArray | None = None, step_factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
-        w = self.w if w is None else w
-        w -= step_factor * self._step_size(t) * self.constants.estimator.gradient_weight(t) * self.l2 * self.x
+        if l2 := self.constants.problem.l2:
+            w = self.w if w is None else w
+            w -= step_factor * self._step_size(t) * self.constants.estimator.gradient_weight(t) * l2 * self.x
 
     def projected_step(
         self, t: int, message_sum: IntArray, step_factor: float, w: FloatArray | None = None

@@ -96,6 +96,5 @@ class AcceleratedSrgd(Method):
         # Restore x_t, which is averaged with v instead.
         iterates.x, iterates.x_previous = iterates.x_previous, iterates.x
         v, hint_factor = iterates.w.copy(), (t + 1) / t
-        if iterates.l2:
-            iterates.apply_regulariser(t, v, hint_factor)
+        iterates.apply_regulariser(t, v, hint_factor)
         iterates.projected_step(t, message_sum, hint_factor * step_factor, v)

@@ -72,8 +72,7 @@ class AnytimeDpMf(Method):
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
         steps = iterates.optimizer_state["sum"]
-        if iterates.l2:
-            iterates.apply_regulariser(t, steps)
+        iterates.apply_regulariser(t, steps)
         iterates.dual_averaging_step(steps, t, message_sum, step_factor)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:

@@ -207,8 +207,7 @@ class Method(ABC):
 
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take the step w_{t+1} = proj(w_t - step_factor message_sum); average it into x_{t+1}."""
-        if iterates.l2:
-            iterates.apply_regulariser(t)
+        iterates.apply_regulariser(t)
         iterates.projected_step(t, message_sum, step_factor)
 
     def run_constants(self, problem: Problem, batching: Batching) -> RunConstants:

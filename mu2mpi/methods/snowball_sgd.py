@@ -131,8 +131,7 @@ class SnowballSgd(Method):
 
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a projected step; the last one starts at w rounded to the grid, so that noise covers it."""
-        if iterates.l2:
-            iterates.apply_regulariser(t)
+        iterates.apply_regulariser(t)
         if t == iterates.constants.rounds - 1 and iterates.constants.mechanism.is_noisy:
             coarsening = last_iterate_mechanism.LAST_STEP_COARSENING
             step_factor *= coarsening
