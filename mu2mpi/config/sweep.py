@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import option_fields
+from mu2mpi.config.experiment_options import option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import default_name, known_names, lookup
+from mu2mpi.core.registry import default_name, known_names
 from mu2mpi.core.suggestions import did_you_mean
 
 MAX_SWEEP_RUNS = 100_000
@@ -104,10 +104,7 @@ class Sweep:
     def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:
         experiments = []
         for combination in _setting_combinations(settings, self._error_prefix):
-            if (
-                self.compares_methods
-                and "preset" in lookup("methods", combination["method"]).options.model_fields
-            ):
+            if self.compares_methods and combination["method"] in own_option_fields("method")["preset"]:
                 combination = {"preset": default_name("presets"), **combination}
             try:
                 experiments.append(Experiment.from_settings(combination, self._settings_file))
