@@ -13,6 +13,7 @@ from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.data.source import DataSource, Labels, Samples
 from mu2mpi.execution.evaluation_schedule import evaluation_cost, run_cost
+from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, compute_metrics
@@ -27,7 +28,6 @@ MIN_OPTIMUM_SEARCH_NS = 1_500_000_000  # Smallest time limit of the search for t
 MAX_OPTIMUM_SEARCH_DIMENSION = 2_000_000  # Largest d for which the minimum of the test loss is searched
 MAX_GATHERED_MARGINS = 10_000_000  # Largest number of test margins gathered on rank 0 for metrics
 MAX_CONFUSION_CLASSES = 1000  # Largest number of classes K for which a confusion matrix is stored
-NO_SCALING = Scaling()
 GRADIENT_COST_IN_EVALUATIONS = 4.0  # Time of a gradient of the test loss, in units of one evaluation
 MIN_ROUNDING_UNIT = 2.0**-32  # Smallest unit of integer sums of block gradients
 
@@ -87,30 +87,24 @@ class LocalTestBlocks:
 class Evaluator:
     """Test loss, score, metrics and gradient on a test set that is distributed over the ranks.
 
-    Earlier evaluations than the last use `sample_size` samples, by default all. G bounds the gradient's norm.
+    Earlier evaluations than the last use `sample_size` samples, by default all.
     """
 
     duality_gap_tolerance = DUALITY_GAP_TOLERANCE_NATS  # duality gap in nats at which the search stops
 
     def __init__(
-        self,
-        source: DataSource,
-        communicator: Communicator,
-        loss_function: Loss,
-        scaling: Scaling = NO_SCALING,
-        G: float = 1.0,
-        sample_size: int | None = None,
+        self, source: DataSource, communicator: Communicator, problem: Problem, sample_size: int | None = None
     ) -> None:
-        self._source, self._communicator, self._loss_function = source, communicator, loss_function
-        self._sum_losses, self._scaling = loss_function.compile_kernel(sum_losses), scaling
+        self.source, self.communicator, self._scaling = source, communicator, problem.feature_scaling
+        self._loss_function, self._sum_losses = problem.loss, problem.loss.compile_kernel(sum_losses)
         self._test_samples = source.test_samples
         # Exponent from which a sum over the test set fits in 64 bits.
-        min_exponent = min(900, math.ceil(math.log2(G) + math.log2(self._test_samples)) - 61)
+        min_exponent = min(900, math.ceil(math.log2(problem.G) + math.log2(self._test_samples)) - 61)
         self._rounding_unit = max(MIN_ROUNDING_UNIT, math.ldexp(1.0, min_exponent))
-        self.full_test_blocks = LocalTestBlocks(source, communicator, scaling, self._test_samples)
+        self.full_test_blocks = LocalTestBlocks(source, communicator, self._scaling, self._test_samples)
         self._sampled_test_blocks = self.full_test_blocks
         if sample_size is not None and sample_size < self._test_samples:
-            self._sampled_test_blocks = LocalTestBlocks(source, communicator, scaling, sample_size)
+            self._sampled_test_blocks = LocalTestBlocks(source, communicator, self._scaling, sample_size)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
         """Return mean loss and score (accuracy or R^2) of a model x on rank 0; None on the other ranks."""
@@ -120,7 +114,7 @@ class Evaluator:
             loss_and_score = self._sum_losses(x, features, labels, scales, self._scaling.bias_feature)
             label_sums = (float(np.sum(labels)), float(np.sum(labels**2))) if is_regression else ()
             block_sums.append((*loss_and_score, *label_sums))
-        gathered = self._communicator.gather(block_sums)
+        gathered = self.communicator.gather(block_sums)
         if gathered is None:
             return None
         losses, scores, *label_moments = zip(*itertools.chain(*gathered), strict=True)
@@ -137,12 +131,12 @@ class Evaluator:
             return result
         bias = self._scaling.bias_feature
         local = [(all_margins(x, append_bias(z, scales, bias)), y) for z, y, scales in self.full_test_blocks]
-        if (gathered := self._communicator.gather(local)) is not None:
+        if (gathered := self.communicator.gather(local)) is not None:
             margins, labels = map(np.concatenate, zip(*itertools.chain(*gathered), strict=True))
-            confusion = confusion_matrix(self._loss_function, self._source.classes, margins, labels)
-            predictions = sample_predictions(self._loss_function, self._source, margins, labels)
+            confusion = confusion_matrix(self._loss_function, self.source.classes, margins, labels)
+            predictions = sample_predictions(self._loss_function, self.source, margins, labels)
             result = compute_metrics(self._loss_function.label_kind, predictions), confusion
-        return self._communicator.bcast_object(result)  # type: ignore[no-any-return]
+        return self.communicator.bcast_object(result)  # type: ignore[no-any-return]
 
     def gradient(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Return the mean test loss of a model x and its gradient, shape (rows, F), equal on every rank."""
@@ -152,8 +146,8 @@ class Evaluator:
             loss, gradient = self._loss_function.loss_and_gradient(x, z, labels)
             losses.append(loss)
             rounded_sum += np.rint(gradient / self._rounding_unit).astype(np.int64)
-        global_sum = self._communicator.allreduce(rounded_sum, np.empty_like(rounded_sum)).astype(np.float64)
-        all_losses = itertools.chain(*self._communicator.allgather(losses))
+        global_sum = self.communicator.allreduce(rounded_sum, np.empty_like(rounded_sum)).astype(np.float64)
+        all_losses = itertools.chain(*self.communicator.allgather(losses))
         loss, unit = math.fsum(all_losses) / self._test_samples, self._rounding_unit / self._test_samples
         return loss, global_sum * unit
 
@@ -163,20 +157,14 @@ class ExactEvaluator:
 
     duality_gap_tolerance = 1e-12  # duality gap at which the search stops, limited by rounding
 
-    def __init__(
-        self,
-        source: DataSource,
-        communicator: Communicator,
-        loss_function: Loss,
-        scaling: Scaling = NO_SCALING,
-    ) -> None:
-        self._communicator, self._loss_function, self._population = communicator, loss_function, source
+    def __init__(self, source: DataSource, communicator: Communicator, problem: Problem) -> None:
+        self.source, self.communicator, self._loss_function = source, communicator, problem.loss
         self._joint_pmf = source.joint_probabilities()
-        self._scaled_samples = scaling.scaled_samples(source.support, source.feature_scale)
+        self._scaled_samples = problem.feature_scaling.scaled_samples(source.support, source.feature_scale)
 
     def evaluate(self, x: FloatArray, on_full_test_set: bool = True) -> tuple[float, float] | None:
         """Return expected loss and score (accuracy or R^2) of a model x on rank 0; None on other ranks."""
-        if self._communicator.rank != 0:
+        if self.communicator.rank != 0:
             return None
         loss, predictions = self._expected_loss(x)[0], self._predictions(x)
         if isinstance(predictions, NumberPredictions):
@@ -193,15 +181,15 @@ class ExactEvaluator:
         return self._compute_on_rank_0(lambda: self._expected_loss(x))
 
     def _expected_loss(self, x: FloatArray) -> tuple[float, FloatArray]:
-        z, weights, labels = self._scaled_samples, self._joint_pmf, self._population.label_values
+        z, weights, labels = self._scaled_samples, self._joint_pmf, self.source.label_values
         return self._loss_function.expected_loss_and_gradient(x, z, weights, labels)
 
     def _predictions(self, x: FloatArray) -> Predictions:
         margins = all_margins(x, self._scaled_samples)
-        return population_predictions(self._loss_function, self._population, margins, self._joint_pmf)
+        return population_predictions(self._loss_function, self.source, margins, self._joint_pmf)
 
     def _compute_on_rank_0(self, compute: Callable[[], ValueT]) -> ValueT:
-        value: ValueT = self._communicator.bcast_object(compute() if self._communicator.rank == 0 else None)
+        value: ValueT = self.communicator.bcast_object(compute() if self.communicator.rank == 0 else None)
         return value
 
 
@@ -235,12 +223,7 @@ def population_predictions(
 
 
 def compare_with_theory(
-    constants: RunConstants,
-    source: DataSource,
-    evaluator: Evaluator | ExactEvaluator,
-    x: FloatArray,
-    loss: float,
-    communicator: Communicator,
+    constants: RunConstants, evaluator: Evaluator | ExactEvaluator, x: FloatArray, loss: float
 ) -> Theory:
     """Compare the output x of a run, held by all ranks, with the theorem's bound and the constrained minimum.
 
@@ -250,8 +233,8 @@ def compare_with_theory(
     bound, problem = constants.excess_loss_bound, constants.problem
     if problem.d > MAX_OPTIMUM_SEARCH_DIMENSION:
         return Theory(bound, *[math.nan] * 5)
-    max_passes = max_search_gradients(constants, source.test_samples)
-    minima = _cached_loss_minima.setdefault(source, {})
+    max_passes = max_search_gradients(constants, evaluator.source.test_samples)
+    minima = _cached_loss_minima.setdefault(evaluator.source, {})
     key = problem.loss, problem.feature_scaling, problem.radius, problem.l2
 
     def l2_penalty(x: FloatArray) -> float:
@@ -262,7 +245,7 @@ def compare_with_theory(
         return loss + l2_penalty(x), gradient + problem.l2 * x if problem.l2 else gradient
 
     # Ranks that worked on different runs of a sweep have different minima: rank 0 decides for all.
-    minimum: Minimum | None = communicator.bcast_object(minima.get(key))
+    minimum: Minimum | None = evaluator.communicator.bcast_object(minima.get(key))
     # An earlier search is reused only if a new one would find the same.
     tolerance = evaluator.duality_gap_tolerance
     is_reusable = minimum is not None and (

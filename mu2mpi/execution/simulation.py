@@ -123,12 +123,10 @@ class Simulation:
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
             if source.has_known_distribution:
-                self.evaluator = ExactEvaluator(source, communicator, problem.loss, problem.feature_scaling)
+                self.evaluator = ExactEvaluator(source, communicator, problem)
             else:
-                options = problem.G, self.evaluations.test_subset_size
-                self.evaluator = Evaluator(
-                    source, communicator, problem.loss, problem.feature_scaling, *options
-                )
+                sample_size = self.evaluations.test_subset_size
+                self.evaluator = Evaluator(source, communicator, problem, sample_size)
         # 4. Restore the state, read the first samples and compile the kernels.
         self.timer, self.rounds_done = Timer(constants.rounds), 0
         self._history_rows: list[HistoryRow] = []  # on rank 0
@@ -155,7 +153,7 @@ class Simulation:
         increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples)
         clipped_share = min(1.0, statistics.clipped_count / increments)
         loss = communicator.bcast_object(self._history_rows[-1].test_loss if self._history_rows else math.nan)
-        theory = compare_with_theory(constants, source, self.evaluator, iterates.output, loss, communicator)
+        theory = compare_with_theory(constants, self.evaluator, iterates.output, loss)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(
             experiment=self.experiment,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import reference as ref
 from helpers.property_tests import given
+from helpers.simulations import evaluated_problem
 from helpers.sources import probabilities_of
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -16,7 +17,6 @@ from scipy.stats import chi2, kstest
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import lookup
 from mu2mpi.data.sources.population import SUPPORT_POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.execution.job import run
@@ -27,7 +27,6 @@ from mu2mpi.losses.model.ball import minimise_over_ball
 # Seeds are fixed; a correct population would fail for about one choice of seeds in a million.
 FALSE_ALARM = 1e-6
 KEY = bytes(range(32))
-SOFTMAX = lookup("losses", "softmax")
 
 
 def population(features=4, classes=3, margin=0.5, label_noise=0.4, heterogeneity=0.0, seed=3):
@@ -147,7 +146,7 @@ def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
     loss = math.fsum(p[j, y] * ref.softmax_loss(x, z[j], y) for j, y in cells)
     gradient = sum(p[j, y] * ref.gradient(x, z[j], y) for j, y in cells)
     accuracy = math.fsum(p[j, np.argmax(x @ z[j])] for j in range(SUPPORT_POINTS))
-    exact = ExactEvaluator(source, Communicator(), SOFTMAX)
+    exact = ExactEvaluator(source, Communicator(), evaluated_problem("softmax"))
     found, slope = exact.gradient(x)
     assert found == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(slope, gradient, rtol=0, atol=1e-14 * 10)
@@ -159,7 +158,7 @@ def test_loss_gradient_and_accuracy_are_sums_over_points_and_labels(scale):
 def test_the_answer_is_certain_to_a_trillionth(diameter, label_noise):
     """Against SciPy, on the sphere and, where that stays inside, without any constraint."""
     source = population(3, 3, 0.5, label_noise)
-    exact = ExactEvaluator(source, Communicator(), SOFTMAX)
+    exact = ExactEvaluator(source, Communicator(), evaluated_problem("softmax"))
     found = minimise_over_ball(
         exact.gradient, np.zeros((3, 4)), diameter / 2, 2.0, 1000, exact.duality_gap_tolerance
     )
@@ -183,7 +182,8 @@ def test_a_run_measures_its_excess_loss():
         data="population", features=4, machines=4, rounds=100, rho=8.0, seed=1, diameter=1.0, label_noise=0.3
     )
     result = run(experiment)
-    theory, exact = result.theory, ExactEvaluator(population(4, 3, 0.5, 0.3, seed=0), Communicator(), SOFTMAX)
+    theory, source = result.theory, population(4, 3, 0.5, 0.3, seed=0)
+    exact = ExactEvaluator(source, Communicator(), evaluated_problem("softmax"))
     assert theory.minimum_gap <= 1e-12
     assert result.history.test_loss[-1] == exact.gradient(result.x)[0]
     assert theory.excess_loss == result.history.test_loss[-1] - theory.minimum_loss

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from helpers import reference as ref
 from helpers.property_tests import given
+from helpers.simulations import evaluated_problem
 from helpers.sources import random_samples, random_source
 from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.execution.evaluation import TEST_BLOCK_ROWS, Evaluator, stratified_test_rows
-
-SOFTMAX = lookup("losses", "softmax")
 
 
 class Part(Communicator):
@@ -50,7 +49,8 @@ def whole_or_share(size, share):
     source = random_source(1, 10, 6, 4)
     source._test = random_samples(rng, size, 6, 4, np.uint8)
     source.test_samples = size
-    return source, {"loss_function": SOFTMAX, "sample_size": share}, rng.standard_normal((4, 7))
+    of = {"problem": evaluated_problem("softmax"), "sample_size": share}
+    return source, of, rng.standard_normal((4, 7))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
@@ -80,7 +80,7 @@ def test_gradients_of_any_size_are_summed():
     source.use_classes_as_numbers()
     squared = lookup("losses", "squared")
     G = squared.constants(6.0, 1e8, 3).G
-    _, gradient = Evaluator(source, Communicator(), squared, G=G).gradient(x)
+    _, gradient = Evaluator(source, Communicator(), evaluated_problem("squared", G=G)).gradient(x)
     samples = source.read_test(np.arange(source.test_samples))
     z = np.hstack([samples.features * source.feature_scale, np.ones((len(samples.labels), 1))])
     plain = ((z @ x.T)[:, 0] - samples.labels) @ z / len(z)

@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import reference as ref
-from helpers.simulations import SWITCHED, make_schedule, simulation_of
+from helpers.simulations import SWITCHED, evaluated_problem, make_schedule, simulation_of
 from helpers.slow import slow
 from helpers.sources import random_source
 from scipy.optimize import minimize
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import lookup
 from mu2mpi.execution.evaluation import Evaluator, max_search_gradients
 from mu2mpi.execution.job import run
 from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE_NATS
@@ -58,7 +57,8 @@ def test_gradient_of_the_evaluation_loss(dtype, unit):
     source = random_source(2, 10, 6, 4, dtype)
     source._test.features[3] = 0
     x = np.random.default_rng(0).standard_normal((4, 7))
-    loss, gradient = Evaluator(source, Communicator(), lookup("losses", "softmax"), Scaling(unit)).gradient(x)
+    problem = evaluated_problem("softmax", Scaling(unit))
+    loss, gradient = Evaluator(source, Communicator(), problem).gradient(x)
     features, labels = source._test.features * np.float64(source.feature_scale), source._test.labels
     z = ref.samples(features, unit)
     expected = np.mean([ref.gradient(x, z[n], labels[n]) for n in range(len(z))], axis=0)

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from helpers import reference as ref
 from helpers.property_tests import given
-from helpers.simulations import machines_on, make_schedule
+from helpers.simulations import evaluated_problem, machines_on, make_schedule
 from helpers.slow import slow
 from helpers.sources import one_a_round, probabilities_of
 from hypothesis import strategies as st
 
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import lookup
 from mu2mpi.data.sources.population import SUPPORT_POINTS, Population
 from mu2mpi.execution.evaluation import ExactEvaluator
 from mu2mpi.federation.estimators import AVERAGED_ITERATE
@@ -21,7 +20,6 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.privacy.noise.noise_stream import derive_key, key_to_uint32
 
 averaging_weight = AVERAGED_ITERATE.averaging_weight
-SOFTMAX = lookup("losses", "softmax")
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.tuples(st.integers(2, 5), st.integers(2, 7))
 
@@ -114,7 +112,7 @@ def test_consecutive_queries_are_close(shape, diameter, rounds, seed):
 def test_anytime_inequality(shape, diameter, rounds, seed):
     """alpha_{1:t} (f(x_t) - f(x)) <= sum of alpha_tau <f'(x_tau), w_tau - x>, with f known exactly."""
     population = Population(shape[1] - 1, shape[0], 0.7, 0.2, 0.0, 100, seed)
-    exact = ExactEvaluator(population, Communicator(), SOFTMAX)
+    exact = ExactEvaluator(population, Communicator(), evaluated_problem("softmax"))
     constants = schedule_for(shape, rounds=rounds, diameter=diameter)
     rng = np.random.default_rng(seed)
     w, x = thrown_about(rng, constants)
@@ -159,7 +157,7 @@ def test_errors_of_the_estimates_grow_no_faster_than_their_bound(diameter, heter
     population = Population(3, 3, 0.6, 0.8, heterogeneity, 100, 7)
     shape, M, T = (3, 4), 2, 24
     constants = schedule_for(shape, M, T, diameter)
-    exact = ExactEvaluator(population, Communicator(), SOFTMAX)
+    exact = ExactEvaluator(population, Communicator(), evaluated_problem("softmax"))
     total = np.zeros(T)
     for run in range(300):
         machines = machines_on(population, constants, derive_key(bytes(32), str(run)))

@@ -1,6 +1,7 @@
 """The constants of a run from plain numbers, also in combinations that an experiment refuses."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
@@ -14,11 +15,13 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.sample_reader import make_sample_reader
+from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.method import Method
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 """The methods that consist of one of two estimators and one of two query points."""
+NO_SCALING = Scaling()
 
 
 def make_messages(clip_norm: float, gradient_norm: float, d: int, machines: int, summed: int) -> ReleasedSums:
@@ -65,6 +68,11 @@ def make_schedule(method: str = "mu2-sgd", *, rounds: int, samples: int = 0, **s
     """Return the constants of a run of so many rounds, for which there are enough samples by default."""
     chosen, problem = make_task(method, samples=samples or rounds, **sizes)
     return chosen.run_constants(problem, chosen.batching(problem, rounds))
+
+
+def evaluated_problem(loss: str, scaling: Scaling = NO_SCALING, G: float = 1.0) -> Any:
+    """Return the part of a problem that evaluators read."""
+    return SimpleNamespace(loss=lookup("losses", loss), feature_scaling=scaling, G=G)
 
 
 def simulation_of(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.plain_losses import random_labels
 from helpers.property_tests import given
+from helpers.simulations import evaluated_problem
 from helpers.sources import ArraySource, random_samples
 from hypothesis import strategies as st
 from sklearn import metrics as known
@@ -90,7 +91,7 @@ def test_r2_of_equal_labels_is_nan(value, n):
     assert math.isnan(
         compute_metrics("numbers", sample_predictions(loss_function, source, np.zeros((n, 1)), labels))["r2"]
     )
-    evaluator = Evaluator(source, Communicator(), loss_function)
+    evaluator = Evaluator(source, Communicator(), evaluated_problem("squared"))
     assert math.isnan(evaluator.evaluate(np.zeros((1, 2)))[1])
 
 
@@ -101,7 +102,7 @@ def test_metrics_of_a_population_are_those_of_weighted_samples(loss):
     if loss_function.label_kind == "numbers":
         population.use_classes_as_numbers()
     x = np.random.default_rng(2).standard_normal((loss_function.model_rows(population.classes), 4))
-    evaluator = ExactEvaluator(population, Communicator(), loss_function)
+    evaluator = ExactEvaluator(population, Communicator(), evaluated_problem(loss))
     (found, counts), weights = evaluator.metrics(x), population.joint_probabilities()
     assert counts is None
     margins = np.c_[population.support, np.ones(len(population.support))] @ x.T
@@ -150,13 +151,12 @@ def test_metrics_have_the_same_bits_on_any_number_of_ranks(loss):
     features = random_samples(rng, n, 6, 2, np.float32).features
     source = source_of(loss_function, Samples(features, random_labels(rng, loss_function, n, 2)), 2)
     x = rng.standard_normal((loss_function.model_rows(2), 7))
-    alone = Evaluator(source, Communicator(), loss_function)
+    problem = evaluated_problem(loss)
+    alone = Evaluator(source, Communicator(), problem)
     for size in (2, 3, 5):
         for ask in (Evaluator.evaluate, Evaluator.metrics):
             gathered: list = []
-            parts = [
-                ask(Evaluator(source, Part(rank, size, gathered), loss_function), x) for rank in range(size)
-            ]
+            parts = [ask(Evaluator(source, Part(rank, size, gathered), problem), x) for rank in range(size)]
             np.testing.assert_equal(parts[-1], ask(alone, x))
 
 

@@ -7,14 +7,13 @@ import pytest
 from helpers import reference as ref
 from helpers.noise import drawn_noise
 from helpers.property_tests import given
-from helpers.simulations import machines_on, make_schedule, simulation_of
+from helpers.simulations import evaluated_problem, machines_on, make_schedule, simulation_of
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
 from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import lookup
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.evaluation import ExactEvaluator
@@ -29,7 +28,6 @@ from mu2mpi.privacy.noise.noise_stream import (
 )
 
 NAME = "accelerated-srgd"
-SOFTMAX = lookup("losses", "softmax")
 seeds = st.integers(0, 2**31)
 
 
@@ -115,7 +113,7 @@ def schedule_for(rounds, diameter, rho=math.inf, batch=1, **settings):
 
 
 def exact_of(population):
-    return ExactEvaluator(population, Communicator(), SOFTMAX)
+    return ExactEvaluator(population, Communicator(), evaluated_problem("softmax"))
 
 
 @given(st.sampled_from([0.1, 20.0]), st.integers(2, 25), seeds, max_examples=25)
