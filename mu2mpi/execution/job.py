@@ -28,8 +28,11 @@ from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchange
 from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
 from mu2mpi.results.callbacks import Callback, CallbackList
+from mu2mpi.results.checkpoint import remove_checkpoint, write_checkpoint
+from mu2mpi.results.reader import read_experiment, read_result
 from mu2mpi.results.records import Checkpoint, checkpoint_path
 from mu2mpi.results.result import Result
+from mu2mpi.results.writer import check_output, write_result
 
 
 def run(
@@ -99,8 +102,6 @@ def run(
     with recording_stop_requests() as requests:
         with communicator.collective_errors():
             if communicator.rank == 0:
-                from mu2mpi.results.writer import check_output
-
                 # Recorded before the check, so that files written by other jobs from here on are noticed.
                 output_file_identities[path] = file_identity(path)
                 check_output(path, overwrite)
@@ -171,10 +172,6 @@ class RunContext:
 
     def _write_result(self, result: Result, path: Path) -> None:
         """Write the result file, unless another job wrote the same result, and remove the checkpoint."""
-        from mu2mpi.results.checkpoint import remove_checkpoint
-        from mu2mpi.results.reader import read_result
-        from mu2mpi.results.writer import write_result
-
         checkpoint = checkpoint_path(path)
         try:
             write_result(result, path, self.overwrite and not self.other_job_changed(path))
@@ -199,8 +196,6 @@ class RunContext:
 
 def is_result_of(path: Path, experiment: Experiment) -> bool:
     """Return whether a result file holds the complete result of an experiment."""
-    from mu2mpi.results.reader import read_experiment
-
     try:
         return read_experiment(path) == experiment
     except InputError:
@@ -253,8 +248,6 @@ class FileCheckpoints(PeriodicCheckpoints):
         with self._communicator.collective_errors():
             if checkpoint is None:
                 return
-            from mu2mpi.results.checkpoint import write_checkpoint
-
             try:
                 write_checkpoint(checkpoint, path, replace)
             except FileExistsError:

@@ -17,6 +17,7 @@ from mu2mpi.execution.plan import Plan, input_digest
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.noise.grid import MAX_GRID_SUM
+from mu2mpi.results.checkpoint import read_latest_valid_checkpoint
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, checkpoint_path
 
 
@@ -25,8 +26,6 @@ def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, 
     path = checkpoint_path(output)
     if not path.exists():
         return None
-    from mu2mpi.results.checkpoint import read_latest_valid_checkpoint
-
     try:
         checkpoint = read_latest_valid_checkpoint(path)
     except InputError:

@@ -284,10 +284,10 @@ def test_what_is_written_while_a_job_begins_is_of_another(tmp_path, monkeypatch)
     def found_free(path, overwrite):
         check_output(path, overwrite)
         with monkeypatch.context() as patch:
-            patch.setattr("mu2mpi.results.writer.check_output", check_output)
+            patch.setattr("mu2mpi.execution.job.check_output", check_output)
             run(experiment, output=path)
 
-    monkeypatch.setattr("mu2mpi.results.writer.check_output", found_free)
+    monkeypatch.setattr("mu2mpi.execution.job.check_output", found_free)
     with pytest.raises(InputError, match="sent nothing"):
         run(experiment, output=path, callbacks=[BEGINS])
     assert list(tmp_path.iterdir()) == [path]
