@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import simulated_protocol_name
-from mu2mpi.core.arrays import FloatArray, UInt32Array
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_theory
@@ -100,6 +100,8 @@ class Simulation:
         # 1. Derive the keys of partition, batches and noise.
         root = checkpoint.root_key if checkpoint else None
         keys = self.run_keys = RunKeys.create(experiment, communicator, root, plan.noise_key_context)
+        # Of gathered sums; a central server may see sums without masks.
+        self._sum_mask_key = None if problem.trust_mode.is_central else keys.noise
         with communicator.collective_errors():
             # 2. State the guarantee, and check that the sampler's error is small enough for it.
             claims: dict[str, Any] = {
@@ -210,43 +212,40 @@ class Simulation:
                 error = self._gradient_estimate_error(t, query_point)
                 timer.record("evaluation")
                 if loss_and_score is not None:
-                    evaluation = self._build_evaluation(t, *loss_and_score, perf_counter() - started)
-                    self._history_rows.append(self._history_row(evaluation, error))
+                    seconds = perf_counter() - started
+                    evaluation = self._record_evaluation(t, *loss_and_score, error, seconds)
                     callbacks.notify("on_evaluation", evaluation)
                 callbacks.raise_failure(self.communicator)
 
-    def _build_evaluation(self, t: int, loss: float, score: float, elapsed_seconds: float) -> Evaluation:
-        constants, evaluations = self.constants, self.evaluations
-        test_samples = evaluations.test_samples if t == constants.rounds else evaluations.test_subset_size
-        label_kind, rho_spent = constants.problem.loss.label_kind, constants.rho_spent(t)
-        return Evaluation(t, loss, score, label_kind, test_samples, rho_spent, elapsed_seconds)
-
-    def _history_row(self, evaluation: Evaluation, gradient_estimate_error: float) -> HistoryRow:
+    def _record_evaluation(
+        self, t: int, loss: float, score: float, estimate_error: float, elapsed_seconds: float
+    ) -> Evaluation:
+        """Append a row to the history, and return its evaluation."""
         constants, batching = self.constants, self.constants.batching
-        noised_sum = self.server.iterates.noised_sum
-        t, message_norm = evaluation.round, math.nan
-        samples = round(constants.sum_over_machines(t, batching.distinct_samples))
+        is_last, label_kind = t == constants.rounds, constants.problem.loss.label_kind
+        test_samples = self.evaluations.test_samples if is_last else self.evaluations.test_subset_size
         processed = constants.sum_over_machines(t, batching.processed_samples)
-        gradients = round(constants.estimator.gradients_per_sample * processed)
+        scores = dict.fromkeys(SCORE_COLUMNS.values(), math.nan) | {SCORE_COLUMNS[label_kind]: score}
+        message_norm, noised_sum = math.nan, self.server.iterates.noised_sum
         # The guarantee covers the norm of q~_t in both trust modes, except in the last round: its messages
         # change no iterate, and a trusted server adds no noise to them.
-        if t < constants.rounds and noised_sum is not None:
+        if not is_last and noised_sum is not None:
             unit = constants.mechanism.grid_spacing / (constants.machine_weight_sum * batching.batch_size(t))
             message_norm = norm(noised_sum.astype(np.float64)) * unit
-        scores = dict.fromkeys(SCORE_COLUMNS.values(), math.nan)
-        scores[SCORE_COLUMNS[evaluation.label_kind]] = evaluation.score
-        return HistoryRow(
+        row = HistoryRow(
             round=t,
-            test_loss=evaluation.loss,
+            test_loss=loss,
             **scores,
-            test_samples=evaluation.test_samples,
-            samples=samples,
-            gradient_evaluations=gradients,
-            rho_spent=evaluation.rho_spent,
-            elapsed_seconds=evaluation.elapsed_seconds,
+            test_samples=test_samples,
+            samples=round(constants.sum_over_machines(t, batching.distinct_samples)),
+            gradient_evaluations=round(constants.estimator.gradients_per_sample * processed),
+            rho_spent=constants.rho_spent(t),
+            elapsed_seconds=elapsed_seconds,
             message_norm=message_norm,
-            estimate_error=gradient_estimate_error,
+            estimate_error=estimate_error,
         )
+        self._history_rows.append(row)
+        return Evaluation(t, loss, score, label_kind, test_samples, row.rho_spent, elapsed_seconds)
 
     def _gradient_estimate_error(self, t: int, query_point: FloatArray) -> float:
         """Return ||d_t - f'(x_t)||^2 before noise on rank 0, for synthetic populations only; else NaN."""
@@ -302,11 +301,6 @@ class Simulation:
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
                 self.communicator.bcast(array)
             split_message_sum(machines, self.communicator, self._sum_mask_key)
-
-    @property
-    def _sum_mask_key(self) -> UInt32Array | None:
-        """Key of the masks of gathered sums; None for a central server, which may see unmasked sums."""
-        return None if self.constants.problem.trust_mode.is_central else self.run_keys.noise
 
     def _gather_increment_stats(self) -> IncrementStats:
         key, before = self._sum_mask_key, self._class_counts_before

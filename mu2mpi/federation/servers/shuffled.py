@@ -97,9 +97,8 @@ class ShuffledServer(WithColluders, TrustedServer):
         gathered = self._communicator.gather(messages)
         if gathered is None:
             return None
-        return decode_sum(mechanism, shuffle_messages(gathered, self._bits_key, t)).reshape(
-            machines.message_sum.shape
-        )
+        shuffled = shuffle_messages(gathered, self._bits_key, t)
+        return decode_sum(mechanism, shuffled).reshape(self._message_shape)
 
     def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
         return super()._noised_sum(t, message_sum, machines) if self._bits_key is None else message_sum
