@@ -226,7 +226,8 @@ class Simulation:
         test_samples = self.evaluations.test_samples if is_last else self.evaluations.test_subset_size
         processed = constants.sum_over_machines(t, batching.processed_samples)
         scores = dict.fromkeys(SCORE_COLUMNS.values(), math.nan) | {SCORE_COLUMNS[label_kind]: score}
-        message_norm, noised_sum = math.nan, self.server.iterates.noised_sum
+        noised_sum = self.server.iterates.noised_sum
+        message_norm = math.nan
         # The guarantee covers the norm of q~_t in both trust modes, except in the last round: its messages
         # change no iterate, and a trusted server adds no noise to them.
         if not is_last and noised_sum is not None:

@@ -25,17 +25,20 @@ class Batching(ABC):
     rounds: int  # T
     max_batch_size: int = 1  # largest batch of one round
     subsampling: ClassVar[str] = ""  # kind of random subsampling, if batches are random
+    # Text with the parameters of the random subsampling, which are fields in braces
+    description_template: ClassVar[str] = ""
     is_fresh: ClassVar[bool] = False  # whether a machine with more samples may take part in more rounds
 
     @property
     def is_full_batch(self) -> bool:
         """Whether every machine uses all its samples in every round."""
-        return False
+        all_samples = self.samples_per_machine * self.rounds
+        return not self.subsampling and self.processed_samples(self.rounds) == all_samples
 
     @property
     def description(self) -> str:
         """Text with the parameters of the random subsampling; empty if batches are not random."""
-        return ""
+        return self.description_template.format_map(vars(self))
 
     def batch_size(self, t: int) -> float:
         """Return the expected number of samples in a machine's batch of round t."""
@@ -104,11 +107,6 @@ class DisjointBatches(Batching):
 class CyclicBatches(Batching):
     """Batches of K = `max_batch_size` consecutive samples, in cyclic passes over a machine's n samples."""
 
-    @property
-    def is_full_batch(self) -> bool:
-        """Whether every machine uses all its samples in every round: K = n."""
-        return self.max_batch_size == self.samples_per_machine
-
     def processed_samples(self, t: int) -> int:
         """Return K t, the sum of a machine's batch sizes over rounds 1 .. t."""
         return self.max_batch_size * t
@@ -130,11 +128,7 @@ class ReplacementBatches(Batching):
     """Batches of K = `max_batch_size` samples, drawn uniformly with replacement from n samples."""
 
     subsampling = "replacement"
-
-    @property
-    def description(self) -> str:
-        """Text with the batch size K and the number of samples n."""
-        return f"K = {self.max_batch_size} of n = {self.samples_per_machine} samples"
+    description_template = "K = {max_batch_size} of n = {samples_per_machine} samples"
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
         """Return batches of K samples, drawn with replacement for each machine and round."""
@@ -151,11 +145,7 @@ class PoissonBatches(Batching):
 
     probability: float = field(kw_only=True)
     subsampling = "poisson"
-
-    @property
-    def description(self) -> str:
-        """Text with the sampling probability q."""
-        return f"q = {self.probability:.3g}"
+    description_template = "q = {probability:.3g}"
 
     def batch_size(self, t: int) -> float:
         """Return q n, the expected number of samples in a batch."""

@@ -139,7 +139,8 @@ class Machines:
 
     def accumulate_increments(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
-        samples, clip_norms = self.read_samples(t), self._per_machine_clip_norms
+        samples = self.read_samples(t)
+        clip_norms = self._per_machine_clip_norms
         kernel_arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
         if clip_norms is None:
             batches = [(samples.round_bounds(t), self._reduced_clip_norm, self._grid_spacing)]

@@ -4,6 +4,7 @@ import re
 
 from mu2mpi.core.arrays import BoolArray
 from mu2mpi.core.registry import register
+from mu2mpi.data.seed_stream import unit_uniforms
 from mu2mpi.federation.participation.schedule import Federation, ParticipationSchedule
 
 MIN_PARTICIPATION_PROBABILITY = 1e-4  # with less, too many rounds would have no participant
@@ -36,7 +37,5 @@ class BernoulliParticipation(ParticipationSchedule):
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true where a uniform random number is less than p."""
-        from mu2mpi.data.seed_stream import unit_uniforms
-
         matrix: BoolArray = unit_uniforms(self.participation_draws(rounds)) < self.probability
         return matrix

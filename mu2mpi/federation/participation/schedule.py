@@ -11,6 +11,7 @@ from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.data.seed_stream import SeedStream
 
 _PARTICIPATION_STREAM = 0x70617274  # separates random numbers of schedules from those of synthetic data
 
@@ -74,8 +75,6 @@ class ParticipationSchedule(OptionValue, ABC):
 
     def participation_draws(self, rounds: range) -> "NDArray[np.uint64]":
         """Return public random 64-bit words of all machines in some rounds: shape (rounds, machines)."""
-        from mu2mpi.data.seed_stream import SeedStream
-
         stream = SeedStream(self.federation.seed, _PARTICIPATION_STREAM)
         first, count = rounds.start * self.machines, len(rounds) * self.machines
         return stream.integers(0, count, first).reshape(len(rounds), self.machines)

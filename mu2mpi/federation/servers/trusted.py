@@ -38,11 +38,13 @@ class TrustedServer(Server):
         if self._communicator.rank == 0:
             self._flat_message_sum, self._message_sum = padded_zeros(self._message_shape)
             self._flat_message, self._message = padded_zeros(self._message_shape)
-            constants, mechanism = self._constants, self._constants.mechanism
-            if self._key is not None and mechanism.is_noisy:
-                stream, variance = (SERVER_STREAM, 0, 1), constants.problem.variance_factor
-                size, threshold = self._flat_message_sum.size, constants.dither_threshold
-                self._noise_source = mechanism.noise_source(self._key, stream, variance, size, threshold)
+            constants = self._constants
+            if self._key is not None and constants.mechanism.is_noisy:
+                variance, size = constants.problem.variance_factor, self._flat_message_sum.size
+                arguments = variance, size, constants.dither_threshold
+                self._noise_source = constants.mechanism.noise_source(
+                    self._key, (SERVER_STREAM, 0, 1), *arguments
+                )
 
     @classmethod
     def variance_factor(cls, machines: int, noise_shares: int) -> float:
