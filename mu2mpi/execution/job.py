@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.problem_builder import input_digests
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.core.parallel import Communicator, world
@@ -151,7 +150,7 @@ class RunContext:
             check_data_on_ranks(source, communicator)
             with communicator.collective_errors():
                 if checkpoint is not None:
-                    check_data_unchanged(checkpoint, source, input_digests(experiment), path)
+                    check_data_unchanged(checkpoint, source, path)
         # 3. Resolve the plan, and check the state of the checkpoint and the inputs of all ranks.
         plan = plan or _resolve_plan_on_ranks(experiment, source, communicator)
         with communicator.collective_errors():

@@ -1,13 +1,13 @@
 """Checks before a run resumes from a checkpoint: repeated rounds must send identical messages."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment, complete_experiment, first_different_setting
 from mu2mpi.config.experiment_options import method_option_names
+from mu2mpi.config.problem_builder import input_digests
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import warn
@@ -57,11 +57,9 @@ def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, 
     return checkpoint
 
 
-def check_data_unchanged(
-    checkpoint: Checkpoint, source: DataSource, digests: Mapping[str, str], output_path: Path
-) -> None:
+def check_data_unchanged(checkpoint: Checkpoint, source: DataSource, output_path: Path) -> None:
     """Raise InputError if data or input files changed since a checkpoint: equal noise would reveal it."""
-    if input_digest(source, digests) == checkpoint.data_digest:
+    if input_digest(source, input_digests(checkpoint.experiment)) == checkpoint.data_digest:
         return
     another_seed = "" if checkpoint.experiment.seed is None else " with another --seed"
     raise InputError(

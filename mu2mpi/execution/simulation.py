@@ -19,9 +19,9 @@ from mu2mpi.execution.plan import Plan, RunKeys
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.federation.collectives import (
     IncrementStats,
+    add_masks,
     gather_increment_stats,
     reduce_message_sum,
-    split_message_sum,
 )
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
@@ -141,7 +141,7 @@ class Simulation:
     def run(
         self, callbacks: CallbackList | None = None, checkpoint_policy: CheckpointPolicy | None = None
     ) -> Result:
-        """Run the remaining rounds and return the result on every rank, see `share_result`."""
+        """Run the remaining rounds; on other ranks than 0 the result has no values from private data."""
         communicator, constants, iterates = self.communicator, self.constants, self.server.iterates
         source, per_machine_plan = self.source, constants.problem.per_machine_plan
         local = callbacks if callbacks is not None and communicator.rank == 0 else CallbackList()
@@ -180,7 +180,8 @@ class Simulation:
             timing=self.timer.seconds_by_rank(communicator),
             environment=environment.describe_environment(communicator),
         )
-        return share_result(result, communicator)
+        public = communicator.bcast_object(replace(result, diagnostics=None, class_counts=None))
+        return result if communicator.rank == 0 else public
 
     def _run_rounds(self, callbacks: CallbackList, checkpoint_policy: CheckpointPolicy) -> None:
         """Run the remaining rounds of the simulation; rank 0 records the evaluations."""
@@ -301,16 +302,10 @@ class Simulation:
             is_central = self.constants.problem.trust_mode.is_central
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
                 self.communicator.bcast(array)
-            split_message_sum(machines, self.communicator, self._sum_mask_key)
+            # The sum that rank 0 holds becomes a sum of masked shares, one per rank.
+            add_masks(machines.flat_message_sum, self.communicator, self._sum_mask_key)
 
     def _gather_increment_stats(self) -> IncrementStats:
         key, before = self._sum_mask_key, self._class_counts_before
         statistics = gather_increment_stats(self.machines, self.rounds_done, self.communicator, key)
         return statistics._replace(class_counts=statistics.class_counts + before)
-
-
-def share_result(result: Result | None, communicator: Communicator) -> Result:
-    """Return the result of rank 0 on every rank, on others without values computed from private data."""
-    public = None if result is None else replace(result, diagnostics=None, class_counts=None)
-    shared: Result = communicator.bcast_object(public)
-    return shared if result is None or communicator.rank else result

@@ -30,13 +30,8 @@ def reduce_message_sum(machines: Machines, communicator: Communicator, mask_key:
     """Return on rank 0 the sum of messages q_{t,i} of all machines, shape (rows, F); None elsewhere."""
     flat_sum, masked = padded_zeros(machines.message_sum.shape)
     masked[...] = machines.message_sum
-    _add_masks(flat_sum, communicator, mask_key)
+    add_masks(flat_sum, communicator, mask_key)
     return communicator.reduce(masked, np.empty_like(masked))
-
-
-def split_message_sum(machines: Machines, communicator: Communicator, mask_key: MaskKey) -> None:
-    """Split the sum of messages held by rank 0 into masked shares, one per rank."""
-    _add_masks(machines.flat_message_sum, communicator, mask_key)
 
 
 def gather_increment_stats(
@@ -65,7 +60,7 @@ def gather_increment_stats(
     return IncrementStats(max(squared_norms), clipped, np.concatenate(class_counts))
 
 
-def _add_masks(flat_sum: IntArray, communicator: Communicator, mask_key: MaskKey) -> None:
+def add_masks(flat_sum: IntArray, communicator: Communicator, mask_key: MaskKey) -> None:
     """Add this rank's masks, which cancel in the sum over ranks, to a flat array; none without a key."""
     if mask_key is not None:
         nonce = communicator.bcast_object(os.urandom(16))

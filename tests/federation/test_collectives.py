@@ -8,7 +8,7 @@ import pytest
 
 from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.core.parallel import block_range
-from mu2mpi.federation.collectives import gather_increment_stats, reduce_message_sum, split_message_sum
+from mu2mpi.federation.collectives import add_masks, gather_increment_stats, reduce_message_sum
 from mu2mpi.privacy.noise.noise_stream import key_to_uint32, padded_zeros, root_key
 
 KEY, SHAPE, NORMS, CLIPPED = key_to_uint32(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
@@ -50,7 +50,7 @@ def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
 def test_masked_parts_add_up_to_the_sum(size):
     def act(rank):
         machines = hosted_machines(rank.rank, size, SUMS[0] * (rank.rank == 0))
-        split_message_sum(machines, rank, KEY)
+        add_masks(machines.flat_message_sum, rank, KEY)
         return machines.message_sum
 
     parts = run_on_ranks(size, act)

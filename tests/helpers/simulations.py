@@ -18,6 +18,7 @@ from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.losses.model.scaling import Scaling
 from mu2mpi.methods.method import Method
 from mu2mpi.privacy.released_sums import ReleasedSums
+from mu2mpi.results.result import Result
 
 SWITCHED = ("mu2-sgd", "anytime-sgd", "parallel-sgd", "storm")
 """The methods that consist of one of two estimators and one of two query points."""
@@ -81,6 +82,11 @@ def simulation_of(
     """Return a run on some ranks, or in this process alone."""
     communicator = communicator or Communicator()
     return Simulation(resolve_plan(experiment, source, communicator.size), communicator)
+
+
+def share_result(result: Result, communicator: Communicator) -> Result:
+    """Return the result of a run in one process as ranks get it, on all but rank 0 without private values."""
+    return result if communicator.rank == 0 else replace(result, diagnostics=None, class_counts=None)
 
 
 def machines_on(

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 from helpers.assertions import assert_same
-from helpers.simulations import simulation_of
+from helpers.simulations import share_result, simulation_of
 from helpers.unequal_machines import owned_source
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.execution.simulation import share_result
 
 SIZES = [17, 4, 9, 6, 11]
 SETTINGS = [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers.assertions import assert_same
-from helpers.simulations import simulation_of
+from helpers.simulations import share_result, simulation_of
 from helpers.slow import slow
 from helpers.sources import random_source
 
@@ -13,7 +13,6 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source
-from mu2mpi.execution.simulation import share_result
 
 POPULATION = {"data": "population", "features": 4, "heterogeneity": 0.5}
 DRAWN = {"rounds": 12, "batch": 20, "epsilon": 0.5, "clip_norm": 1.0}
