@@ -7,7 +7,7 @@ noise of another scale or the same noise on different data, so ranks compare the
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +41,7 @@ class Plan:
     partition: str  # partition of the samples among machines, such as "iid"
     public_facts: PublicFacts  # public facts of the data that presets may use
     constants: RunConstants
-    # Digests of budget and trace files, by name
-    used_input_digests: dict[str, str] = field(default_factory=dict)
+    used_input_digests: dict[str, str]  # digests of budget, trace and extension files, by name
 
     @property
     def input_files(self) -> dict[str, str]:

@@ -112,10 +112,3 @@ class WithColluders(TrustMode):
     def variance_factor(cls, machines: int, noise_shares: int) -> float:
         """Return M / (M - c), the noise variance of a sum over machines: M - c shares sum to sigma^2."""
         return machines / noise_shares
-
-
-def experiment_noise_reduction(experiment: Any) -> float:
-    """Return the ratio of sigma to the noise std of the average over an experiment's machines."""
-    trust_mode, machines = experiment.trust_mode, experiment.machines or 1
-    noise_shares = trust_mode.noise_shares(experiment.server_options, machines)
-    return float(trust_mode.noise_reduction(machines, noise_shares))

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.trust_mode import experiment_noise_reduction
 from mu2mpi.methods.presets.preset import Preset
 
 STEP_SIZE_TIMES_L = 1.8  # of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
@@ -110,14 +109,15 @@ class PracticalPreset(Preset):
         unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, public_facts.classes)
         G, L, _ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
         clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
-        machines = experiment.machines or 1
+        trust_mode, machines = experiment.trust_mode, experiment.machines or 1
+        noise_shares = trust_mode.noise_shares(experiment.server_options, machines)
         return PresetConstants(
             preset=self,
             experiment=experiment,
             public_facts=public_facts,
             machines=machines,
             single_pass_rounds=experiment.rounds or public_facts.samples // machines,
-            noise_reduction=experiment_noise_reduction(experiment),
+            noise_reduction=trust_mode.noise_reduction(machines, noise_shares),
             clip_norm=clip_norm,
             diameter=diameter,
             effective_clip_norm=experiment.clip_norm or clip_norm,
