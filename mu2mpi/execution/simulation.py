@@ -154,7 +154,8 @@ class Simulation:
         statistics = self._gather_increment_stats()
         increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples)
         clipped_share = min(1.0, statistics.clipped_count / increments)
-        loss = communicator.bcast_object(self._history_rows[-1].test_loss if self._history_rows else math.nan)
+        last_loss = self._history_rows[-1]["test_loss"] if self._history_rows else math.nan
+        loss = communicator.bcast_object(last_loss)
         theory = compare_with_theory(constants, self.evaluator, iterates.output, loss)
         metrics, confusion = self.evaluator.metrics(iterates.output)
         result = Result(

@@ -7,7 +7,6 @@ contains message sums without noise, a digest of the data and, without a seed, t
 import errno
 import math
 import os
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import link_or_copy, remove_stale_temporaries, write_atomically
 from mu2mpi.core.hdf5 import hdf5_file_bytes, read_attributes, write_array, write_attributes
 from mu2mpi.core.registry import describe_imported_files
+from mu2mpi.core.text import warn
 from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_history, stored_privacy
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_checkpoint_path
 
@@ -88,11 +88,9 @@ def read_latest_valid_checkpoint(path: Path) -> Checkpoint:
             checkpoint = read_checkpoint(previous)
         except InputError:
             raise error from None
-        print(
-            f"mu2mpi: warning: the checkpoint {path} cannot be read ({error.__cause__ or error}). The "
-            f"previous one is used; rounds after {checkpoint.rounds_done} are repeated with equal messages.",
-            file=sys.stderr,
-            flush=True,
+        warn(
+            f"the checkpoint {path} cannot be read ({error.__cause__ or error}). The previous one is used; "
+            f"rounds after {checkpoint.rounds_done} are repeated with equal messages."
         )
         os.replace(previous, path)
     remove_stale_temporaries(path)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ SCHEMA_RENAMES = {
     "theory": {"first_slope": "initial_gradient_norm", "last_slope": "final_gradient_norm"},
     "timing": {"moving": "communication"},
 }  # fmt: skip
+HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
 PREVIOUS_CHECKPOINT_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
 # End of error messages about unusable checkpoints
@@ -85,16 +86,15 @@ class History:
         return not np.isnan(self.test_loss).all()
 
     @classmethod
-    def from_rows(cls, rows: Sequence["HistoryRow"]) -> Self:
+    def from_rows(cls, rows: Sequence[HistoryRow]) -> Self:
         """Build a history from one row per evaluation."""
         dtypes: dict[str, Any] = {f.name: np.int64 if f.type == IntArray else np.float64 for f in fields(cls)}
-        columns = {name: np.array([getattr(r, name) for r in rows], dtypes[name]) for name in dtypes}
-        return cls(**columns)
+        return cls(**{name: np.array([row[name] for row in rows], dtypes[name]) for name in dtypes})
 
-    def rows(self) -> list["HistoryRow"]:
-        """Return the history as a list with one `HistoryRow` per evaluation."""
-        columns = [getattr(self, name).tolist() for name in self.column_names()]
-        return [HistoryRow(*row) for row in zip(*columns, strict=True)]
+    def rows(self) -> list[HistoryRow]:
+        """Return the history as a list with one row per evaluation."""
+        columns = {name: getattr(self, name).tolist() for name in self.column_names()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     @classmethod
     def column_names(cls) -> list[str]:
@@ -107,22 +107,6 @@ class History:
         omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[label_kind]}
         attributes = {f.name: dict(f.metadata) for f in fields(cls) if f.name not in omitted}
         return {**attributes, "test_loss": {**attributes["test_loss"], "units": loss_unit}}
-
-
-class HistoryRow(NamedTuple):
-    """Measurements of one evaluation: a row of a `History`, with its columns in file order."""
-
-    round: int
-    test_loss: float
-    test_accuracy: float
-    test_r2: float
-    test_samples: int
-    samples: int
-    gradient_evaluations: int
-    rho_spent: float
-    elapsed_seconds: float
-    message_norm: float
-    estimate_error: float
 
 
 @dataclass(frozen=True)

@@ -49,14 +49,10 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
     """
     check_output(path, overwrite)
     try:
-        write_atomically(path, (result_to_bytes(result),), replace=overwrite)
+        content = hdf5_file_bytes(lambda file: _write_result_groups(file, result))
+        write_atomically(path, (content,), replace=overwrite)
     except FileExistsError:
         raise InputError(OUTPUT_EXISTS_ERROR.format(path)) from None
-
-
-def result_to_bytes(result: Result) -> bytes:
-    """Return the content of a result's HDF5 file as bytes."""
-    return hdf5_file_bytes(lambda file: _write_result_groups(file, result))
 
 
 def _write_result_groups(file: h5py.File, result: Result) -> None:

@@ -157,7 +157,7 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
-        ("mu2mpi.results.writer", "result_to_bytes", 0),
+        ("mu2mpi.results.writer", "hdf5_file_bytes", 0),
         *slow(
             ("mu2mpi.execution.simulation", "compile_kernels", 75),
             ("mu2mpi.execution.evaluation", "Evaluator.evaluate", 75),

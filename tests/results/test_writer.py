@@ -177,7 +177,7 @@ def test_file_that_appears_meanwhile_is_kept(result, tmp_path, monkeypatch, link
 
 
 @pytest.mark.parametrize("old", [None, "old"])
-@pytest.mark.parametrize("step", ["results.writer.result_to_bytes", "core.files._rename"])
+@pytest.mark.parametrize("step", ["results.writer.hdf5_file_bytes", "core.files._rename"])
 def test_failure_leaves_all_as_it_was(result, tmp_path, monkeypatch, step, old):
     path = tmp_path / "a.h5"
     if old:
