@@ -12,14 +12,7 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
-from mu2mpi.cluster.job_script import (
-    JobOptions,
-    render_job_script,
-    render_table_script,
-    slurm_directives,
-    time_limit_seconds,
-)
-from mu2mpi.cluster.slurm import max_array_tasks, submit_job, task_states
+from mu2mpi.cluster import job_script, slurm
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
@@ -73,7 +66,7 @@ class SweepJob:
     config: Path
     sweep: Sweep
     output: Path  # Folder of the results, or result file of a single experiment
-    options: JobOptions
+    options: job_script.JobOptions
 
     @cached_property
     def result_paths(self) -> list[Path]:
@@ -115,10 +108,10 @@ class SweepJob:
     @cached_property
     def tasks(self) -> int:
         """Number of array tasks of the job, which divide the runs evenly."""
-        max_tasks = max_array_tasks() if len(self.result_paths) > 1 else 1
+        max_tasks = slurm.max_array_tasks() if len(self.result_paths) > 1 else 1
         if self.unknown_cost_reason is not None:
             return min(max_tasks, len(self.result_paths))
-        time_limit = time_limit_seconds(self.options.time)
+        time_limit = job_script.time_limit_seconds(self.options.time)
         return choose_task_count(self.run_costs, self.options.ranks, time_limit, max_tasks)
 
     def script(self) -> str:
@@ -129,12 +122,12 @@ class SweepJob:
             warn(f"{self.unknown_cost_reason}\n{unknown_duration} {advice}")
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
-            if longest > time_limit_seconds(self.options.time):
+            if longest > job_script.time_limit_seconds(self.options.time):
                 excess = f"a task may take {_minutes_text(longest)}, more than --time {self.options.time}"
                 warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
         command = ["sweep", self.config] if self.sweep.swept_names else ["run", "--config", self.config]
         command += ["--output", self.output]
-        return render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
+        return job_script.render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
 
     def submit(self) -> None:
         """Submit the script with sbatch, record the submission, and print the job id and estimated cost."""
@@ -143,7 +136,7 @@ class SweepJob:
         if not remaining_paths:
             print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
             return
-        job_id = submit_job(script)
+        job_id = slurm.submit_job(script)
         print(f"Submitted batch job {job_id}", flush=True)
         options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         record = {"job_id": job_id, "tasks": self.tasks, "runs": len(self.runs), "options": options}
@@ -151,7 +144,8 @@ class SweepJob:
         write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
         self._print_submission(job_id, remaining_paths)
         if self.options.after_table:
-            table_job = submit_job(render_table_script(str(self.output), self.options, job_id))
+            table_script = job_script.render_table_script(str(self.output), self.options, job_id)
+            table_job = slurm.submit_job(table_script)
             print_message(f"job {table_job} then writes the table to table-{job_id}.txt")
 
     def _print_submission(self, job_id: str, remaining_paths: set[Path]) -> None:
@@ -160,7 +154,7 @@ class SweepJob:
         costs = [run if path in remaining_paths else RunCost(0.0, run.machines) for path, run in all_costs]
         seconds = task_seconds(costs, self.tasks, ranks)
         hours = sum(seconds) * ranks * self.options.cpus_per_task / 3600
-        directives = slurm_directives(self.config.stem, self.options, self.tasks)
+        directives = job_script.slurm_directives(self.config.stem, self.options, self.tasks)
         patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
         log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
         arguments = [*import_option_arguments(), str(self.config), "-o", str(self.output), "--status"]
@@ -186,7 +180,7 @@ class SweepJob:
         # After a change of the sweep, tasks of earlier submissions do not correspond to its runs.
         jobs = [job for job in self._submissions() if job["runs"] == len(self.result_paths)]
         is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.result_paths, strict=True)]
-        states = {} if all(is_done) or not jobs else task_states()
+        states = {} if all(is_done) or not jobs else slurm.task_states()
         by_state: dict[str, list[str]] = {"done": [], "running": [], "left": [], "failed": []}
         for k, path in enumerate(self.result_paths):
             task_state = [states.get((job["job_id"], k % job["tasks"])) for job in jobs]
@@ -205,11 +199,10 @@ class SweepJob:
 
 def _is_done(experiment: Experiment, path: Path) -> bool:
     try:
-        stored = read_experiment(path) if path.exists() else None
+        stored = read_experiment(path)
     except InputError:
         return False
-    settings = experiment.settings().items()
-    return stored is not None and all(getattr(stored, name) == value for name, value in settings)
+    return all(getattr(stored, name) == value for name, value in experiment.settings().items())
 
 
 def _minutes_text(seconds: float) -> str:
