@@ -215,13 +215,8 @@ def _own_option_classes(option: str) -> OptionClasses:
 
 def own_option_fields(option: str) -> dict[str, dict[str, FieldInfo]]:
     """Return fields[name][owner] of the own options of all components that ``--method``, ... can choose."""
-    return _fields_by_option(_own_option_classes(option))
-
-
-@cache
-def _fields_by_option(option_classes: OptionClasses) -> dict[str, dict[str, FieldInfo]]:
     fields: dict[str, dict[str, FieldInfo]] = {}
-    for owner, options in option_classes:
+    for owner, options in _own_option_classes(option):
         for name, field in options.model_fields.items():
             fields.setdefault(name, {})[owner] = field
     return fields
