@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.experiment_arguments import help_text, option_string
-from mu2mpi.cli.help_topics import grouped_options, option_values
+from mu2mpi.cli.help_topics import OPTION_GROUPS, option_values
 from mu2mpi.cli.program import build_parser
 from mu2mpi.config.experiment_options import (
     COMPONENT_KINDS,
@@ -49,6 +49,17 @@ def options_page() -> str:
             heading = title[:1].upper() + title[1:]
             parts += [f"## {heading}", *("\n".join(_option(name)) for name in members)]
     return "\n\n".join(parts)
+
+
+def grouped_options() -> dict[str, list[str]]:
+    """Return the names of an experiment's options by group; own options of components come last."""
+    fields, listed = option_fields(), " ".join(OPTION_GROUPS.values()).split()
+    groups = {}
+    for title, members in OPTION_GROUPS.items():
+        names = [name for name in members.split() if name in fields]
+        own_names = [own for name in names for own in own_option_fields(name) if own not in listed]
+        groups[title] = list(dict.fromkeys([*names, *own_names]))
+    return groups
 
 
 def _option(name: str) -> Iterator[str]:

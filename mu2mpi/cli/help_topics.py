@@ -5,7 +5,6 @@ A topic of ``mu2mpi run --help TOPIC`` is an option, an option's value such as m
 
 from argparse import Action, ArgumentParser, HelpFormatter
 from collections.abc import Sequence
-from copy import copy
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -58,12 +57,6 @@ class RegisteredOptionValue(NamedTuple):
         return f"{option_string(self.option)} {self.label}"
 
     @property
-    def topic_names(self) -> set[str]:
-        """Topics whose help describes this value: its name, its label, and its label up to a colon."""
-        label = self.label.lower()
-        return {self.name, label, label.partition(":")[0]}
-
-    @property
     def summary(self) -> str:
         """Summary of this value in a few words, for the help."""
         if self.component_kind == "losses":  # whose import, of numba, takes long
@@ -85,16 +78,6 @@ def command_help(parser: ArgumentParser, command: Any, topic: str | None) -> str
     if topic is None:
         return _short_help(parser, command)
     return _full_help(parser) if topic == "all" else _topic_help(parser, topic)
-
-
-def grouped_options() -> dict[str, list[str]]:
-    """Return the names of an experiment's options by group; own options of components come last."""
-    fields, groups = option_fields(), dict[str, list[str]]()
-    for title, members in OPTION_GROUPS.items():
-        names = [name for name in members.split() if name in fields]
-        own_names = [own for name in names for own in own_option_fields(name) if own not in _GROUP_OF_OPTION]
-        groups[title] = list(dict.fromkeys([*names, *own_names]))
-    return groups
 
 
 def option_values(option: str) -> list[RegisteredOptionValue]:
@@ -140,7 +123,8 @@ def _topic_help(parser: ArgumentParser, topic: str) -> str:
     grouped = [action for actions in groups.values() for action in actions]
     options = {action.dest: action for action in (*_field_actions(option_fields()), *grouped)}
     values = [value for option in option_fields() for value in option_values(option)]
-    matches = [value for value in values if key in value.topic_names]
+    # A value such as labels:N is the topic of its name, its label, and its label up to the colon.
+    matches = [v for v in values if key in (v.name, v.label.lower(), v.label.lower().partition(":")[0])]
     option = next((action for name, action in options.items() if name.replace("_", "-") == key), None)
     if option is not None:
         if any(option in groups[title] for title in groups.keys() - OPTION_GROUPS.keys()):
@@ -221,13 +205,12 @@ def _add_option(formatter: HelpFormatter, action: Action) -> None:
     _add_registered_values(formatter, option_values(action.dest))
 
 
-def _with_help_details(actions: Sequence[Action], fields: dict[str, Any]) -> list[Action]:
-    """Return copies of argparse actions, whose help ends with the details of their pydantic fields."""
-    copies = [copy(action) for action in actions]
-    for action in copies:
+def _with_help_details(actions: list[Action], fields: dict[str, Any]) -> list[Action]:
+    """Append the details of their pydantic fields to the help of argparse actions, and return them."""
+    for action in actions:
         if action.dest in fields and (text := help_details(fields[action.dest])):
             action.help = f"{action.help}. {text.replace('%', '%%')}"
-    return copies
+    return actions
 
 
 def _add_registered_value(formatter: HelpFormatter, value: RegisteredOptionValue) -> None:

@@ -16,13 +16,7 @@ from typing import Any, NoReturn
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
-from mu2mpi.core.errors import (
-    EXIT_INTERRUPTED,
-    CollectiveInputError,
-    CollectiveOSError,
-    InputError,
-    Interrupted,
-)
+from mu2mpi.core import errors
 from mu2mpi.core.registry import component_summary, import_files, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.execution.signals import exiting_on_signals, recording_stop_requests
@@ -62,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise CollectiveInputError with an error message, and the command that prints the help."""
-        raise CollectiveInputError(f"{message}\nSee: {self.prog} --help")
+        raise errors.CollectiveInputError(f"{message}\nSee: {self.prog} --help")
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
         """Raise CollectiveInputError for unknown arguments, with suggestions, or else all options."""
@@ -87,18 +81,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     with exiting_on_signals():
         try:
             return _report_exit_code(_execute_command(parse(sys.argv[1:] if argv is None else argv)))
-        except (InputError, OSError) as error:
-            on_all_ranks = isinstance(error, CollectiveInputError | CollectiveOSError)
+        except (errors.InputError, OSError) as error:
+            on_all_ranks = isinstance(error, errors.CollectiveInputError | errors.CollectiveOSError)
             try:
                 os.getcwd()
             except OSError:
                 hint = "The working directory was removed. Change to an existing folder."
-                error = InputError(f"{error}\n{hint}")
-            code = 2 if isinstance(error, InputError) else 1
+                error = errors.InputError(f"{error}\n{hint}")
+            code = 2 if isinstance(error, errors.InputError) else 1
             return _exit_with_message(f"error: {error}", code, on_all_ranks)
-        except Interrupted as stop:
+        except errors.Interrupted as stop:
             text = f"stopped after round {stop.rounds_done} with a checkpoint. Repeat the command to resume"
-            return _exit_with_message(text, EXIT_INTERRUPTED, on_all_ranks=True)
+            return _exit_with_message(text, errors.EXIT_INTERRUPTED, on_all_ranks=True)
         except Exception as error:
             # Errors of MPI mostly follow from the loss of another rank, whose exit code counts.
             if not type(error).__module__.startswith("mpi4py"):
@@ -174,7 +168,6 @@ class _FailSafeOutput(io.FileIO):
     write_error: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write bytes to the file, or drop them after an error; return the number of bytes accepted."""
         try:
             while (written := super().write(data)) is None:
                 select.select([], [self], [])  # a terminal in non-blocking mode

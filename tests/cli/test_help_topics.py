@@ -1,19 +1,22 @@
 """Help of the commands that run experiments: a short first screen, all options by group, and topics."""
 
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 
 from mu2mpi import cli
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.experiment_arguments import option_string
-from mu2mpi.cli.help_topics import DOCS_PAGES, OPTION_GROUPS, grouped_options, option_values
+from mu2mpi.cli.help_topics import DOCS_PAGES, OPTION_GROUPS, option_values
 from mu2mpi.cli.program import build_parser, parse
 from mu2mpi.config.experiment_options import COMPONENT_KINDS, option_fields, own_option_fields
 from mu2mpi.core.registry import known_names, lookup
 
 COMMANDS = [name for name in command_names() if hasattr(lookup("commands", name), "COMMON_OPTIONS")]
 MAX_WORDS = 15
+OPTIONS_PAGE = Path(__file__).parents[2] / "docs" / "_ext" / "from_help.py"
 
 
 def helped(capsys, *words):
@@ -81,6 +84,7 @@ def test_all_options_are_listed_once_in_their_group_or_under_what_has_them(comma
 
 
 def test_every_option_is_in_one_group():
+    grouped_options = runpy.run_path(OPTIONS_PAGE)["grouped_options"]
     grouped = [name for members in grouped_options().values() for name in members]
     assert sorted(grouped) == sorted(option_fields())
     listed = " ".join(OPTION_GROUPS.values()).split()
