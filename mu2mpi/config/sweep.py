@@ -74,8 +74,7 @@ class Sweep:
             first, step = part
             return numbered[first::step]
         if not 0 <= index < len(numbered):
-            last = len(numbered) - 1
-            raise InputError(f"--index must be between 0 and {last} (the last run), got {index}")
+            raise InputError(f"--index must be between 0 and {len(numbered) - 1} (the last run), got {index}")
         return [numbered[index]]
 
     def file_name(self, experiment: Experiment) -> str:
@@ -144,7 +143,6 @@ def _parse_methods(methods: Any, error_prefix: str) -> list[str]:
 
 
 def _setting_combinations(settings: Mapping[str, Any], error_prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield the settings, by name, of each combination of values of the settings that are lists."""
     lists = {name: value if isinstance(value, list) else [value] for name, value in settings.items()}
     for name, values in lists.items():
         if not values or len({repr(value) for value in values}) < len(values):

@@ -12,7 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.hdf5 import booleans_as_ints
-from mu2mpi.data.source import PublicFacts
+from mu2mpi.data.source import PublicFacts, row_chunks
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
@@ -179,7 +179,6 @@ class Result:
         Unless `is_public`, error messages are redacted: they contain no row number and no value of a file.
         """
         from mu2mpi.data.redaction import redacted_errors
-        from mu2mpi.data.source import row_chunks
         from mu2mpi.losses.model.linear import all_margins
         from mu2mpi.results.coefficients import encode_features, feature_matrix
 
