@@ -5,7 +5,7 @@ import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -14,12 +14,10 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import choices, is_flag, option_fields, registry_kind
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS
-
-if TYPE_CHECKING:
-    from mu2mpi.core.parallel import Communicator
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
@@ -61,9 +59,7 @@ def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> Non
     parser.add_argument(option_string(name), dest=name, **keywords)
 
 
-def prepare_run(
-    arguments: Namespace, communicator: "Communicator", output_paths: list[Path]
-) -> dict[str, Any]:
+def prepare_run(arguments: Namespace, communicator: Communicator, output_paths: list[Path]) -> dict[str, Any]:
     """Start the numba compiler and check the log files; return keyword arguments of `run` and `run_sweep`."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
-from mu2mpi.core import errors
+from mu2mpi.core import errors, parallel
 from mu2mpi.core.registry import component_summary, import_files, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.execution.signals import exiting_on_signals, recording_stop_requests
@@ -124,8 +124,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     import_parser.add_argument("--import", dest="files", action="append")
     imports, argv = import_parser.parse_known_args(argv)
     if imports.files:
-        from mu2mpi.core import parallel
-
         with parallel.world_if_parallel().collective_errors():
             import_files(imports.files)
     names = command_names()
@@ -201,8 +199,6 @@ def _open_standard_streams() -> None:
 
 def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
     """Print a message and return the exit code: on all ranks, or on this rank, which aborts the others."""
-    from mu2mpi.core import parallel
-
     communicator = parallel.world_if_parallel()
     prefix = "" if on_all_ranks or communicator.size == 1 else f"rank {communicator.rank}: "
     if communicator.rank == 0 or not on_all_ranks:
@@ -221,8 +217,6 @@ def _report_exit_code(code: int) -> int:
     # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
     if not os.environ.get(exit_report.EXIT_REPORT_VARIABLE):
         return code
-    from mu2mpi.core import parallel
-
     communicator = parallel.world_if_parallel()
     is_written = communicator.rank == 0 and exit_report.write_exit_code(code)
     return 0 if communicator.bcast_object(is_written) else code

@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, NoReturn, TypeVar
 
-import numpy as np
-
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import CollectiveInputError, CollectiveOSError, InputError
+from mu2mpi.core.lazy import np
 
 # Environment variables by which launchers give the number of started ranks
 MPI_SIZE_VARS = "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"

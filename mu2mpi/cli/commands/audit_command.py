@@ -10,6 +10,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from mu2mpi.cli.experiment_arguments import add_field, explicit_settings
+from mu2mpi.config import experiment_options as options
+from mu2mpi.core.parallel import world
+from mu2mpi.core.registry import known_names
+
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
 USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
@@ -31,9 +36,6 @@ AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cli.experiment_arguments import add_field
-    from mu2mpi.config import experiment_options as options
-
     fields, server_options = options.option_fields(), options.own_option_fields("server")
     shared_names = ("loss", "method", *options.method_option_names(), "mechanism", "server", *server_options)
     for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_ARGPARSE_KEYWORDS)):
@@ -45,9 +47,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.audit.trials import PAPER_TRUST_MODES, audit_trust_modes
-    from mu2mpi.cli.experiment_arguments import explicit_settings
-    from mu2mpi.core.parallel import world
-    from mu2mpi.core.registry import known_names
     from mu2mpi.execution.warmup import initialise_numba_without_scipy
 
     communicator, settings = world(), explicit_settings(arguments)

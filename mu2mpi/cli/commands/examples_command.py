@@ -10,6 +10,7 @@ from pathlib import Path
 from mu2mpi.cli.common_arguments import add_flag, add_output
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_atomically
+from mu2mpi.core.parallel import world_if_parallel
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import EXAMPLES_FOLDER, example_purpose, example_texts
 
@@ -24,8 +25,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> None:
-    from mu2mpi.core.parallel import world_if_parallel
-
     if world_if_parallel().rank != 0:
         return
     examples = example_texts()

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.common_arguments import add_flag
+from mu2mpi.core.parallel import world
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -15,8 +16,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> None:
-    from mu2mpi.core.parallel import world
-
     communicator = world()
     if arguments.cite:
         entries = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")

@@ -8,6 +8,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from mu2mpi.cli.common_arguments import add_flag, add_output
+from mu2mpi.cluster.job_script import JobOptions, job_option_names
 
 COMMON_OPTIONS = "config output submit status scheduler nodes ntasks time partition account data_dir setup"
 USAGE_EXAMPLES = """\
@@ -17,8 +18,6 @@ USAGE_EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cluster.job_script import JobOptions
-
     parser.add_argument("config", type=Path, metavar="TOML", help="file of an experiment or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
     actions = parser.add_mutually_exclusive_group()
@@ -33,7 +32,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> None:
-    from mu2mpi.cluster.job_script import JobOptions, job_option_names
     from mu2mpi.cluster.submission import SweepJob
     from mu2mpi.config.sweep import Sweep
     from mu2mpi.core.toml import read_toml

@@ -6,7 +6,9 @@ Under mpirun, all ranks share the run.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from mu2mpi.cli import experiment_arguments
 from mu2mpi.cli.common_arguments import add_output
+from mu2mpi.core.parallel import world
 
 COMMON_OPTIONS = "data method preset server machines rounds epsilon delta loss seed output config"
 USAGE_EXAMPLES = """\
@@ -16,24 +18,18 @@ USAGE_EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cli.experiment_arguments import add_run_options
-
     config_help = "file with settings, which options override"
     parser.add_argument("--config", type=Path, metavar="TOML", help=config_help)
     add_output(parser, "result file [default: runs/ and the settings]")
-    add_run_options(parser, "replacement of an existing output")
+    experiment_arguments.add_run_options(parser, "replacement of an existing output")
 
 
 def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
-    from mu2mpi.cli.experiment_arguments import build_experiment, output_path
-
-    return [output_path(arguments, build_experiment(arguments), ranks)]
+    experiment = experiment_arguments.build_experiment(arguments)
+    return [experiment_arguments.output_path(arguments, experiment, ranks)]
 
 
 def run_command(arguments: Namespace) -> None:
-    from mu2mpi.cli import experiment_arguments
-    from mu2mpi.core.parallel import world
-
     communicator = world()
     with communicator.collective_errors():
         experiment = experiment_arguments.build_experiment(arguments)

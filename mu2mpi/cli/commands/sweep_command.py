@@ -8,7 +8,9 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
+from mu2mpi.cli import experiment_arguments
 from mu2mpi.cli.common_arguments import add_flag, add_output
+from mu2mpi.core.parallel import world
 
 COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part list output"
 USAGE_EXAMPLES = """\
@@ -18,8 +20,6 @@ USAGE_EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    from mu2mpi.cli.experiment_arguments import add_run_options
-
     config_help = "file with settings, of which any may be a list"
     parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=config_help)
     methods_help = "methods to compare by their presets: all, or names with commas"
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     part_help = "K-th of N parts of the combinations, from 0 (array jobs)"
     group.add_argument("--part", type=_parse_sweep_part, default=(0, 1), metavar="K/N", help=part_help)
     add_flag(parser, "--list", "list of the combinations and their indices; nothing is run")
-    add_run_options(parser, "repetition of finished runs")
+    experiment_arguments.add_run_options(parser, "repetition of finished runs")
 
 
 def _parse_sweep_part(text: str) -> tuple[int, int]:
@@ -43,16 +43,11 @@ def _parse_sweep_part(text: str) -> tuple[int, int]:
 def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
     if arguments.list:
         return []
-    from mu2mpi.cli.experiment_arguments import select_runs_of_sweep
-
-    sweep, chosen = select_runs_of_sweep(arguments)
+    sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
     return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
 
 
 def run_command(arguments: Namespace) -> None:
-    from mu2mpi.cli import experiment_arguments
-    from mu2mpi.core.parallel import world
-
     communicator = world()
     with communicator.collective_errors():
         sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
