@@ -12,27 +12,27 @@ from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, TableSe
 from mu2mpi.analysis.pivot import PivotTable, TableEntry, align_column, pivot_tables
 from mu2mpi.analysis.setting_labels import Labels, format_value
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import TableRow, TableRowGroup, text_table, wrap_paragraph
+from mu2mpi.core.text import TableRow, text_table, wrap_paragraph
 from mu2mpi.results.reader import RunSummary
 
 TableFormat = Literal["text", "csv", "markdown", "latex"]
 
-_LATEX_ESCAPES = {
+_LATEX_ESCAPES = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
     "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
-}  # fmt: skip
-_MATH_SYMBOLS = {
+})  # fmt: skip
+_MATH_SYMBOLS = str.maketrans({
     "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
     "∞": r"\infty", ",": "{,}", "²": "^2",
-}  # fmt: skip
+})  # fmt: skip
 _SUPERSCRIPT_DIGITS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _SYMBOL_PATTERN = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
 _NUMBER_PATTERN = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
-# Text set as mathematics: the paper's symbols, with their values, and powers of ten
+# Text set as mathematics, in a group: the paper's symbols, with their values, and powers of ten
 _FORMULA_PATTERN = re.compile(
-    rf"{_SYMBOL_PATTERN} = (?:{_NUMBER_PATTERN}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
-    rf"10[{_SUPERSCRIPT_DIGITS}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞]"
+    rf"({_SYMBOL_PATTERN} = (?:{_NUMBER_PATTERN}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
+    rf"10[{_SUPERSCRIPT_DIGITS}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞])"
 )
 
 
@@ -80,8 +80,11 @@ def _render_text(table: PivotTable, style: TableStyle, table_number: int) -> str
 
 def _render_markdown(table: PivotTable, style: TableStyle, table_number: int) -> str:
     blocks = table.blocks(lambda column: [entry.text("**{}**") for entry in column])
-    body, legend = markdown_table(table.header, blocks, len(table.columns)), table.legend.format(best="Bold")
-    return f"**{_format_caption(style, table.title, table_number)}**\n\n{body}\n\n{legend}"
+    rules = ["---"] * len(table.row_headers) + ["---:"] * len(table.columns)
+    rows = [table.header, rules, *(row for block in blocks for row in block)]
+    body = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
+    caption = _format_caption(style, table.title, table_number)
+    return f"**{caption}**\n\n{body}\n\n{table.legend.format(best='Bold')}"
 
 
 def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> str:
@@ -117,13 +120,6 @@ def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> st
     ])  # fmt: skip
 
 
-def markdown_table(header: TableRow, blocks: Sequence[TableRowGroup], numeric_columns: int = 0) -> str:
-    """Return a markdown table; its last `numeric_columns` columns are right-aligned."""
-    rules = ["---"] * (len(header) - numeric_columns) + ["---:"] * numeric_columns
-    rows = [header, rules, *(row for block in blocks for row in block)]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
-
-
 def csv_table(header: TableRow, rows: Sequence[TableRow]) -> str:
     """Return a header and rows as comma-separated values, without a final line break."""
     stream = io.StringIO()
@@ -157,15 +153,8 @@ def _render_csv(sections: Sequence[TableSection]) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with the paper's symbols and their values as mathematics."""
-    pieces, end = [], 0
-    for match in _FORMULA_PATTERN.finditer(text):
-        pieces += [_escape_characters(text[end : match.start()]), f"${_format_formula(match[0])}$"]
-        end = match.end()
-    return "".join([*pieces, _escape_characters(text[end:])])
-
-
-def _escape_characters(text: str) -> str:
-    return "".join(_LATEX_ESCAPES.get(letter, letter) for letter in text)
+    pieces = enumerate(_FORMULA_PATTERN.split(text))  # Every second piece is a formula.
+    return "".join(f"${_format_formula(s)}$" if k % 2 else s.translate(_LATEX_ESCAPES) for k, s in pieces)
 
 
 def _format_formula(text: str) -> str:
@@ -173,20 +162,20 @@ def _format_formula(text: str) -> str:
         return f"10^{{{text[2:].translate(str.maketrans(_SUPERSCRIPT_DIGITS, '-0123456789'))}}}"
     text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: rf"{m[1]} \cdot 10^{{{int(m[2])}}}", text)
     text = re.sub(r"(?<![\d.])1 \\cdot ", "", text)
-    return "".join(_MATH_SYMBOLS.get(letter, letter) for letter in text)
+    return text.translate(_MATH_SYMBOLS)
 
 
 def _format_entry(entry: TableEntry) -> str:
-    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", _escape_characters(text)))
+    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", text.translate(_LATEX_ESCAPES)))
 
 
 def _format_siunitx(entry: TableEntry) -> str:
     """Return a table entry for siunitx, with the standard deviation in units of the mean's last digit."""
     if not _is_numeric_entry(entry):
-        return f"{{{_escape_characters(entry.mean)}}}"
+        return f"{{{entry.mean.translate(_LATEX_ESCAPES)}}}"
     text = entry.mean.replace(",", "") + (f"({_significant_digits(entry.std)})" if entry.std else "")
     text = rf"\bfseries {text}" if entry.is_best else text
-    return f"{text} {{~{_escape_characters(entry.remark)}}}" if entry.remark else text
+    return f"{text} {{~{entry.remark.translate(_LATEX_ESCAPES)}}}" if entry.remark else text
 
 
 def _is_numeric_entry(entry: TableEntry) -> bool:
@@ -207,7 +196,7 @@ def _siunitx_column_type(column: Sequence[TableEntry]) -> str:
     sign = "-" * any(entry.mean.startswith("-") for entry in numeric_columns)
     options = [f"table-format={sign}{integer_part}.{digits}" + f"({spread})" * bool(spread)]
     if remark := max((entry.remark for entry in numeric_columns), key=len):
-        options.append(f"table-space-text-post={{~{_escape_characters(remark)}}}")
+        options.append(f"table-space-text-post={{~{remark.translate(_LATEX_ESCAPES)}}}")
     if any(entry.is_best for entry in numeric_columns):
         options.append("detect-weight")
     return f"S[{', '.join(options)}]"

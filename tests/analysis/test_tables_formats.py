@@ -6,13 +6,16 @@ from fractions import Fraction
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
+from mu2mpi.analysis.pivot import PivotRow, PivotTable, TableEntry
 from mu2mpi.analysis.setting_labels import rounded_down, rounded_up
-from mu2mpi.analysis.tables import csv_table, markdown_table
+from mu2mpi.analysis.tables import TableStyle, _render_markdown, csv_table
 
 
 def test_every_format_has_the_cells_as_they_are():
     header, rows = ["a", "long name"], [["x|y", 'say "1,2"'], ["", "50% of A&B_{2}\\"]]
-    assert markdown_table(header, [rows]).splitlines()[2] == r'| x\|y | say "1,2" |'
+    pivot_rows = [PivotRow(0, [label], [TableEntry(entry)]) for label, entry in rows]
+    table = PivotTable("", header[:1], header[1:], pivot_rows, "")
+    assert _render_markdown(table, TableStyle(), 0).splitlines()[4] == r'| x\|y | say "1,2" |'
     assert list(csv.reader(csv_table(header, rows).splitlines())) == [header, *rows]
 
 
