@@ -207,9 +207,9 @@ class Runs(Sequence[Result]):
         `x_axis` and `options` are those of ``mu2mpi plot``: `width`, `title`, `linear`, `labels` (or a
         mapping such as ``{"rho=4": "strong"}``) and `style`. With `ax`, draw into these axes and return them.
         """
-        from mu2mpi.analysis.figures import draw_figure, figure_options
+        from mu2mpi.analysis.figures import FigureOptions, draw_figure
 
-        figure = draw_figure(kind, self.summaries, x_axis, figure_options(user_axes=ax, **options))
+        figure = draw_figure(kind, self.summaries, x_axis, FigureOptions(user_axes=ax, **options))
         return figure if ax is None else ax
 
     def table(

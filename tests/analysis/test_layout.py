@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 import mu2mpi
-from mu2mpi.analysis.figures import draw_figure, figure_options, render_figure
+from mu2mpi.analysis.figures import FigureOptions, draw_figure, render_figure
 from mu2mpi.analysis.setting_labels import unmatched_labels
 from mu2mpi.core.errors import InputError
 
@@ -59,7 +59,7 @@ def faults(figure):
 @pytest.mark.parametrize(("name", "kind", "width"), [*SOME, *slow(*(one for one in EACH if one not in SOME))])
 def test_all_texts_have_room(name, kind, width):
     folder = FOLDERS[name]
-    figure = draw_figure(kind, folder.runs(), folder.x_axis, figure_options(width, **folder.page))
+    figure = draw_figure(kind, folder.runs(), folder.x_axis, FigureOptions(width, **folder.page))
     assert not faults(figure)
 
 
@@ -68,30 +68,30 @@ def study():
 
 
 def test_a_figure_has_the_width_type_size_and_axes_that_are_asked_for():
-    linear = draw_figure("tradeoff", study(), options=figure_options(linear=True))
+    linear = draw_figure("tradeoff", study(), options=FigureOptions(linear=True))
     assert {(p.get_xscale(), p.get_yscale()) for p in linear.axes} == {("linear", "linear")}
     assert draw_figure("tradeoff", study()).axes[0].get_xscale() == "log"
     # A notebook shows a figure by itself.
     assert linear._repr_png_().startswith(b"\x89PNG")
     for width, inches in (("column", 3.3), (5.5, 5.5)):
-        figure = draw_figure("tradeoff", study(), options=figure_options(width))
+        figure = draw_figure("tradeoff", study(), options=FigureOptions(width))
         assert {text.get_fontsize() for text in texts_of(figure)} == {8.0}
         picture = pictures.imread(io.BytesIO(render_figure(figure, "png")))
         assert picture.shape[1] == round(200 * inches)
     for wrong in ("coloumn", "0.5", "nan"):
         with pytest.raises(InputError):
-            figure_options(wrong)
+            FigureOptions(wrong)
 
 
 def test_own_labels_take_the_place_of_symbols(tmp_path):
     file = tmp_path / "labels.toml"
     file.write_text('server = "seen by"\n[epsilon]\n"2.0" = "weak"\n')
-    page = figure_options(labels=["epsilon=1:strong", str(file)])
+    page = FigureOptions(labels=["epsilon=1:strong", str(file)])
     (legend,) = draw_figure("tradeoff", study(), options=page, x_axis="machines").legends
     assert {"strong", "weak"} <= {text.get_text() for text in legend.get_texts()}
     for wrong in ("strong", "eps=1:strong", str(tmp_path / "none.toml")):
         with pytest.raises(InputError):
-            figure_options(labels=[wrong])
+            FigureOptions(labels=[wrong])
     assert unmatched_labels(["epsilon=2.0:weak", "rho:privacy", "none.toml"], study()) == []
     assert len(unmatched_labels(["epsilon=7:foo", "server=trsted:foo"], study())) == 2
 
@@ -99,7 +99,7 @@ def test_own_labels_take_the_place_of_symbols(tmp_path):
 def test_a_style_sheet_has_the_last_word_but_for_the_width(tmp_path):
     sheet = tmp_path / "own.mplstyle"
     sheet.write_text("font.size: 6\nsavefig.bbox: tight\nsavefig.facecolor: ff0000\n")
-    page = figure_options("column", style=sheet)
+    page = FigureOptions("column", style=sheet)
     figure = draw_figure("tradeoff", study(), options=page)
     assert {text.get_fontsize() for text in texts_of(figure)} == {6.0}
     picture = pictures.imread(io.BytesIO(render_figure(figure, "png", page)))
@@ -108,7 +108,7 @@ def test_a_style_sheet_has_the_last_word_but_for_the_width(tmp_path):
     sheet.write_text("font.size: large and more\n")
     for wrong in (sheet, tmp_path / "none.mplstyle"):
         with pytest.raises(InputError):
-            figure_options(style=wrong)
+            FigureOptions(style=wrong)
 
 
 def test_own_axes_are_drawn_into_and_nothing_else(folder):

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mu2mpi.analysis.figures._theme import (
-    DEFAULT_OPTIONS,
-    FigureOptions,
-    figure_options as figure_options,
-    figure_style,
-)
+from mu2mpi.analysis.figures._theme import DEFAULT_OPTIONS, FigureOptions as FigureOptions, figure_style
 from mu2mpi.analysis.setting_labels import drop_repeated_runs
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import lookup
@@ -39,26 +34,10 @@ def get_figure(name: str, x_axis: str | None = None) -> "Figure":
 def draw_figure(
     name: str, runs: Sequence[RunSummary], x_axis: str | None = None, options: FigureOptions = DEFAULT_OPTIONS
 ) -> Any:
-    """Draw the figure of a name from runs, after dropping repeated runs of one experiment.
+    """Draw a registered figure, such as ``history``, of distinct runs as a `matplotlib.figure.Figure`.
 
-    Parameters
-    ----------
-    name : str
-        Name of a registered figure, such as ``history``.
-    runs : sequence of RunSummary
-    against : str, optional
-        Quantity on the horizontal axis, one of the figure's `x_axes`.
-    options : FigureOptions, optional
-        Width, title, labels and style.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    InputError
-        If the figure cannot show these runs.
+    The horizontal axis `x_axis` is one of the figure's `x_axes`, or None for the default. Raises InputError
+    if the figure cannot show these runs.
     """
     figure = get_figure(name, x_axis)
     distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns)

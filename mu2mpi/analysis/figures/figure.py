@@ -13,14 +13,12 @@ from matplotlib import colormaps, rcParams, ticker
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
-from mu2mpi.analysis.figures._theme import (
-    BACKGROUND,
-    FOREGROUND as FOREGROUND,
-    FigureOptions as FigureOptions,
-)
+from mu2mpi.analysis.figures._theme import FigureOptions as FigureOptions
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import RunSummary
 
+FOREGROUND = "#1a1a1a"
+BACKGROUND = "white"
 DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
 MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")

@@ -8,8 +8,9 @@ import numpy as np
 import pandas
 from matplotlib.patches import Patch
 
-from mu2mpi.analysis.figures._theme import BACKGROUND, FOREGROUND
 from mu2mpi.analysis.figures.figure import (
+    BACKGROUND,
+    FOREGROUND,
     Figure,
     FigureOptions,
     Layout,

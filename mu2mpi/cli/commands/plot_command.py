@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.aggregation import version_note
-    from mu2mpi.analysis.figures import draw_figure, figure_format, figure_options, get_figure, render_figure
+    from mu2mpi.analysis.figures import FigureOptions, draw_figure, figure_format, get_figure, render_figure
     from mu2mpi.analysis.setting_labels import unmatched_labels
     from mu2mpi.core.files import write_atomically
     from mu2mpi.results.writer import check_output
@@ -55,7 +55,7 @@ def run_command(arguments: Namespace) -> None:
         figure_format(arguments.output)
         check_output(arguments.output, arguments.overwrite)
     appearance = arguments.title, arguments.linear, arguments.labels, arguments.style
-    options = figure_options(arguments.width, *appearance)
+    options = FigureOptions(arguments.width, *appearance)
     runs, _ = read_runs(arguments)
     figure = figure or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{figure}.png")
