@@ -126,35 +126,33 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
     others = [name for name in varying if name not in full.axes]
     per_method = {*own_option_fields("method"), *METHOD_SETTINGS}
     given = ["method", *(name for name in others if name not in per_method)]
-    own = [name for name in others if name in per_method]
-    of_method = [name for name in own if setting_labels.is_determined_by(name, given, rows)]
+    of_method = [n for n in others if n in per_method and setting_labels.is_determined_by(n, given, rows)]
     dependent = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
     dependent |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
-    groups = _group_by_common_settings(kept, {*full.axes, *AVERAGED_SETTINGS, *dependent}, varying, full)
+    groups = _group_by_common_settings(kept, full, dependent, varying)
     columns = {tuple(setting_labels.group_by_settings(subset, full.columns)) for subset in groups.values()}
     row_counts = {len(setting_labels.group_by_settings(subset, full.rows)) for subset in groups.values()}
     if not layout.rows and len(groups) > 1 == len(columns) and row_counts == {1}:
         added, causes = list[str](), dict[str, str]()
         for name in (name for name in others if name not in dependent):
-            causing = [a for a in added if setting_labels.is_determined_by(name, [a], rows)]
-            by = [] if name in ALWAYS_SHOWN_SETTINGS else causing
-            if by:
-                causes[name] = by[0]
-            else:
+            cause = next((a for a in added if setting_labels.is_determined_by(name, [a], rows)), None)
+            if cause is None or name in ALWAYS_SHOWN_SETTINGS:
                 added.append(name)
+            else:
+                causes[name] = cause
         if len(added) <= 2:
             full, dependent = replace(full, rows=(*full.rows, *added)), dependent | causes
-            excluded = {*full.axes, *AVERAGED_SETTINGS, *dependent}
-            groups = _group_by_common_settings(kept, excluded, varying, full)
+            groups = _group_by_common_settings(kept, full, dependent, varying)
     order = sorted(groups, key=lambda key: [(name, setting_labels.sort_key((value,))) for name, value in key])
     sections = [_build_section(dict(key), groups[key], full, dependent) for key in order]
     return sections, [*notes, *version_note(kept)]
 
 
 def _group_by_common_settings(
-    runs: Sequence[RunSummary], excluded: Collection[str], varying: Sequence[str], layout: TableLayout
+    runs: Sequence[RunSummary], layout: TableLayout, dependent: Collection[str], varying: Sequence[str]
 ) -> dict[GroupKey, list[RunSummary]]:
-    """Group runs into table sections, by (name, value) pairs of all settings except those in `excluded`."""
+    """Group runs into table sections, by (name, value) pairs of the settings that differ in no section."""
+    excluded = {*layout.axes, *AVERAGED_SETTINGS, *dependent}
     rows = [run.independent_settings for run in runs]
     values_of = {name: {row[name] for row in rows} for name in rows[0] if name not in excluded}
     names, delta = [n for n, values in values_of.items() if n in varying or len(values) == 1], None

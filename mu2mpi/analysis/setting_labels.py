@@ -38,6 +38,7 @@ UNSET_PHRASES = {
 MISSING = "–"  # Text of an empty table entry
 LabelsArgument = Mapping[str, str] | Path | str | Sequence[str]  # As `parse_labels` takes them
 GroupKey = tuple[Any, ...]  # Values of the settings by which runs are grouped
+RowGetter = Callable[[RunSummary], Mapping[str, Any]]  # Columns of a run by name
 
 
 def selection_error(problem: str, setting: str) -> InputError:
@@ -123,9 +124,13 @@ class RunGroup:
     runs: list[RunSummary]
 
 
-def group_runs(runs: Iterable[RunSummary], names: Sequence[str]) -> list[RunGroup]:
-    """Group runs by settings or measurements; settings determined by others count as None."""
-    groups = group_by_columns(runs, names, lambda run: {**run.table_row, **run.independent_settings})
+def group_runs(
+    runs: Iterable[RunSummary],
+    names: Sequence[str],
+    get_row: RowGetter = lambda run: {**run.table_row, **run.independent_settings},
+) -> list[RunGroup]:
+    """Group runs by settings or measurements; by default, settings determined by others count as None."""
+    groups = group_by_columns(runs, names, get_row)
     return [RunGroup(dict(zip(names, key, strict=True)), subset) for key, subset in groups.items()]
 
 
@@ -143,7 +148,7 @@ def group_by_settings(runs: Iterable[RunSummary], names: Sequence[str]) -> dict[
 
 
 def group_by_columns(
-    runs: Iterable[RunSummary], names: Sequence[str], get_row: Callable[[RunSummary], Mapping[str, Any]]
+    runs: Iterable[RunSummary], names: Sequence[str], get_row: RowGetter
 ) -> dict[GroupKey, list[RunSummary]]:
     """Group runs by named columns of their table rows, and sort the groups as tables do."""
     groups: dict[GroupKey, list[RunSummary]] = {}

@@ -55,8 +55,7 @@ class MachinesFigure(Figure):
         lower.set_xlabel("machine, from the fewest samples to the most")
         names = [accounts.machine_names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
         lower.set_xticks(range(len(names)), names)
-        every = run.experiment.settings()
-        settings = {name: every[name] for name in every if name in TITLE_SETTINGS}
+        settings = {name: v for name, v in run.experiment.settings().items() if name in TITLE_SETTINGS}
         suffix = f" — the first of {len(differing)} runs" if len(differing) > 1 else ""
         layout.title = f"{options.labels.settings(settings)}{suffix}"
         return layout

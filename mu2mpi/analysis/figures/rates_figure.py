@@ -16,17 +16,10 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
+from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.figures._encoding import MIN_FIT_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures.figure import DASHES, Figure, FigureOptions, Layout, legend_entry, set_log_ticks
-from mu2mpi.analysis.setting_labels import (
-    AVERAGED_SETTINGS,
-    GroupKey,
-    RunGroup,
-    colluders_getter,
-    format_share,
-    group_by_columns,
-    selection_error,
-)
+from mu2mpi.analysis.setting_labels import GroupKey, RunGroup, format_share, selection_error
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
@@ -38,22 +31,19 @@ BOOTSTRAP_SAMPLES = 2000
 
 
 class RateVariable(NamedTuple):
-    """Quantity on which the excess loss depends: symbol, name, and the setting that changes it."""
+    """Quantity on which the excess loss depends."""
 
     symbol: str
     name: str
-    setting: str
-
-    def value(self, run: RunSummary) -> float:
-        """Return the value of this variable in a run."""
-        return float(run.measurements["parameters"] if self.symbol == "d" else run.table_row[self.setting])
+    setting: str  # that changes it
+    column: str  # of `RunSummary.table_row` with its value
 
 
 RATE_VARIABLES = (
-    RateVariable("n", "samples of each machine", "rounds"),
-    RateVariable("M", "machines", "machines"),
-    RateVariable("d", "parameters", "classes"),
-    RateVariable("ρ", "privacy", "rho"),
+    RateVariable("n", "samples of each machine", "rounds", "rounds"),
+    RateVariable("M", "machines", "machines", "machines"),
+    RateVariable("d", "parameters", "classes", "parameters"),
+    RateVariable("ρ", "privacy", "rho", "rho"),
 )
 RATE_VARIABLE_SETTINGS = ("epsilon", *(variable.setting for variable in RATE_VARIABLES))
 
@@ -101,7 +91,7 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
     """Fit an exponent to each group of runs with known excess losses that differ in one variable."""
     measured = [run for run in runs if math.isfinite(run.measurements.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
-    rates, colluders = [], colluders_getter(runs)
+    rates, colluders = [], setting_labels.colluders_getter(runs)
 
     def get_row(run: RunSummary) -> dict[str, Any]:
         share = colluders(run)
@@ -109,11 +99,16 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
 
     for variable in RATE_VARIABLES:
         is_rho = variable.setting == "rho"
-        varied = {variable.setting, *AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *["epsilon"] * is_rho}
+        varied = {
+            variable.setting,
+            *setting_labels.AVERAGED_SETTINGS,
+            *PROBLEM_SETTINGS,
+            *["epsilon"] * is_rho,
+        }
         fixed = [name for name in option_fields() if name not in varied]
-        for values, line in group_by_columns(private if is_rho else measured, fixed, get_row).items():
-            if len({variable.value(run) for run in line}) >= MIN_FIT_POINTS:
-                rates.append(_fit_rate(variable, dict(zip(fixed, values, strict=True)), line))
+        for line in setting_labels.group_runs(private if is_rho else measured, fixed, get_row):
+            if len({run.table_row[variable.column] for run in line.runs}) >= MIN_FIT_POINTS:
+                rates.append(_fit_rate(variable, line.settings, line.runs))
     return rates
 
 
@@ -123,7 +118,7 @@ def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSu
     problems = [str([getattr(run.experiment, name) for name in PROBLEM_SETTINGS]) for run in runs]
     codes = [pandas.factorize(np.array(labels))[0] for labels in (seeds, problems)]
     frame = pandas.DataFrame([run.measurements for run in runs])
-    keys = [*codes, [variable.value(run) for run in runs]]
+    keys = [*codes, [run.table_row[variable.column] for run in runs]]
     table = frame["excess_loss"].groupby(keys).last().unstack(2).unstack(1)
     bounds = frame["excess_loss_bound"].groupby(keys[2]).last()
     # Shape (seeds, values, problems).

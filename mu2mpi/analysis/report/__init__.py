@@ -6,7 +6,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -25,7 +25,6 @@ from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import component_summary, known_names, lookup
 from mu2mpi.results.reader import RunSummary, read_result
-from mu2mpi.results.result import Result
 
 # Environment attributes of a file, and their headers
 ENVIRONMENT_HEADERS = {
@@ -62,7 +61,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         runs=distinct_runs,
         noisy=noisy,
         settings=settings_table(kept),
-        environments=_environment_table([results[run.path] for run in kept]),
+        environments=_environment_table([results[run.path].environment for run in kept]),
         skipped=[*skipped, *notes],
         tables=pivot_tables(table.sections, Labels()),
         theory=theory,
@@ -87,7 +86,7 @@ def settings_table(runs: Sequence[RunSummary]) -> TableRows:
     rows, labels = [], Labels()
     for name, field in option_fields().items():
         # Computed values are included if any run gives the setting.
-        if [group.settings[name] for group in setting_labels.group_runs(runs, [name])] != [None]:
+        if any(run.independent_settings[name] is not None for run in runs):
             groups = setting_labels.group_by_settings(runs, [name])
             values = (labels.table_value(name, value) for (value,) in groups)
             meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
@@ -95,8 +94,7 @@ def settings_table(runs: Sequence[RunSummary]) -> TableRows:
     return rows
 
 
-def _environment_table(results: Sequence[Result]) -> TableRows:
-    environments = [result.environment for result in results]
+def _environment_table(environments: Sequence[Mapping[str, object]]) -> TableRows:
     columns = [name for name in ENVIRONMENT_HEADERS if any(name in entry for entry in environments)]
     counts = Counter(tuple(str(entry.get(name, MISSING)) for name in columns) for entry in environments)
     rows = [[f"{count:,}", *values] for values, count in counts.most_common()]
