@@ -244,8 +244,7 @@ def _dependent_settings_note(section: TableSection, labels: Labels) -> list[str]
     for (row, column), aggregate in section.aggregates.items():
         axis_values = dict(zip(section.layout.axes, row + column, strict=True))
         for axis in {by: None for by in section.dependent_settings.values() if by != COLLUDERS_SHARE}:
-            names = [name for name, by in section.dependent_settings.items() if by == axis]
-            own = {name: aggregate.settings.get(name) for name in names}
+            own = {n: aggregate.settings.get(n) for n, by in section.dependent_settings.items() if by == axis}
             if own := _shown_settings(own, section.default_settings):
                 label = labels.setting(axis, axis_values[axis])
                 labels_by_settings.setdefault(labels.settings(own), {})[label] = None

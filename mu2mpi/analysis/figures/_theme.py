@@ -23,8 +23,8 @@ class FigureOptions:
 
     The width is in inches, or a key of `FIGURE_WIDTHS_INCHES`; a `title` replaces that of the figure; with
     `linear`, logarithmic axes become linear; `labels` are as for `parse_labels`; `style` is a matplotlib
-    style sheet; `user_axes` are matplotlib axes to draw on, in place of a new figure. Raises InputError if the
-    width is out of range, or a file cannot be used.
+    style sheet; `user_axes` are matplotlib axes to draw on, in place of a new figure. Raises InputError if
+    the width is out of range, or a file cannot be used.
     """
 
     def __init__(
