@@ -34,10 +34,25 @@ def get_figure(name: str, x_axis: str | None = None) -> "Figure":
 def draw_figure(
     name: str, runs: Sequence[RunSummary], x_axis: str | None = None, options: FigureOptions = DEFAULT_OPTIONS
 ) -> Any:
-    """Draw a registered figure, such as ``history``, of distinct runs as a `matplotlib.figure.Figure`.
+    """Draw the figure of a name from runs, after dropping repeated runs of one experiment.
 
-    The horizontal axis `x_axis` is one of the figure's `x_axes`, or None for the default. Raises InputError
-    if the figure cannot show these runs.
+    Parameters
+    ----------
+    name : str
+        Name of a registered figure, such as ``history``.
+    runs : sequence of RunSummary
+    x_axis : str, optional
+        Quantity on the horizontal axis, one of the figure's `x_axes`.
+    options : FigureOptions, optional
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        If the figure cannot show these runs.
     """
     figure = get_figure(name, x_axis)
     distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns)

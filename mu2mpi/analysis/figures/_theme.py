@@ -19,12 +19,27 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 class FigureOptions:
-    """Options of a figure, as in ``mu2mpi plot``: width, title, labels, style sheet and axes.
+    """Options of a figure, as in ``mu2mpi plot``.
 
-    The width is in inches, or a key of `FIGURE_WIDTHS_INCHES`; a `title` replaces that of the figure; with
-    `linear`, logarithmic axes become linear; `labels` are as for `parse_labels`; `style` is a matplotlib
-    style sheet; `user_axes` are matplotlib axes to draw on, in place of a new figure. Raises InputError if
-    the width is out of range, or a file cannot be used.
+    Parameters
+    ----------
+    width : float or str
+        Width in inches, or a key of `FIGURE_WIDTHS_INCHES`.
+    title : str, optional
+        Title in place of the figure's own.
+    linear : bool
+        Whether logarithmic axes become linear.
+    labels : mapping, sequence of str, or path
+        Labels of settings and their values, as for `parse_labels`.
+    style : path, optional
+        A matplotlib style sheet.
+    user_axes : array_like of matplotlib axes, optional
+        Axes to draw on, in place of a new figure.
+
+    Raises
+    ------
+    InputError
+        If the width is out of range, or a file cannot be used.
     """
 
     def __init__(
