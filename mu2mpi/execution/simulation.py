@@ -248,7 +248,7 @@ class Simulation:
             estimate_error=estimate_error,
         )
         self._history_rows.append(row)
-        return Evaluation(t, loss, score, label_kind, test_samples, row.rho_spent, elapsed_seconds)
+        return Evaluation(t, loss, score, label_kind, test_samples, row["rho_spent"], elapsed_seconds)
 
     def _gradient_estimate_error(self, t: int, query_point: FloatArray) -> float:
         """Return ||d_t - f'(x_t)||^2 before noise on rank 0, for synthetic populations only; else NaN."""
