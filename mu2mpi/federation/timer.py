@@ -1,11 +1,14 @@
 """Timer of a run: seconds by phase, such as computation or communication, and by rank."""
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray
-from mu2mpi.core.parallel import Communicator
+
+if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
 
 TIMED_PHASES = ("compute", "noise", "step", "data", "communication", "waiting", "evaluation")
 EXPECTED_TIMED_ROUNDS = 1000  # rounds, on average, whose communication times of all ranks are compared
@@ -38,7 +41,7 @@ class Timer:
             self._sampled_seconds.append(self.phase_seconds["communication"] - self._communication_before)
         self._communication_before = self.phase_seconds["communication"]
 
-    def seconds_by_rank(self, communicator: Communicator) -> dict[str, FloatArray]:
+    def seconds_by_rank(self, communicator: "Communicator") -> dict[str, FloatArray]:
         """Return seconds by phase and rank on rank 0; communication beyond the fastest rank is waiting."""
         own = list(self.phase_seconds.values()), self._sampled_seconds
         seconds, sampled = zip(*(communicator.gather(own) or [own]), strict=True)
