@@ -142,10 +142,10 @@ def claim_contradictions(result: Result) -> list[str]:
     rounds, found, expected = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
-            constants = result.constants
+            constants, batching = result.constants, result.constants.batching
             plan: Any = constants.problem.per_machine_plan
             rounds, spent = constants.mechanism.rounds, constants.rho_spent
-            used = round(constants.sum_over_machines(constants.rounds, constants.batching.distinct_samples))
+            used = round(constants.sum_over_machines(constants.rounds, batching.distinct_samples_until))
             expected = plan.least_private_mechanism.file_attributes() | {"S": constants.S}
             differences = result.accounts.differences(plan.accounts(privacy.delta))
             found = [f"in /privacy/machines {text}" for text in differences]
@@ -236,7 +236,7 @@ def group_privacy_guarantee(result: Result, group_size: GroupSize) -> Guarantee:
         rounds = plan.participation.counts[takes_part].tolist()
     # With subsampling, any sample may be used.
     all_samples = batching.samples_per_machine
-    used = [all_samples if batching.subsampling else batching.distinct_samples(n) for n in rounds]
+    used = [all_samples if batching.subsampling else batching.distinct_samples_until(n) for n in rounds]
     held = [PersonSamples(m, min(n, group_size.samples or n)) for m, n in zip(mechanisms, used, strict=True)]
     return person_guarantee(
         held,

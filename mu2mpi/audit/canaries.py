@@ -156,7 +156,7 @@ class Canaries:
         self._index_in_machine = np.empty(partition.size, np.int64)
         self._index_in_machine[partition] = np.arange(len(partition))[:, np.newaxis]
         self._row_labels = np.zeros(partition.size, np.int32)
-        ends = [batching.distinct_samples(t) for t in every_round]
+        ends = [batching.distinct_samples_until(t) for t in every_round]
         first_uses = np.searchsorted(ends, np.arange(batching.samples_per_machine), "right")
         for rows, active in zip(partition.T, self.participation_rounds, strict=True):
             # Unused samples get an arbitrary class.
@@ -172,7 +172,7 @@ class Canaries:
         batches = batching.batches(bytes(32), range(1), range(1, len(active) + 1))
         rounds_used = np.repeat(active, batches.sizes[:, 0])
         for k, t in enumerate(active):
-            if batching.distinct_samples(k + 1) > (index := batching.distinct_samples(k)):
+            if batching.distinct_samples_until(k + 1) > (index := batching.distinct_samples_until(k)):
                 messages: list[int] = rounds_used[batches.indices == index].tolist()
                 if self.affects_later_rounds:
                     messages = list(range(t, last + 1)) if is_central else active[k:]

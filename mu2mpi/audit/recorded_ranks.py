@@ -85,10 +85,10 @@ class RecordedRank(Communicator):
         return receive
 
     def bcast(self, array: FloatArray) -> None:
-        np.copyto(array, self._from_rank_0(array))
+        np.copyto(array, self._broadcast_from_rank_0(array))
 
     def bcast_object(self, value: Any) -> Any:
-        return deepcopy(self._from_rank_0(value))
+        return deepcopy(self._broadcast_from_rank_0(value))
 
     def gather(self, value: Any) -> list[Any] | None:
         contributions = self._exchange(value)
@@ -99,7 +99,7 @@ class RecordedRank(Communicator):
 
     split = allgather = barrier = _reject_collective  # type: ignore[assignment]
 
-    def _from_rank_0(self, value: Any) -> Any:
+    def _broadcast_from_rank_0(self, value: Any) -> Any:
         message = self._exchange(value if self.rank == 0 else None)[0]
         if self.rank != 0:
             self.received.append(message)

@@ -75,7 +75,7 @@ class Verdict:
 
 
 def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> Verdict:
-    """Return the verdict of attacks on all canaries, and on the claims for them."""
+    """Attack all canaries in audited runs, and judge the privacy claims of each."""
     canaries, variants = runs.canaries, runs.canary_variants
     # Runs come in pairs of opposite variants. Discriminants are learned on some and judged on the others.
     n_learning = len(variants) // 4 * 2

@@ -26,7 +26,7 @@ LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
 
 # Program that prints the size of COMM_WORLD on each rank, by one write, since launchers interleave output.
 PROBE_SCRIPT = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
-MAX_PROBE_SECONDS = 60
+MAX_LAUNCHER_PROBE_SECONDS = 60
 
 # Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
 FORWARDED_VARIABLE_RE = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
@@ -97,7 +97,7 @@ def _launcher_problem(launcher: Sequence[str], ranks: int, environment: Mapping[
     command = [*launcher, *_env_prefix(environment), sys.executable, "-c", PROBE_SCRIPT]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=MAX_PROBE_SECONDS, env=environment
+            command, capture_output=True, text=True, timeout=MAX_LAUNCHER_PROBE_SECONDS, env=environment
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -17,7 +17,7 @@ MAX_SWEEP_RUNS = 100_000
 MAX_FILE_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
 MAX_SLUG_LETTERS = 40
 # Settings whose values stand without the setting's name in a file name
-UNPREFIXED_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
+VALUE_ONLY_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
 
 
 class Sweep:
@@ -204,7 +204,7 @@ def _format_setting(name: str, value: object) -> str:
         return name.replace("_", "-") if value is True else _format_number(name, value)
     form, colon, path = value.rpartition(":")
     text = _slug(f"{form}{colon}{path.rpartition('/')[2]}")[:MAX_SLUG_LETTERS]
-    return text if name in UNPREFIXED_SETTINGS else f"{name.replace('_', '-')}-{text}"
+    return text if name in VALUE_ONLY_SETTINGS else f"{name.replace('_', '-')}-{text}"
 
 
 def _is_ambiguous_in_file_name(name: str, value: object) -> bool:

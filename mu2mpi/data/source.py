@@ -110,7 +110,7 @@ class DataSource(OptionValue, ABC):
         return cls(**dict(request.options))
 
     @property
-    def feature_type(self) -> np.dtype[np.generic]:
+    def feature_dtype(self) -> np.dtype[np.generic]:
         """Dtype of the stored features of a sample."""
         empty = np.empty(0, np.int64)
         return (self.support if self.has_known_distribution else self.read("training", empty).features).dtype
@@ -118,7 +118,7 @@ class DataSource(OptionValue, ABC):
     @property
     def sample_bytes(self) -> int:
         """Bytes of memory per sample: stored features, label, scale and row number."""
-        return self.dimension * self.feature_type.itemsize + 20
+        return self.dimension * self.feature_dtype.itemsize + 20
 
     def chunk_size(self, samples: int) -> int:
         """Return the number of samples read at once: all up to MAX_IN_MEMORY_SAMPLE_BYTES, else a chunk."""

@@ -279,13 +279,13 @@ class EncodedTable(Table):
 
     def __init__(self, reader: ColumnReader, schema: Schema, invalid_values: InvalidValues) -> None:
         self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
-        self._invalid_values, self.feature_type = invalid_values, np.dtype(np.float32)
+        self._invalid_values, self.feature_dtype = invalid_values, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
         self.has_header, self.feature_names = reader.has_header, schema.feature_names
 
     def features(self, rows: IntArray) -> NDArray[np.float32]:
         """Return encoded features of given rows (ascending): shape (len(rows), dimension), float32."""
-        features = np.empty((len(rows), self.dimension), self.feature_type)
+        features = np.empty((len(rows), self.dimension), self.feature_dtype)
         start, declared = 0, self._schema.features
         for name, column in self._reader.columns([*declared], rows).items():
             width = len(declared[name].feature_names(name))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.data.source import DataSource, Labels, Samples
-from mu2mpi.execution.evaluation_schedule import evaluation_cost, run_cost
+from mu2mpi.execution.evaluation_schedule import evaluation_cost_ns, run_cost_ns
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
@@ -41,8 +41,8 @@ _cached_loss_minima = WeakKeyDictionary[DataSource, dict[tuple[Loss, Scaling, fl
 
 def max_search_gradients(constants: RunConstants, test_samples: int) -> int:
     """Estimate the number of test-loss gradients (5 to 1,000) that fit in 1.5 s or a tenth of the run."""
-    gradient_cost = GRADIENT_COST_IN_EVALUATIONS * evaluation_cost(constants, test_samples)
-    return int(max(5, min(1000, max(0.1 * run_cost(constants), MIN_OPTIMUM_SEARCH_NS) / gradient_cost)))
+    gradient_cost = GRADIENT_COST_IN_EVALUATIONS * evaluation_cost_ns(constants, test_samples)
+    return int(max(5, min(1000, max(0.1 * run_cost_ns(constants), MIN_OPTIMUM_SEARCH_NS) / gradient_cost)))
 
 
 def stratified_test_rows(strata: range, sample_size: int, test_samples: int) -> IntArray:

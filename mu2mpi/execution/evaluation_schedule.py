@@ -25,7 +25,7 @@ MIN_TEST_SAMPLES = 2000  # Smallest default sample of the test set: accuracy has
 MIN_EVALUATION_BUDGET_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may take
 
 
-def run_cost(constants: RunConstants) -> float:
+def run_cost_ns(constants: RunConstants) -> float:
     """Estimate the time of all rounds on one core without evaluations, in nanoseconds."""
     problem, rounds, correlation = constants.problem, constants.rounds, constants.mechanism.correlation
     noise_vectors: float = rounds
@@ -33,13 +33,13 @@ def run_cost(constants: RunConstants) -> float:
         # An absent machine's last noise is drawn a second time, to remove it from a cumulative message.
         repeats = 2 if problem.per_machine_plan is not None and constants.estimator.is_cumulative else 1
         noise_vectors = constants.sum_over_machines(rounds, float) * repeats
-    gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples)
+    gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples_until)
     ns_per_sample = NS_PER_NORMAL + NS_PER_BUFFER_COORDINATE * (correlation.buffers if correlation else 0)
     noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0
     return problem.d * (NS_PER_GRADIENT_COORDINATE * gradients + noise) + NS_PER_ROUND * rounds
 
 
-def evaluation_cost(constants: RunConstants, test_samples: int) -> float:
+def evaluation_cost_ns(constants: RunConstants, test_samples: int) -> float:
     """Estimate the time of one evaluation on one core, in nanoseconds."""
     return NS_PER_TEST_COORDINATE * constants.problem.d * test_samples + NS_PER_EVALUATION
 
@@ -54,8 +54,8 @@ class EvaluationSchedule:
 
     def cost(self, constants: RunConstants) -> float:
         """Estimate the time of all evaluations on one core, in nanoseconds."""
-        before_last = (len(self.rounds) - 1) * evaluation_cost(constants, self.test_subset_size)
-        return before_last + evaluation_cost(constants, self.test_samples)
+        before_last = (len(self.rounds) - 1) * evaluation_cost_ns(constants, self.test_subset_size)
+        return before_last + evaluation_cost_ns(constants, self.test_samples)
 
 
 def plan_evaluations(plan: Plan) -> EvaluationSchedule:
@@ -72,8 +72,8 @@ def plan_evaluations(plan: Plan) -> EvaluationSchedule:
 
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:
     """Return number and test samples of evaluations that take about a tenth of a run's time."""
-    affordable = max(0.1 * run_cost(constants), MIN_EVALUATION_BUDGET_NS)
-    full = evaluation_cost(constants, test_samples)
+    affordable = max(0.1 * run_cost_ns(constants), MIN_EVALUATION_BUDGET_NS)
+    full = evaluation_cost_ns(constants, test_samples)
     if affordable >= MIN_EVALUATIONS * full:
         return min(DEFAULT_EVALUATIONS, int(affordable / full)), test_samples
     variable_ns = max(0.0, (affordable - full) / (MIN_EVALUATIONS - 1) - NS_PER_EVALUATION)

@@ -152,7 +152,7 @@ class Simulation:
         finally:
             local.on_close()
         statistics = self._gather_increment_stats()
-        increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples)
+        increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples_until)
         clipped_share = min(1.0, statistics.clipped_count / increments)
         last_loss = self._history_rows[-1]["test_loss"] if self._history_rows else math.nan
         loss = communicator.bcast_object(last_loss)
@@ -226,7 +226,7 @@ class Simulation:
         constants, batching = self.constants, self.constants.batching
         is_last, label_kind = t == constants.rounds, constants.problem.loss.label_kind
         test_samples = self.evaluations.test_samples if is_last else self.evaluations.test_subset_size
-        processed = constants.sum_over_machines(t, batching.processed_samples)
+        processed = constants.sum_over_machines(t, batching.processed_samples_until)
         scores = dict.fromkeys(SCORE_COLUMNS.values(), math.nan) | {SCORE_COLUMNS[label_kind]: score}
         noised_sum = self.server.iterates.noised_sum
         message_norm = math.nan
@@ -240,7 +240,7 @@ class Simulation:
             test_loss=loss,
             **scores,
             test_samples=test_samples,
-            samples=round(constants.sum_over_machines(t, batching.distinct_samples)),
+            samples=round(constants.sum_over_machines(t, batching.distinct_samples_until)),
             gradient_evaluations=round(constants.estimator.gradients_per_sample * processed),
             rho_spent=constants.rho_spent(t),
             elapsed_seconds=elapsed_seconds,

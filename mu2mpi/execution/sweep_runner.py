@@ -16,7 +16,7 @@ from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message, warn
 from mu2mpi.data.source import DataSource
-from mu2mpi.execution.evaluation_schedule import run_cost
+from mu2mpi.execution.evaluation_schedule import run_cost_ns
 from mu2mpi.execution.job import RunContext, is_result_of
 from mu2mpi.execution.plan import (
     Plan,
@@ -85,7 +85,7 @@ def run_sweep(
         finished = f"{len(runs) - len(todo)} of {len(runs)} runs are finished"
         print_on_rank_0(communicator, f"{finished}; {len(todo)} to go")
         constants, positions = [runs[path].constants for path in todo], itertools.count(1)
-        machines, costs = [each.problem.machines for each in constants], [*map(run_cost, constants)]
+        machines, costs = [each.problem.machines for each in constants], [*map(run_cost_ns, constants)]
         for concurrent_runs in schedule_runs(machines, costs, communicator.size):
             labels = {run: f"[{next(positions)}/{len(todo)}]" for run in concurrent_runs.runs()}
             with _group_context(context, concurrent_runs) as (group_context, queue):

@@ -39,10 +39,10 @@ def initialise_numba_without_scipy() -> None:
 def compile_kernels(plan: Plan, communicator: Communicator) -> None:
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
     initialise_numba()
-    communicator.fill_kernel_cache(kernel_compile_functions(plan.source.feature_type, plan.constants))
+    communicator.fill_kernel_cache(kernel_compilers(plan.source.feature_dtype, plan.constants))
 
 
-def kernel_compile_functions(
+def kernel_compilers(
     feature_dtype: np.dtype[np.generic], constants: RunConstants
 ) -> list[Callable[[], object]]:
     """Return functions that call each kernel of a run on tiny arrays, the slowest to compile first."""

@@ -33,7 +33,7 @@ class Batching(ABC):
     def is_full_batch(self) -> bool:
         """Whether every machine uses all its samples in every round."""
         all_samples = self.samples_per_machine * self.rounds
-        return not self.subsampling and self.processed_samples(self.rounds) == all_samples
+        return not self.subsampling and self.processed_samples_until(self.rounds) == all_samples
 
     @property
     def description(self) -> str:
@@ -44,13 +44,13 @@ class Batching(ABC):
         """Return the expected number of samples in a machine's batch of round t."""
         return self.max_batch_size
 
-    def distinct_samples(self, t: int) -> int:
+    def distinct_samples_until(self, t: int) -> int:
         """Return the largest number of distinct samples that a machine uses in rounds 1 .. t."""
         return min(self.samples_per_machine, self.max_batch_size * t)
 
-    def processed_samples(self, t: int) -> float:
+    def processed_samples_until(self, t: int) -> float:
         """Return the expected sum of a machine's batch sizes over rounds 1 .. t, with repeated samples."""
-        return self.batch_size(t) * t if self.subsampling else self.distinct_samples(t)
+        return self.batch_size(t) * t if self.subsampling else self.distinct_samples_until(t)
 
     def max_uses_per_sample(self, t: int) -> int:
         """Return the largest number of batches of rounds 1 .. t that contain the same sample."""
@@ -66,7 +66,7 @@ class FreshSamples(Batching):
 
     is_fresh = True
 
-    def distinct_samples(self, t: int) -> int:
+    def distinct_samples_until(self, t: int) -> int:
         """Return t, the number of samples that a machine uses in rounds 1 .. t."""
         return t
 
@@ -90,15 +90,16 @@ class DisjointBatches(Batching):
 
     def batch_size(self, t: int) -> float:
         """Return the number of samples in a machine's batch of round t."""
-        return self.distinct_samples(t) - self.distinct_samples(t - 1)
+        return self.distinct_samples_until(t) - self.distinct_samples_until(t - 1)
 
-    def distinct_samples(self, t: int) -> int:
+    def distinct_samples_until(self, t: int) -> int:
         """Return the sum of a machine's first t batch sizes."""
         return self.batch_ends[t - 1] if t else 0
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
         """Return batches that are consecutive blocks of each machine's samples."""
-        blocks = [np.arange(self.distinct_samples(t - 1), self.distinct_samples(t)) for t in rounds]
+        end = self.distinct_samples_until
+        blocks = [np.arange(end(t - 1), end(t)) for t in rounds]
         indices = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in blocks)])
         sizes = np.array([len(b) for b in blocks], np.int64)
         return BatchIndices(indices, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
@@ -107,7 +108,7 @@ class DisjointBatches(Batching):
 class CyclicBatches(Batching):
     """Batches of K = `max_batch_size` consecutive samples, in cyclic passes over a machine's n samples."""
 
-    def processed_samples(self, t: int) -> int:
+    def processed_samples_until(self, t: int) -> int:
         """Return K t, the sum of a machine's batch sizes over rounds 1 .. t."""
         return self.max_batch_size * t
 

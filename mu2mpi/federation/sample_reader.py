@@ -37,7 +37,7 @@ def make_sample_reader(
     read_rows = _row_reader(source, constants, partition_key, hosted_machines, partition)
     max_samples, hosted = math.inf, len(hosted_machines)  # per machine and read
     if hosted:
-        max_samples = source.chunk_size(round(hosted * batching.processed_samples(rounds))) / hosted
+        max_samples = source.chunk_size(round(hosted * batching.processed_samples_until(rounds))) / hosted
     is_full_batch = batching.is_full_batch and plan is None
 
     def next_batches(remaining_rounds: range) -> BatchIndices:
@@ -46,8 +46,8 @@ def make_sample_reader(
             return _participant_batches(
                 plan.participation, batching, sampling_key, hosted_machines, remaining_rounds, max_samples
             )
-        before = batching.processed_samples(remaining_rounds.start - 1)
-        seen = lambda t: batching.processed_samples(t) - before  # noqa: E731
+        before = batching.processed_samples_until(remaining_rounds.start - 1)
+        seen = lambda t: batching.processed_samples_until(t) - before  # noqa: E731
         count = 1 if is_full_batch else max(1, bisect_right(remaining_rounds, max_samples, key=seen))
         return batching.batches(sampling_key, hosted_machines, remaining_rounds[:count])
 

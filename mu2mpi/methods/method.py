@@ -178,7 +178,7 @@ class Method(ABC):
 
     def gradient_error(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return sqrt(V), a bound on the RMS error of an average gradient, from sampling and noise."""
-        batch_size = batching.processed_samples(batching.rounds) / batching.rounds
+        batch_size = batching.processed_samples_until(batching.rounds) / batching.rounds
         sigma, noise_reduction = problem.noise_std_and_reduction(mechanism)
         noise_error = math.sqrt(problem.d) * sigma / (noise_reduction * batch_size)
         sampling_error = self.clip_norm(problem) / math.sqrt(problem.effective_machines * batch_size)

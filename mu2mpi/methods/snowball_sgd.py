@@ -98,7 +98,7 @@ class SnowballSgd(Method):
     def released_sums(
         self, problem: Problem, batching: Batching, participations: int | None = None
     ) -> ReleasedSums:
-        """Return the released sums, with a gradient bound that allows for rounding errors of features."""
+        """Describe the released sums, with a gradient bound that allows for rounding errors of features."""
         # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
         tolerance = last_iterate_mechanism.GRADIENT_NORM_TOLERANCE
         gradient_norm = max(problem.G, _loss_constants_with_tolerance(problem).G / (1 + tolerance))

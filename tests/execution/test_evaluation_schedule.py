@@ -16,9 +16,9 @@ from mu2mpi.execution.evaluation_schedule import (
     EvaluationSchedule,
     affordable_evaluations,
     default_evaluation_rounds,
-    evaluation_cost,
+    evaluation_cost_ns,
     evaluation_rounds,
-    run_cost,
+    run_cost_ns,
 )
 
 
@@ -72,12 +72,12 @@ def test_evaluations_take_a_small_share_of_the_time(server, machines, rounds, wh
     assert MIN_EVALUATIONS <= count <= 20
     assert min(whole, MIN_TEST_SAMPLES) <= share <= whole
     cost = EvaluationSchedule(np.arange(count), share, whole).cost(constants)
-    budget = max(0.1 * run_cost(constants), MIN_EVALUATION_BUDGET_NS)
+    budget = max(0.1 * run_cost_ns(constants), MIN_EVALUATION_BUDGET_NS)
     if share > MIN_TEST_SAMPLES:
         assert cost <= budget * (1 + 1e-9)
     if share < whole:
         assert count == MIN_EVALUATIONS
-        assert cost + 11 * evaluation_cost(constants, MIN_TEST_SAMPLES) > 0.99 * budget
+        assert cost + 11 * evaluation_cost_ns(constants, MIN_TEST_SAMPLES) > 0.99 * budget
 
 
 def test_long_runs_and_small_test_sets_are_measured_whole():

@@ -158,7 +158,7 @@ def is_small(plan):
     """Return whether a run is one of milliseconds."""
     constants = plan.constants
     samples = (
-        constants.problem.machines * constants.batching.processed_samples(constants.rounds)
+        constants.problem.machines * constants.batching.processed_samples_until(constants.rounds)
         + plan.source.test_samples
     )
     return (

@@ -15,7 +15,7 @@ import mu2mpi
 from helpers.simulations import make_schedule
 from mu2mpi.audit.evidence import uneven_byte_evidence
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.execution.warmup import kernel_compile_functions
+from mu2mpi.execution.warmup import kernel_compilers
 from mu2mpi.federation.subsampling import sample_poisson_batches, sample_replacement_batches
 from mu2mpi.losses.loss import Loss
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
@@ -23,7 +23,7 @@ from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM, add_si
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
-"""Places in the list of `kernel_compile_functions`."""
+"""Places in the list of `kernel_compilers`."""
 
 METHODS = "mu2-sgd", "anytime-dp-mf"
 """With each estimator, fresh and correlated noise, and steps that are lazy or not."""
@@ -37,9 +37,9 @@ def _of_run(
     rows: int | None = None,
 ) -> None:
     constants = make_schedule(method, rounds=9, machines=1, classes=2, features=2, loss=loss)
-    for feature_type in types:
-        kernel_compile_functions(
-            np.dtype(feature_type), constants.with_problem(model_rows=rows or constants.problem.model_rows)
+    for feature_dtype in types:
+        kernel_compilers(
+            np.dtype(feature_dtype), constants.with_problem(model_rows=rows or constants.problem.model_rows)
         )[place]()
 
 

@@ -107,8 +107,8 @@ def test_samples_are_in_no_more_messages_than_stated(n, K, T):
         assert len(set(of_machines[0])) == K
         counts[of_machines[0]] += 1
         assert batching.max_uses_per_sample(t) == counts.max() == counts[0]
-        assert batching.distinct_samples(t) == np.count_nonzero(counts)
-        assert batching.processed_samples(t) == counts.sum()
+        assert batching.distinct_samples_until(t) == np.count_nonzero(counts)
+        assert batching.processed_samples_until(t) == counts.sum()
 
 
 def test_bound_applies_to_plain_full_batch_steps():

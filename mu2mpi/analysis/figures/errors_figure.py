@@ -23,7 +23,7 @@ class GradientErrorsFigure(Figure):
     name = "errors"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
-        """Draw the squared error of d_t in runs on a population, averaged over seeds, against the round t."""
+        """Draw squared errors of gradient estimates, averaged over seeds, against rounds, by population."""
         runs = [run for run in runs if np.isfinite(run.history.estimate_error).any()]
         if not runs:
             advice = "Use runs with --data population"

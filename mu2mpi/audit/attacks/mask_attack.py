@@ -55,7 +55,7 @@ def run_attack(context: AttackContext) -> Finding:
     sizes.setdefault((machines, colluders), (SHORT_MESSAGE_TEST_PIXELS, TESTED_ROUNDS[:MAX_ROUND_LAG]))
     refutations, key, n_groups, highest = [], derive_key(context.root_key, "noise", "masks"), 0, 0.0
     for (count, known), (pixels, rounds) in sizes.items():
-        constants = _masked_run_constants(context, count, known, pixels)
+        constants = _masked_sum_constants(context, count, known, pixels)
         groups = list(machine_groups(count, known, context.root_key))
         # Each half-byte is tested in each chunk and in differences.
         tests = 16 * max(1, len(groups)) * (constants.problem.d // CHUNK_WORDS + MAX_ROUND_LAG)
@@ -72,10 +72,12 @@ def run_attack(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations))
 
 
-def _masked_run_constants(context: AttackContext, machines: int, colluders: int, pixels: int) -> RunConstants:
+def _masked_sum_constants(
+    context: AttackContext, machines: int, colluders: int, features: int
+) -> RunConstants:
     problem, sizes = context.constants.problem, {"machines": machines, "colluders": colluders}
     servers = {"server": problem.server, "masks": problem.server_options.masks}
-    constants = mnist_sized_constants(pixels, **sizes, **servers)
+    constants = mnist_sized_constants(features, **sizes, **servers)
     return replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
 
 

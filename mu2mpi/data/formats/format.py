@@ -63,13 +63,13 @@ class Table:
         if features.dtype.kind not in "biuf":
             raise InputError(f"{path}: features must be real numbers, got the type {features.dtype}")
         dtypes = (dtype for dtype in (np.uint8, np.float32) if np.can_cast(features.dtype, dtype))
-        self.feature_type: np.dtype[Any] = np.dtype(next(dtypes, np.float64))
+        self.feature_dtype: np.dtype[Any] = np.dtype(next(dtypes, np.float64))
 
     def features(self, rows: IntArray) -> NDArray[np.generic]:
-        """Features of given samples (ascending rows): shape (len(rows), dimension), dtype `feature_type`."""
+        """Features of given samples (ascending rows): shape (len(rows), dimension), dtype `feature_dtype`."""
         block = self._features[rows]
         dense: NDArray[np.generic] = block if isinstance(block, np.ndarray) else block.toarray()
-        return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_type)
+        return np.ascontiguousarray(dense.reshape(len(rows), self.dimension), self.feature_dtype)
 
     def column(self, role: ColumnRole, rows: IntArray) -> ColumnValues:
         """Unconverted labels or owners of given samples (ascending rows)."""

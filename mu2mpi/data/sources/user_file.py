@@ -142,7 +142,7 @@ class UserFile(DataSource):
         if request.scaling == "unit":
             self.feature_scale, self.max_abs_feature = 1.0, MAX_ABS_FEATURE
             self.range_advice = "remove the sample"
-        self._rows_per_block = max(1, FEATURE_READ_BYTES // training.feature_type.itemsize // self.dimension)
+        self._rows_per_block = max(1, FEATURE_READ_BYTES // training.feature_dtype.itemsize // self.dimension)
         self.feature_names = training.feature_names
         if any(map(UNPRINTABLE_CHARACTERS.search, self.feature_names or ())):
             self.feature_names = None  # A result file cannot store them.
@@ -174,7 +174,7 @@ class UserFile(DataSource):
         table, file_rows = self._tables[split]
         rows = file_rows(rows)
         order = np.argsort(rows, kind="stable")
-        features = np.empty((len(rows), self.dimension), table.feature_type)
+        features = np.empty((len(rows), self.dimension), table.feature_dtype)
         labels: NDArray[Any] = np.empty(len(rows), np.int32 if self.label_range is None else np.float64)
         for start in range(0, len(rows), self._rows_per_block):
             block = order[start : start + self._rows_per_block]
