@@ -20,6 +20,9 @@ SEED = "MU2MPI_TEST_SEED"
 FUZZ_SEED = "MU2MPI_FUZZ_SEED"
 """The environment variable that holds the seed of input drawn at random: by default the date."""
 
+LONGEST_GROUPS = ("jobs", "ranks")
+"""Groups of tests that are started first: those that submit jobs, and those that start ranks."""
+
 COMPILED = "MU2MPI_TEST_COMPILED"
 """The environment variable that names the kernels that were compiled before the first test, if all were."""
 
@@ -99,7 +102,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use."""
+    """Mark tests by the fixtures that they use, and start with the groups that take longest."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "mnist_dir" in fixtures:
@@ -107,17 +110,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "cluster" in fixtures:
             item.add_marker("slurm")
             item.add_marker("slow")
+    items.sort(key=lambda item: [*LONGEST_GROUPS, group_of(item.nodeid)].index(group_of(item.nodeid)))
+
+
+def group_of(nodeid: str) -> str:
+    """Return the group of a test; all tests of a group run one after another, in one process."""
+    path = Path(nodeid.partition("::")[0])
+    if path.name == "test_blocks_of_pages.py":
+        return nodeid if "[" in nodeid else path.name
+    return {"ranks": "ranks", "slurm": "jobs", "hosts": "jobs"}.get(path.parent.name, str(path))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share files out among processes; all that start ranks go to one, all that hand in jobs to another."""
+    """Distribute groups of tests over processes, in their order."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Files(LoadScopeScheduling):  # type: ignore[misc]
+    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            groups = {"ranks": "ranks", "slurm": "jobs", "hosts": "jobs"}
-            return groups.get(Path(file).parent.name, file)
+            return group_of(nodeid)
 
-    return Files(config, log)
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
