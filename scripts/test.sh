@@ -37,7 +37,7 @@ $all && chosen=''
 
 say "tests of one process, and tests that start ranks themselves (${libraries[0]})"
 # One process more than cores: tests that submit jobs wait most of the time.
-"${folders[${libraries[0]}]}/bin/python" -m pytest -m "$chosen" --numprocesses=$(($(nproc) + 1)) --maxprocesses=4
+"${folders[${libraries[0]}]}/bin/python" -m pytest -m "$chosen" --numprocesses=$(($(env -u OMP_NUM_THREADS nproc) + 1)) --maxprocesses=4
 
 # run_on RANKS LIBRARY MARKS: ranks that wait for each other for ever are a failure, too.
 run_on() { timeout 600 "${folders[$2]}/bin/mpirun" -n "$1" "${folders[$2]}/bin/python" tests/helpers/run_mpi_tests.py -m "$3"; }
