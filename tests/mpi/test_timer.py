@@ -12,7 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution import environment
 from mu2mpi.federation.machine import Machines
 
-ROUNDS, LATE = 30, 0.02
+ROUNDS, LATE, RUNS = 30, 0.02, 3
 
 
 def simulation(communicator):
@@ -32,15 +32,18 @@ def test_waiting_for_the_slowest_is_told_from_moving(communicator, monkeypatch, 
         observe(machines, t, *arguments)
 
     monkeypatch.setattr(Machines, "accumulate_increments", late)
-    timing = simulation(communicator).run().timing
+    timings = [simulation(communicator).run().timing for _ in range(RUNS)]
+    waiting, communication = (
+        np.min([timing[phase] for timing in timings], axis=0) for phase in ("waiting", "communication")
+    )
     waits = np.full(ranks, ROUNDS * LATE)
     waits[-1] = 0
     if in_turn:
         waits[:] = ROUNDS * LATE * (ranks - 1) / ranks
-    # Others may keep this machine busy, but hardly for as long as a rank sleeps.
-    assert np.all(timing["waiting"] >= 0.9 * waits)
-    assert np.all(timing["communication"] < 0.5 * ROUNDS * LATE)
-    assert timing["waiting"][-1] < 0.5 * ROUNDS * LATE or in_turn
+    # Other processes may keep this machine busy, but hardly in all runs for as long as a rank sleeps.
+    assert np.all(waiting >= 0.9 * waits)
+    assert np.all(communication < 0.5 * ROUNDS * LATE)
+    assert waiting[-1] < 0.5 * ROUNDS * LATE or in_turn
 
 
 def test_data_that_are_read_between_rounds_have_a_phase_of_their_own(communicator, monkeypatch):
