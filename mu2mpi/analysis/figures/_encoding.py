@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.figures.figure import (
     DASHES,
     FOREGROUND,
@@ -19,7 +18,17 @@ from mu2mpi.analysis.figures.figure import (
     palette,
     set_log_ticks,
 )
-from mu2mpi.analysis.setting_labels import PRIVACY_SETTINGS, RunGroup, selection_error, varying_settings
+from mu2mpi.analysis.setting_labels import (
+    PRIVACY_SETTINGS,
+    RowGetter,
+    RunGroup,
+    are_losses_in_nats,
+    group_by_settings,
+    group_runs,
+    selection_error,
+    sort_key,
+    varying_settings,
+)
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.results.reader import RunSummary
 
@@ -55,7 +64,7 @@ def encode_runs(
     candidates = (name for name in (*colour_settings, *varying) if name in varying)
     hue = next((name for name in candidates if name not in panel_settings), None)
     preferred = ["panels" if n in panel_settings else "colours" if n == hue else "dashes" for n in varying]
-    groups = setting_labels.group_runs(runs, varying)
+    groups = group_runs(runs, varying)
     # The sort is stable: of equally many changes, the first assignment wins.
     assignments = product(CHANNEL_LIMITS, repeat=len(varying)) if len(varying) <= 8 else [tuple(preferred)]
     for assignment in sorted(assignments, key=lambda assignment: sum(map(str.__ne__, assignment, preferred))):
@@ -83,7 +92,7 @@ def encode_groups(
     """Encode run groups as panels, colours and dashes, by lists of setting names that may be empty."""
     channels = []
     for names in (panel, colour, dash):
-        levels = sorted({_setting_values(group, names) for group in groups}, key=setting_labels.sort_key)
+        levels = sorted({_setting_values(group, names) for group in groups}, key=sort_key)
         labels = [options.labels.settings(dict(zip(names, level, strict=True))) for level in levels]
         channels.append(([levels.index(_setting_values(group, names)) for group in groups], labels))
     (panels, titles), (hues, hue_labels), (dashes, dash_labels) = channels
@@ -104,20 +113,20 @@ def encode_groups(
 
 def varying_settings_within_data(runs: Sequence[RunSummary]) -> list[str]:
     """Return the names of settings in which runs on the same data set differ."""
-    by_data = setting_labels.group_by_settings(runs, ["data"])
+    by_data = group_by_settings(runs, ["data"])
     return [*dict.fromkeys(name for same_data in by_data.values() for name in varying_settings(same_data))]
 
 
 def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
     """Return the axis label of the losses of runs, with their unit if it is nats."""
-    return f"{name} (nats)" if setting_labels.are_losses_in_nats(runs) else name
+    return f"{name} (nats)" if are_losses_in_nats(runs) else name
 
 
 def measured_y_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
     """Return column, axis label and unit factor of the test loss, and of the accuracy or R²."""
     label_types = {run.label_kind for run in runs}
     losses = sorted({run.experiment.loss for run in runs})
-    if len(label_types) > 1 or (len(losses) > 1 and not setting_labels.are_losses_in_nats(runs)):
+    if len(label_types) > 1 or (len(losses) > 1 and not are_losses_in_nats(runs)):
         problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit or score"
         raise selection_error(problem, "loss")
     return ("test_loss", loss_label(runs), 1.0), SCORE_Y_AXES[label_types.pop()]
@@ -147,7 +156,7 @@ def fit_exponent(x: FloatArray, y: FloatArray) -> float:
 def draw_loss_with_exponents(
     runs: Sequence[RunSummary],
     options: FigureOptions,
-    get_row: setting_labels.RowGetter,
+    get_row: RowGetter,
     channels: tuple[Settings, Settings, Settings],
     x: Callable[[RunSummary], float],
     xlabel: str,
@@ -161,7 +170,7 @@ def draw_loss_with_exponents(
     text of its line; `base` is the symbol of the exponent's base in the legend.
     """
     panels, colour, dash = channels
-    groups = setting_labels.group_runs(runs, ["data", *panels, *colour, *dash], get_row)
+    groups = group_runs(runs, ["data", *panels, *colour, *dash], get_row)
     encoding = encode_groups(groups, options, ["data", *panels], colour, dash)
     count = len(encoding.titles)
     if count > CHANNEL_LIMITS["panels"]:

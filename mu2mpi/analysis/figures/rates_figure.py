@@ -16,10 +16,17 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.figures._encoding import MIN_FIT_POINTS, encode_groups, loss_label
 from mu2mpi.analysis.figures.figure import DASHES, Figure, FigureOptions, Layout, legend_entry, set_log_ticks
-from mu2mpi.analysis.setting_labels import GroupKey, RunGroup, format_share, selection_error
+from mu2mpi.analysis.setting_labels import (
+    AVERAGED_SETTINGS,
+    GroupKey,
+    RunGroup,
+    colluders_getter,
+    format_share,
+    group_runs,
+    selection_error,
+)
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
@@ -91,7 +98,7 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
     """Fit an exponent to each group of runs with known excess losses that differ in one variable."""
     measured = [run for run in runs if math.isfinite(run.measurements.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
-    rates, colluders = [], setting_labels.colluders_getter(runs)
+    rates, colluders = [], colluders_getter(runs)
 
     def get_row(run: RunSummary) -> dict[str, Any]:
         share = colluders(run)
@@ -101,12 +108,12 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
         is_rho = variable.setting == "rho"
         varied = {
             variable.setting,
-            *setting_labels.AVERAGED_SETTINGS,
+            *AVERAGED_SETTINGS,
             *PROBLEM_SETTINGS,
             *["epsilon"] * is_rho,
         }
         fixed = [name for name in option_fields() if name not in varied]
-        for line in setting_labels.group_runs(private if is_rho else measured, fixed, get_row):
+        for line in group_runs(private if is_rho else measured, fixed, get_row):
             if len({run.table_row[variable.column] for run in line.runs}) >= MIN_FIT_POINTS:
                 rates.append(_fit_rate(variable, line.settings, line.runs))
     return rates

@@ -4,11 +4,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, build_sections
 from mu2mpi.analysis.figures._encoding import encode_runs, measured_y_axes
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
-from mu2mpi.analysis.setting_labels import PRIVACY_SETTINGS, sort_key, varying_settings
+from mu2mpi.analysis.setting_labels import (
+    PRIVACY_SETTINGS,
+    group_by_settings,
+    is_determined_by,
+    privacy_settings,
+    sort_key,
+    varying_settings,
+)
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -80,7 +86,7 @@ class TradeoffFigure(Figure):
 
 
 def _default_x_axis(runs: Sequence[RunSummary]) -> str:
-    vary, (privacy, *_) = varying_settings(runs), setting_labels.privacy_settings(runs)
+    vary, (privacy, *_) = varying_settings(runs), privacy_settings(runs)
     numbers = (name for name in vary if _are_numbers(_distinct_values(runs, name)))
     return privacy if {*PRIVACY_SETTINGS} & {*vary} else next(numbers, privacy)
 
@@ -107,7 +113,7 @@ def _pooled_settings(runs: Sequence[RunSummary], x_axis: str) -> list[str]:
     rows, pooled = [run.settings for run in runs], [x_axis]
     for size in ("rounds", "machines", "samples", "batch"):
         remaining = [name for name in varying_settings(runs) if name not in (size, *pooled)]
-        if size != x_axis and setting_labels.is_determined_by(size, [x_axis, *remaining], rows):
+        if size != x_axis and is_determined_by(size, [x_axis, *remaining], rows):
             pooled.append(size)
     return pooled
 
@@ -125,7 +131,7 @@ def _x_axis_label(runs: Sequence[RunSummary], x_axis: str, options: FigureOption
 
 def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], x_axis: str) -> bool:
     """Draw the paper's losses and accuracies where there are runs; return whether any was drawn."""
-    subset, is_drawn = setting_labels.group_by_settings(runs, PAPER_TABLE_LAYOUT.axes), False
+    subset, is_drawn = group_by_settings(runs, PAPER_TABLE_LAYOUT.axes), False
     are_classes = {run.label_kind for run in runs} == {"classes"}
     for section in build_sections(runs, PAPER_TABLE_LAYOUT)[0] if are_classes else []:
         for (row, (machines, *_)), cell in section.aggregates.items():

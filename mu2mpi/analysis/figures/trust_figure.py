@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.figures._encoding import draw_loss_with_exponents, varying_settings_within_data
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout
-from mu2mpi.analysis.setting_labels import group_by_columns, selection_error
+from mu2mpi.analysis.setting_labels import (
+    colluders_getter,
+    format_share,
+    group_by_columns,
+    privacy_settings,
+    selection_error,
+    varying_settings,
+)
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
@@ -29,8 +35,8 @@ class TrustFigure(Figure):
         """Draw losses against M with fitted exponents, one panel per data set and privacy."""
         if len({run.experiment.machines for run in runs}) < 2:
             raise InputError("all runs have the same --machines. Use runs such as those of jobs/trust.toml")
-        colluders = setting_labels.colluders_getter(runs)
-        varying = [*setting_labels.privacy_settings(runs), *varying_settings_within_data(runs)]
+        colluders = colluders_getter(runs)
+        varying = [*privacy_settings(runs), *varying_settings_within_data(runs)]
         unpooled = (name for name in varying if name not in POOLED_SETTINGS)
         panels = [*dict.fromkeys("method" if name in METHOD_SETTINGS else name for name in unpooled)]
 
@@ -43,11 +49,11 @@ class TrustFigure(Figure):
             server, share = options.labels.settings({"server": run.experiment.server}), colluders(run)
             if share is None:
                 return server
-            return f"{server}, {options.labels.name('colluders')} = {setting_labels.format_share(share)}"
+            return f"{server}, {options.labels.name('colluders')} = {format_share(share)}"
 
         for point in group_by_columns(runs, [*panels, "server", "share", "machines"], get_row).values():
             simulated = point[0].experiment.trust_mode.simulation_options
-            if differ := [name for name in setting_labels.varying_settings(point) if name not in simulated]:
+            if differ := [name for name in varying_settings(point) if name not in simulated]:
                 line = f"{line_label(point[0])}, and M = {point[0].experiment.machines}"
                 raise selection_error(f"runs of {line} differ in {', '.join(differ)}", differ[0])
         channels = panels, ["server"], ["share"]
