@@ -11,15 +11,18 @@ import select
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
-from mu2mpi.core import errors, parallel
+from mu2mpi.core import errors
 from mu2mpi.core.registry import component_summary, import_files, lookup
 from mu2mpi.core.suggestions import did_you_mean
 from mu2mpi.execution.signals import exiting_on_signals, recording_stop_requests
+
+if TYPE_CHECKING:
+    from mu2mpi.core.parallel import Communicator
 
 PROGRAM_DESCRIPTION = "Differentially private federated convex optimisation over MPI (DP-mu^2-FL)."
 USAGE_EXAMPLES = """examples:
@@ -124,7 +127,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     import_parser.add_argument("--import", dest="files", action="append")
     imports, argv = import_parser.parse_known_args(argv)
     if imports.files:
-        with parallel.world_if_parallel().collective_errors():
+        with _communicator().collective_errors():
             import_files(imports.files)
     names = command_names()
     command = next((argument for argument in argv if argument in names), None)
@@ -197,9 +200,16 @@ def _open_standard_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _communicator() -> "Communicator":
+    # Imported late: a help text needs no communicator.
+    from mu2mpi.core.parallel import world_if_parallel
+
+    return world_if_parallel()
+
+
 def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
     """Print a message and return the exit code: on all ranks, or on this rank, which aborts the others."""
-    communicator = parallel.world_if_parallel()
+    communicator = _communicator()
     prefix = "" if on_all_ranks or communicator.size == 1 else f"rank {communicator.rank}: "
     if communicator.rank == 0 or not on_all_ranks:
         print(f"mu2mpi: {prefix}{message}", file=sys.stderr, flush=True)
@@ -217,6 +227,6 @@ def _report_exit_code(code: int) -> int:
     # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
     if not os.environ.get(exit_report.EXIT_REPORT_VARIABLE):
         return code
-    communicator = parallel.world_if_parallel()
+    communicator = _communicator()
     is_written = communicator.rank == 0 and exit_report.write_exit_code(code)
     return 0 if communicator.bcast_object(is_written) else code

@@ -118,6 +118,7 @@ class CorrelatedNoiseSource:
         self._rounds_done, self._noise = 0, aligned_zeros((self.padded_size,), np.int64)
         chunks, buffers = self.padded_size // CHUNK_WORDS, len(self.correlation.weights)
         self._buffers = aligned_zeros((len(self.std_units), chunks, buffers, CHUNK_WORDS), np.float64)
+        self._all_machines = np.arange(len(self.std_units))
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
@@ -129,7 +130,7 @@ class CorrelatedNoiseSource:
 
     def _generate(self, noised: IntArray, message: IntArray, t: int) -> None:
         if self.participants is None:
-            machines, counts = np.arange(len(self.std_units)), np.full(len(self.std_units), t)
+            machines, counts = self._all_machines, np.full(len(self._all_machines), t)
         else:
             machines, counts = self.participants.participants(t)
         strategy, noise = self.correlation, (self._noise, self.correlation.is_cumulative, self._buffers)
