@@ -14,7 +14,8 @@ from mu2mpi.federation.participants import RunParticipation, max_fresh_rounds
 from mu2mpi.federation.participation.schedule import ParticipationSchedule
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
-from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism, calibrate_mechanism
+from mu2mpi.privacy.calibration import adjust_grid, calibrate_mechanism
+from mu2mpi.privacy.mechanisms.mechanism import MIN_POSITIVE, Mechanism
 from mu2mpi.privacy.noise.grid import check_grid_range
 from mu2mpi.privacy.released_sums import ReleasedSums
 
@@ -219,16 +220,18 @@ def calibrate_machines(
     for i in np.flatnonzero(counts).tolist():
         key = int(counts[i]), float(weights[i]), unequal_machines.budgets.get(i, budget)
         index[i] = index_of.setdefault(key, len(index_of))
-    mechanisms = []
+    calibrated = []
     for count, weight, own_budget in index_of:
         released_sums = released_sums_for(count)
         scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "max_gradient_norm")}
-        mechanisms.append(calibrate_mechanism(mechanism_type, own_budget, replace(released_sums, **scaled)))
-    grid_spacing = min(each.grid_spacing for each in mechanisms)
-    max_noise = max(each.max_noise_std for each in mechanisms)
-    check_grid_range(released_sums_for(participation.max_count), max_noise, grid_spacing)
-    min_sigma = max(each.sigma for each in mechanisms) if protects_sum_only else 0.0
-    mechanisms = [each.with_noise(max(each.sigma, min_sigma), grid_spacing) for each in mechanisms]
+        calibrated.append(calibrate_mechanism(mechanism_type, own_budget, replace(released_sums, **scaled)))
+    grid_spacing = min(each.grid_spacing for each in calibrated)
+    max_noise = max(each.max_noise_std for each in calibrated)
+    largest_sums = released_sums_for(participation.max_count)
+    check_grid_range(largest_sums, max_noise, grid_spacing)
+    min_sigma = max(each.sigma for each in calibrated) if protects_sum_only else 0.0
+    noisier = [each.with_noise(max(each.sigma, min_sigma), grid_spacing) for each in calibrated]
+    mechanisms = adjust_grid(noisier, largest_sums, budget.delta)
     noise_stds = np.array([*(each.equivalent_independent_sigma for each in mechanisms), 0.0])[index]
     gaps = participation.squared_gaps if is_cumulative else own_counts
     machine_weight_sum, effective_machines = unequal_machines.weight_statistics(participation, weights)

@@ -17,7 +17,8 @@ from mu2mpi.federation.estimators import Estimator, QueryPoint
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.methods.presets.practical import PresetConstants
-from mu2mpi.privacy.mechanisms.mechanism import Mechanism, calibrate_mechanism
+from mu2mpi.privacy.calibration import adjust_grid, calibrate_mechanism
+from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 if TYPE_CHECKING:  # methods are imported to list their options, so slow imports wait until a run needs them
@@ -225,6 +226,7 @@ class Method(ABC):
             )
         if problem.unequal_machines is None:
             mechanism = calibrate_mechanism(mechanism_class, problem.budget, released_sums)
+            (mechanism,) = adjust_grid([mechanism], released_sums, problem.budget.delta)
         else:
             from mu2mpi.federation.unequal_machines import calibrate_machines
 

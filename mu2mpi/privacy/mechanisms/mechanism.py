@@ -245,19 +245,6 @@ class Mechanism(ABC):
         return []
 
 
-def calibrate_mechanism(
-    mechanism_type: type[Mechanism], budget: Budget, released_sums: ReleasedSums
-) -> Mechanism:
-    """Calibrate a mechanism; InputError if no noise suffices, or its guarantee is invalid or over budget."""
-    mechanism, name = mechanism_type.calibrate(budget, released_sums), mechanism_type.name
-    for rho in (mechanism.stated_rho, mechanism.guarantee().rho):
-        if rho is not None and not rho >= 0:
-            raise InputError(f"mechanism = {name} states rho = {rho:g}. {INVALID_GUARANTEE_MESSAGE}")
-    if (rho := mechanism.stated_rho) is not None and rho > budget.rho * (1 + 1e-9):
-        raise InputError(f"mechanism = {name} spends rho = {rho:g}, but the budget is {budget.rho:g}.")
-    return mechanism
-
-
 def approx_equal(claimed: float | None, computed: float | None) -> bool:
     """Whether a claimed and a computed number are equal up to rounding errors, or both None."""
     if claimed is None or computed is None:
