@@ -90,8 +90,9 @@ def sweep(
     Returns
     -------
     Runs
-        In the order of the sweep (last list fastest), equal on all ranks. Raises InputError as `run` does,
-        before the first run for experiments that do not suit their data or the files in `output`.
+        In the order of the sweep (last list fastest), equal on all ranks. A warning names the runs that are
+        refused, if any. Raises InputError as `run` does, before the first run, if all are refused or the
+        files in `output` are of other experiments.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def sweep(
             plan = Sweep(read_toml(Path(settings)), str(settings))
         else:
             plan = Sweep(settings)
-    paths = run_sweep(
+    paths, refusals = run_sweep(
         plan,
         plan.select_runs(None),
         Path(output),
@@ -119,6 +120,8 @@ def sweep(
         callbacks=callbacks,
         progress=progress,
     )
+    if refusals and communicator.rank == 0:
+        warnings.warn("\n".join(refusals), stacklevel=2)
     with communicator.collective_errors():
         summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
     return Runs(communicator.bcast_object(summaries))

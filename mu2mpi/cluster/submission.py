@@ -23,7 +23,7 @@ from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost_ns
 from mu2mpi.execution.plan import Plan
-from mu2mpi.execution.sweep_runner import open_sources, resolve_sweep, unfinished_runs
+from mu2mpi.execution.sweep_plans import open_sources, resolve_sweep, unfinished_runs
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.result_files import join_names
@@ -77,20 +77,19 @@ class SweepJob:
 
     @cached_property
     def runs(self) -> dict[Path, Plan]:
-        """Plan of each run, by result file; InputError if data are missing or unsuitable for a run."""
+        """Plan of each run, by result file; warns of runs that are refused, InputError if all are."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
-        plans = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
+        resolved = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
+        if lines := [*self.sweep.exclusions, *resolved.refusal_lines()]:
+            warn("\n".join(lines))
         paths = dict(zip(experiments, self.result_paths, strict=True))
-        return {paths[experiment]: plan for experiment, plan in plans.items()}
+        return {paths[experiment]: plan for experiment, plan in resolved.plans.items()}
 
     @cached_property
     def unknown_cost_reason(self) -> str | None:
         """Error message if the data cannot be opened, so that the cost of the runs is unknown; else None."""
-        try:
-            open_sources(self.sweep.experiments, self._data_dir, Communicator())
-        except InputError as error:
-            return str(error)
-        return None
+        sources = open_sources(self.sweep.experiments, self._data_dir, Communicator())
+        return next((str(each) for each in sources.values() if isinstance(each, InputError)), None)
 
     @property
     def _data_dir(self) -> Path | None:

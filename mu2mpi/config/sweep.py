@@ -4,8 +4,8 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_option_fields
@@ -16,8 +16,18 @@ from mu2mpi.core.suggestions import did_you_mean
 MAX_SWEEP_RUNS = 100_000
 MAX_FILE_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
 MAX_SLUG_LETTERS = 40
+# Settings whose combinations a sweep leaves out if all their runs are refused
+PAIRED_SETTINGS = "method", "mechanism", "server"
 # Settings whose values stand without the setting's name in a file name
 VALUE_ONLY_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
+
+
+class Refusal(NamedTuple):
+    """Run of a sweep that is refused, and the reason."""
+
+    settings: Mapping[str, Any]
+    error: InputError
+    file_name: str = ""  # of its result; none for settings that make no experiment
 
 
 class Sweep:
@@ -47,8 +57,8 @@ class Sweep:
         overrides = dict(overrides or {})
         common = {name: value for name, value in settings.items() if name != "part"}
         methods = overrides.pop("methods", common.pop("methods", None))
-        self.compares_methods, self._exclusion_reasons = methods is not None, dict[str, str]()
-        if self.compares_methods:
+        self._compares_methods, self.exclusions = methods is not None, list[str]()
+        if self._compares_methods:
             # The first list varies slowest.
             common = {"method": None, "server": "trusted", **common}
             overrides["method"] = _parse_methods(methods, self._error_prefix)
@@ -59,12 +69,14 @@ class Sweep:
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept_names = [name for name in dict.fromkeys(varying) if name not in overrides]
-        if self.compares_methods:
+        if self._compares_methods:
             self.swept_names.insert(0, "method")
         merged_parts = ({**common, **part, **overrides} for part in parts)
-        products = map(self._build_experiments, merged_parts)
+        refusals: list[Refusal] = []
+        products = [self._build_experiments(part, refusals) for part in merged_parts]
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
-        self.require_remaining_runs(len(self.experiments))
+        for refusal in self.exclude(refusals, [experiment.settings() for experiment in self.experiments]):
+            raise refusal.error
         self._check_distinct_file_names()
 
     def select_runs(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
@@ -81,34 +93,38 @@ class Sweep:
         """Return the file name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept_names)
 
-    @property
-    def exclusions(self) -> list[str]:
-        """Messages about excluded combinations of settings: one line per combination, with the reason."""
-        reasons = self._exclusion_reasons.items()
-        return [f"{settings} is left out: {'; '.join(text.splitlines())}" for settings, text in reasons]
+    def exclude(self, refusals: Sequence[Refusal], accepted: Iterable[Mapping[str, Any]]) -> list[Refusal]:
+        """Leave out combinations of method, mechanism and server of which every run is refused.
 
-    def exclude(self, settings: Mapping[str, Any], error: InputError) -> None:
-        """Exclude a combination of settings because of `error`; raise it if the sweep compares no methods."""
-        if not self.compares_methods:
-            raise error
-        pairs = [f"{n} = {settings[n]}" for n in self.swept_names if n in settings and n != "seed"]
-        self._exclusion_reasons[", ".join(pairs)] = str(error)
+        `accepted` are the settings of the other runs. Each combination that is left out adds one line to
+        `exclusions`; the remaining refusals are returned. InputError if no run is accepted.
+        """
+        accepted_pairs = {self._paired_settings(settings) for settings in accepted}
+        reasons = {self._paired_settings(refusal.settings): str(refusal.error) for refusal in refusals[::-1]}
+        excluded = {pair: reason for pair, reason in reasons.items() if pair not in accepted_pairs}
+        lines = [
+            f"{pair} is left out: {'; '.join(reason.splitlines())}"
+            for pair, reason in sorted(excluded.items())
+        ]
+        if refusals and not accepted_pairs:
+            raise InputError("\n".join(lines) if len(set(excluded.values())) > 1 else str(refusals[0].error))
+        self.exclusions += lines
+        return [each for each in refusals if self._paired_settings(each.settings) not in excluded]
 
-    def require_remaining_runs(self, count: int) -> None:
-        """Raise InputError with the reasons of exclusion if the sweep has no runs left (`count` is 0)."""
-        if self._exclusion_reasons and not count:
-            reasons = set(self._exclusion_reasons.values())
-            raise InputError(reasons.pop() if len(reasons) == 1 else "\n".join(self.exclusions))
+    def _paired_settings(self, settings: Mapping[str, Any]) -> str:
+        names = (name for name in self.swept_names if name in PAIRED_SETTINGS)
+        return ", ".join(f"{name} = {settings[name]}" for name in names if name in settings)
 
-    def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:
+    def _build_experiments(self, settings: Mapping[str, Any], refusals: list[Refusal]) -> list[Experiment]:
+        """Build the experiments of one part; those that are refused are added to `refusals`."""
         experiments = []
         for combination in _setting_combinations(settings, self._error_prefix):
-            if self.compares_methods and combination["method"] in own_option_fields("method")["preset"]:
+            if self._compares_methods and combination["method"] in own_option_fields("method")["preset"]:
                 combination = {"preset": default_name("presets"), **combination}
             try:
                 experiments.append(Experiment.from_settings(combination, self._settings_file))
             except InputError as error:
-                self.exclude(combination, error)
+                refusals.append(Refusal(combination, error))
         if len(set(experiments)) < len(experiments):
             message = "two combinations of the lists are the same experiment. Remove one"
             raise InputError(self._error_prefix + message)

@@ -8,11 +8,17 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.config.experiment import Experiment, complete_experiment, message_settings
+from mu2mpi.config.experiment import (
+    Experiment,
+    complete_experiment,
+    message_settings,
+    simulated_protocol_name,
+)
 from mu2mpi.config.problem_builder import (
     build_problem,
     build_unequal_machines,
@@ -30,6 +36,7 @@ from mu2mpi.data.source import DataRequest, DataSource, PublicFacts
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key, key_to_uint32, root_key
+from mu2mpi.privacy.statement import PrivacyStatement
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,25 @@ class Plan:
     def noise_key_context(self) -> str:
         """Text of table schema and input file digests, which the noise key depends on."""
         return (self.source.schema_toml or "") + combined_digest(self.used_input_digests.values())
+
+    @cached_property
+    def privacy_statement(self) -> PrivacyStatement:
+        """Privacy statement of the run; InputError if the noise sampler is not accurate enough for it."""
+        experiment, constants = self.experiment, self.constants
+        state = partial(
+            PrivacyStatement.of,
+            delta=experiment.delta,
+            noise=simulated_protocol_name(experiment),
+            server=constants.problem.server,
+            S=constants.S,
+            noise_recomputable=experiment.seed is not None,
+        )
+        statement = state(constants.mechanism)
+        for mechanism, epsilon in constants.target_epsilons(experiment.max_claimed_epsilon):
+            # Accounting may take a quarter of a second, so that a known statement is reused.
+            known = statement if mechanism is constants.mechanism else None
+            (known or state(mechanism)).check_sampler(epsilon)
+        return statement
 
     @property
     def digest(self) -> bytes:

@@ -5,11 +5,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic, perf_counter
-from typing import Any
 
 import numpy as np
 
-from mu2mpi.config.experiment import simulated_protocol_name
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.execution import environment
@@ -27,7 +25,6 @@ from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
 from mu2mpi.losses.model.linear import norm
-from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.callbacks import CallbackList, Evaluation, RunStart
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, HistoryRow
 from mu2mpi.results.result import Result
@@ -103,19 +100,8 @@ class Simulation:
         # Of gathered sums; a central server may see sums without masks.
         self._sum_mask_key = None if problem.trust_mode.is_central else keys.noise
         with communicator.collective_errors():
-            # 2. State the guarantee, and check that the sampler's error is small enough for it.
-            claims: dict[str, Any] = {
-                "delta": experiment.delta,
-                "noise": simulated_protocol_name(experiment),
-                "server": problem.server,
-                "S": constants.S,
-                "noise_recomputable": experiment.seed is not None,
-            }
-            self.privacy_statement = PrivacyStatement.of(constants.mechanism, **claims)
-            for mechanism, epsilon in constants.target_epsilons(experiment.max_claimed_epsilon):
-                # Accounting may take a quarter of a second, so that a known statement is reused.
-                known = self.privacy_statement if mechanism is constants.mechanism else None
-                (known or PrivacyStatement.of(mechanism, **claims)).check_sampler(epsilon)
+            # 2. State the guarantee, which checks that the sampler's error is small enough for it.
+            self.privacy_statement = plan.privacy_statement
             # 3. Create the machines of this rank, the server and the evaluator.
             hosted_machines = block_range(problem.machines, communicator.size, communicator.rank)
             sampling = keys.partition, hosted_machines, plan.partition, keys.batching

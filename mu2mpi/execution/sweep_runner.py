@@ -3,34 +3,25 @@
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from mu2mpi.config.experiment import Experiment, first_different_setting
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator, world
-from mu2mpi.core.text import print_message, warn
-from mu2mpi.data.source import DataSource
+from mu2mpi.core.text import print_message
 from mu2mpi.execution.evaluation_schedule import run_cost_ns
 from mu2mpi.execution.job import RunContext, is_result_of
-from mu2mpi.execution.plan import (
-    Plan,
-    check_agreement,
-    check_data_on_ranks,
-    check_settings_on_ranks,
-    open_source_on_ranks,
-    resolve_plan,
-)
+from mu2mpi.execution.plan import Plan, check_data_on_ranks, check_settings_on_ranks
 from mu2mpi.execution.progress import LogProgress, progress_callback
 from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
+from mu2mpi.execution.sweep_plans import resolve_sweep, unfinished_runs
 from mu2mpi.results.callbacks import Callback
-from mu2mpi.results.reader import read_experiment
-from mu2mpi.results.writer import check_output
 
 LOG_INTERVAL_SECONDS = 30.0  # Smallest interval between progress lines of a run; sweeps may have hundreds
 
@@ -45,8 +36,11 @@ def run_sweep(
     checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
-) -> list[Path]:
-    """Run experiments of a sweep on all ranks (see `schedule_runs`) and return their result files."""
+) -> tuple[list[Path], list[str]]:
+    """Run experiments of a sweep on all ranks (see `schedule_runs`).
+
+    Returns the result files, and lines that name the runs that are refused.
+    """
 
     def print_on_rank_0(communicator: Communicator, message: str) -> None:
         if progress and communicator.rank == 0:
@@ -68,13 +62,14 @@ def run_sweep(
     with recording_stop_requests() as requests:
         communicator = world()
         check_settings_on_ranks([experiment for _, experiment in selected_runs], communicator)
-        plans = resolve_sweep(sweep, [e for _, e in selected_runs], data_dir, communicator)
-        for line in sweep.exclusions:
+        resolved = resolve_sweep(sweep, [e for _, e in selected_runs], data_dir, communicator)
+        refusals = resolved.refusal_lines()
+        for line in (*sweep.exclusions, *refusals):
             print_on_rank_0(communicator, line)
         # Like the output of a single run, the folder is that of rank 0.
         folder = communicator.bcast_object(folder)
         with communicator.collective_errors():
-            runs = {folder / sweep.file_name(e): plan for e, plan in plans.items()}
+            runs = {folder / sweep.file_name(e): plan for e, plan in resolved.plans.items()}
             # Recorded before the check, so that files written by other jobs from here on are noticed.
             identities = {path: file_identity(path) for path in runs} if communicator.rank == 0 else {}
             todo = unfinished_runs(runs, overwrite) if communicator.rank == 0 else []
@@ -92,37 +87,10 @@ def run_sweep(
                 for run in queue:
                     path, is_concurrent = todo[run], len(concurrent_runs.queues) > 1
                     run_experiment(group_context, path, runs[path], labels[run], is_concurrent)
-        print_on_rank_0(communicator, f"all {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
-        return list(runs)
-
-
-def resolve_sweep(
-    sweep: Sweep,
-    experiments: Sequence[Experiment],
-    data_dir: Path | None,
-    communicator: Communicator,
-    ranks: int | None = None,
-) -> dict[Experiment, Plan]:
-    """Return the plan of each experiment of a sweep, without methods that do not suit their data."""
-    sources, plans = open_sources(experiments, data_dir, communicator), {}
-    with communicator.collective_errors():
-        for experiment in experiments:
-            try:
-                source = sources[experiment.data_set_identity]
-                plans[experiment] = resolve_plan(experiment, source, ranks or communicator.size)
-            except InputError as error:
-                sweep.exclude(experiment.settings(), error)
-        sweep.require_remaining_runs(len(plans))
-    check_agreement({"the list of methods that are left out": sweep.exclusions}, communicator)
-    return plans
-
-
-def open_sources(
-    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
-) -> dict[tuple[object, ...], DataSource]:
-    """Open each distinct data set of some experiments; return sources by `Experiment.data_set_identity`."""
-    examples = {experiment.data_set_identity: experiment for experiment in experiments}
-    return {key: open_source_on_ranks(e, data_dir, communicator) for key, e in examples.items()}
+        which = "the other" if refusals else "all"
+        done = f"{which} {len(runs)} runs are in {folder}; next: mu2mpi table {folder}"
+        print_on_rank_0(communicator, done)
+        return list(runs), refusals
 
 
 class ConcurrentRuns(NamedTuple):
@@ -197,30 +165,3 @@ def _group_context(
         stops = [rounds for rounds in all_ranks.allgather(stopped_after) if rounds is not None]
     if stops:
         raise Interrupted(max(stops))
-
-
-def unfinished_runs(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
-    """Return result paths of runs without a result; results may differ in the number of evaluations."""
-    todo, other_evaluations = [], []
-    for path, plan in runs.items():
-        if overwrite or not path.exists():
-            todo.append(path)
-            continue
-        experiment, stored = plan.experiment, read_experiment(path)
-        different = first_different_setting(experiment, stored, ignored=("evaluations",))
-        if different is not None:
-            raise InputError(
-                f"{path} holds another experiment: {different}. "
-                "Use another --output, or --overwrite to replace it."
-            )
-        if experiment.evaluations != stored.evaluations:
-            other_evaluations.append(path)
-    if todo:
-        check_output(todo[0], overwrite)
-    if other_evaluations:
-        warn(
-            f"{len(other_evaluations)} of the finished runs have another number of evaluations, such as "
-            f"{other_evaluations[0]}. Their models are the same, so they are kept; --overwrite repeats them, "
-            "which without a seed spends their privacy budget again"
-        )
-    return todo

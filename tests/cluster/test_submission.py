@@ -64,7 +64,7 @@ def test_a_long_sweep_is_an_array_within_the_limit_of_slurm(capsys, tmp_path, co
 
 
 @pytest.mark.parametrize(
-    "text", ["rounds = [4, 10, 4000]", 'data = "mnist"\nseed = [1, 2]', "rho = -1", 'data = "absent.csv"']
+    "text", ["rounds = [4000, 5000]", 'data = "mnist"\nseed = [1, 2]', "rho = -1", 'data = "absent.csv"']
 )
 def test_invalid_runs_are_not_submitted(capsys, tmp_path, command, text):
     more = SMALL if "data" not in text else ""
@@ -75,6 +75,17 @@ def test_invalid_runs_are_not_submitted(capsys, tmp_path, command, text):
     assert (code, out) == (2, "")
     assert not script.exists()
     assert not (tmp_path / "runs").exists()
+
+
+def test_refused_runs_are_named_and_the_others_submitted(capsys, tmp_path, command):
+    (tmp_path / "a.toml").write_text(f"{SMALL}rounds = [4, 10, 4000]\n")
+    script = command("sbatch", "Submitted batch job 7\n")
+    code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", "--submit")
+    assert (code, out) == (0, "Submitted batch job 7\n")
+    assert "1 of 3 runs are refused" in err
+    assert "rounds-4000.h5 is refused" in err
+    assert "2 of 2" in err
+    assert script.exists()
 
 
 def test_a_script_is_printed_without_the_data(capsys, tmp_path, command):

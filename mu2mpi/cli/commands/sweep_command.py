@@ -4,13 +4,15 @@ Any key may hold a list, and an option replaces it. Finished runs are skipped.
 """
 
 import re
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from mu2mpi.cli import experiment_arguments
 from mu2mpi.cli.common_arguments import add_flag, add_output
-from mu2mpi.core.parallel import world
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.text import print_message
 
 COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part list output"
 USAGE_EXAMPLES = """\
@@ -47,21 +49,37 @@ def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
     return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
 
 
-def run_command(arguments: Namespace) -> None:
+def run_command(arguments: Namespace) -> int:
     communicator = world()
     with communicator.collective_errors():
         sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
     if arguments.list:
-        if communicator.rank == 0:
-            for line in sweep.exclusions:
-                print(line, file=sys.stderr)
-            for index, experiment in chosen:
-                print(index, sweep.file_name(experiment))
-        return
+        return _list_runs(sweep, chosen, arguments.data_dir, communicator)
     from mu2mpi.execution.sweep_runner import run_sweep
 
     paths = output_paths(arguments, communicator.size)
     keywords = experiment_arguments.prepare_run(arguments, communicator, paths)
-    run_sweep(sweep, chosen, arguments.output, **keywords)
+    _, refusals = run_sweep(sweep, chosen, arguments.output, **keywords)
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(experiment for _, experiment in chosen)
+        # Said once more, as the first time may be hours ago.
+        for line in refusals:
+            print_message(line)
+    return 1 if refusals else 0
+
+
+def _list_runs(
+    sweep: Sweep, chosen: list[tuple[int, Experiment]], data_dir: Path | None, communicator: Communicator
+) -> int:
+    """Print index and file name of each run, and on standard error the runs that are refused."""
+    from mu2mpi.execution.sweep_plans import resolve_sweep
+
+    resolved = resolve_sweep(sweep, [experiment for _, experiment in chosen], data_dir, communicator)
+    refusals = resolved.refusal_lines()
+    if communicator.rank == 0:
+        for line in (*sweep.exclusions, *refusals):
+            print_message(line)
+        for index, experiment in chosen:
+            if experiment in resolved.plans:
+                print(index, sweep.file_name(experiment))
+    return 1 if refusals else 0
