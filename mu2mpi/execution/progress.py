@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TextIO
 
-from mu2mpi.core.registry import default_name
+from mu2mpi.core.registry import default_name, lookup
 from mu2mpi.core.text import warn
 from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
 from mu2mpi.results.result import Result
@@ -62,7 +62,14 @@ class LogProgress(Callback):
         self._rounds, self._rounds_before = start.constants.rounds, start.rounds_done
         self._started = self._printed = monotonic()
         line = run_headline(start)
-        self._print(f"{self._label} {start.name}: {line}" if self._label else line)
+        if self._label:
+            self._print(f"{self._label} {start.name}: {line}")
+            return
+        self._print(line)
+        if start.experiment.preset is not None:
+            preset = lookup("presets", start.experiment.preset)
+            if advice := preset.advice(start.experiment.chosen_method, start.constants.problem):
+                self._print(advice)
 
     def _print_evaluation(self, evaluation: Evaluation) -> None:
         rate = (evaluation.round - self._rounds_before) / max(monotonic() - self._started, 1e-9)

@@ -32,7 +32,7 @@ class DpGd(Method):
     name, title = "dp-gd", "DP-GD"
     summary = "gradients of all samples in each round, or of batches in passes"
     options = DpGdOptions
-    supports_partial_participation = True
+    supports_partial_participation = suits_large_noise = True
     estimator, query_point = GRADIENT_ESTIMATOR, LAST_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "momentum"))
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import register
+from mu2mpi.core.registry import lookup, register
 from mu2mpi.federation.batching import Batching, PoissonBatches
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
@@ -31,14 +31,21 @@ class DpSgd(Method):
     options, estimator, query_point = DpSgdOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
     mechanism = "poisson"
-    supports_partial_participation = True
+    supports_partial_participation = suits_large_noise = True
 
     def check_experiment(self, experiment: Any, options: Any) -> None:
-        """Raise ValueError if the trust mode needs noise in each machine's message."""
+        """Raise ValueError if messages need noise each, or a preset has no privacy amplification."""
         if not experiment.trust_mode.protects_sum_only:
             raise ValueError(
                 "--method dp-sgd adds noise to the sum over all machines, but --server "
                 f"{experiment.server} needs noise in each message. Use --server trusted or aggregated."
+            )
+        if experiment.preset is not None and experiment.chosen_mechanism != self.mechanism:
+            alternative = lookup("presets", experiment.preset).default_method
+            raise ValueError(
+                f"--preset {experiment.preset} of --method dp-sgd needs privacy amplification by subsampling, "
+                f"and --mechanism {experiment.chosen_mechanism} (--server {experiment.server}) gives none. "
+                f"Use --method {alternative}, or --server trusted or aggregated."
             )
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:

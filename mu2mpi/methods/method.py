@@ -65,6 +65,7 @@ class Method(ABC):
     is_default: ClassVar[bool] = False  # whether it is the default of --method
     supports_partial_participation: ClassVar[bool] = False  # and budgets per machine
     preset_supports_partial_participation: ClassVar[bool] = False  # also with a preset
+    suits_large_noise: ClassVar[bool] = False  # whether presets make it as accurate as others at large noise
 
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "title"):

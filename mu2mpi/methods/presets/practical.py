@@ -7,6 +7,7 @@ from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.methods.presets.preset import Preset
 
+LARGE_RELATIVE_NOISE = 0.01  # of one average gradient; above it, one pass over the data learns less
 STEP_SIZE_TIMES_L = 1.8  # of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
 
 
@@ -86,6 +87,18 @@ class PracticalPreset(Preset):
             constants = self.practical_constants(experiment, public_facts, diameter_factor)
             settings |= method.choose_settings(constants)
         return {**settings, "normalize": "none" if has_bounds else "unit"}
+
+    def advice(self, method: Any, problem: Any) -> str | None:
+        """Return advice to use `default_method` if noise is large and the method does not suit that."""
+        # L2 norm of the noise of one average gradient at the whole budget, in units of the clipping norm
+        noise_divisor = problem.budget.rho * problem.noise_reduction * problem.samples
+        relative_noise = 2 * math.sqrt(problem.d) / noise_divisor
+        if method.suits_large_noise or relative_noise <= LARGE_RELATIVE_NOISE:
+            return None
+        return (
+            f"With this much noise for so few samples, --method {self.default_method} is usually more "
+            f"accurate than --method {method.name} (docs/guides/practical.md)."
+        )
 
     def clip_norm(self, loss_function: Any, sample_norm: float, gradient_bound: float) -> float:
         """Return the preset's clipping norm, given bounds on sample and gradient norms at margins up to 1."""

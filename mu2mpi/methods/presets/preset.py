@@ -18,3 +18,7 @@ class Preset(ABC):
     @abstractmethod
     def settings(self, method: Any, experiment: Any, public_facts: PublicFacts | None) -> dict[str, Any]:
         """Return the preset's settings by option name; None if they depend on missing facts."""
+
+    def advice(self, method: Any, problem: Any) -> str | None:
+        """Return advice to use another method for a problem, as a sentence; by default None."""
+        return None
