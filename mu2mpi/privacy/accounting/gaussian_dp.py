@@ -8,6 +8,7 @@ the conservative side. Without noise, rho and epsilon are infinite.
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 _ULP = 2.0**-52  # of 1, machine epsilon: twice the relative error of one floating-point operation
@@ -67,6 +68,8 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
     return 1.0 if math.isinf(rho) else _exp_up(log_delta(epsilon, rho).bound)
 
 
+# Cached because grids are chosen by the epsilons that statements then repeat, of each of many machines.
+@lru_cache(maxsize=1 << 15)
 def epsilon_exact(rho: float, delta: float) -> float:
     """Smallest epsilon at which a rho-GDP mechanism is (epsilon, delta)-DP, rounded up.
 
