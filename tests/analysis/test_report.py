@@ -15,7 +15,7 @@ from helpers.requirements import missing
 from helpers.slow import slow
 
 import mu2mpi
-from mu2mpi.analysis.report import build_report, claims_table, repeat_config, settings_table
+from mu2mpi.analysis.report import build_report, claims_table, settings_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import PublicFacts
@@ -149,21 +149,6 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
     assert {*Sweep(tomllib.loads(toml)).experiments} == {run.experiment for run in runs}
     assert "mu2mpi sweep sweep.toml" in page
     assert "part" not in tomllib.loads(toml)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"method": "mu2-sgd", "preset": "practical", "machines": [2, 4], "epsilon": [1.0, 2.0]},
-        {"methods": ["mu2-sgd", "dp-gd"], "machines": [2, 4], "epsilon": 2.0},
-    ],
-)
-def test_what_does_not_multiply_is_repeated_in_parts(settings, tmp_path):
-    made_up = {"data": "synthetic", "samples": 80, "features": 3, "seed": [1, 2]}
-    found = mu2mpi.sweep({**made_up, **settings}, output=tmp_path, progress=False).summaries
-    for some in (found, found[:1], found[1:]):
-        repeated = Sweep(tomllib.loads(repeat_config(some)))
-        assert {*repeated.experiments} == {run.experiment for run in some}
 
 
 PROBE = """<html><body style="margin:0">

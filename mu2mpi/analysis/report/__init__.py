@@ -4,13 +4,10 @@ import base64
 import html
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
-
-import tomli_w
 
 from mu2mpi._version import __version__
 from mu2mpi.analysis import setting_labels
@@ -19,6 +16,7 @@ from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, claim_columns, tru
 from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
 from mu2mpi.analysis.pivot import align_column, pivot_tables
 from mu2mpi.analysis.privacy_reports import describe_composition
+from mu2mpi.analysis.report.repetition import repeat_config
 from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs, sort_key
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
@@ -149,19 +147,3 @@ def claims_table(runs: Sequence[RunSummary]) -> TableRows:
         row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma_text, exact_text]
         rows += [row] if row not in rows else []
     return rows
-
-
-def repeat_config(runs: Sequence[RunSummary]) -> str:
-    """Return TOML of an experiment or sweep that repeats runs, with parts if they form no grid."""
-    experiments = dict.fromkeys(run.experiment for run in runs)
-    rows = [tomllib.loads(experiment.to_toml()) for experiment in experiments]
-    settings: dict[str, Any] = {}
-    for name in rows[0]:
-        rows_by_value: dict[Any, list[dict[str, Any]]] = {}
-        for row in rows:
-            rows_by_value.setdefault(row.get(name), []).append({n: v for n, v in row.items() if n != name})
-        row_sets = [{frozenset(row.items()) for row in subset} for subset in rows_by_value.values()]
-        if None not in rows_by_value and all(row_set == row_sets[0] for row_set in row_sets):
-            rows = next(iter(rows_by_value.values()))
-            settings[name] = sorted(rows_by_value) if len(rows_by_value) > 1 else next(iter(rows_by_value))
-    return tomli_w.dumps(settings | ({} if rows == [{}] else {"part": rows})).strip()
