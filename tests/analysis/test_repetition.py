@@ -33,14 +33,16 @@ def test_a_sweep_that_is_no_grid_is_repeated_in_few_parts(settings, parts, tmp_p
 
 
 def test_parts_are_split_where_most_other_settings_combine():
-    servers, machines = ["untrusted", "trusted"], [2, 10]
+    diameters, machines = [1.0, 2.0, 4.0], [2, 10]
     parts = [
-        {"method": "dp-gd", "server": servers, "machines": machines},
-        {"method": "dp-sgd", "server": "trusted", "machines": machines},
-        {"method": "mu2-sgd", "server": servers, "machines": 2, "rounds": 718},
-        {"method": "mu2-sgd", "server": servers, "machines": 10, "rounds": 143},
+        {"method": "dp-gd", "diameter": diameters, "machines": machines},
+        {"method": "dp-sgd", "diameter": diameters[1:], "machines": machines},
+        {"method": "mu2-sgd", "diameter": diameters, "machines": 2, "rounds": 718},
+        {"method": "mu2-sgd", "diameter": diameters, "machines": 10, "rounds": 143},
     ]
-    sweep = Sweep({"data": "digits", "epsilon": [0.5, 2.0], "seed": [1, 2], "part": parts})
+    sweep = Sweep(
+        {"data": "digits", "server": "trusted", "epsilon": [0.5, 2.0], "seed": [1, 2], "part": parts}
+    )
     runs = [RunSummary(Path(), experiment, "", 2.0, 0.5, {}) for experiment in sweep.experiments]
     repeated = tomllib.loads(repeat_config(runs))
     assert {*Sweep(repeated).experiments} == {*sweep.experiments}
