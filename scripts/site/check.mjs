@@ -1,7 +1,7 @@
 // Open each page of a built site in Chromium, and tell what axe finds, what fails to load, and what is wider than
 // the page; with a second folder, keep a picture of each.
 //
-//   node check.mjs SITE [PICTURES]
+//   CHROMIUM=/usr/bin/chromium node check.mjs SITE [PICTURES]
 import { readdirSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -26,7 +26,7 @@ const PATIENCE = 600_000;
 
 const faults = [];
 const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  executablePath: process.env.CHROMIUM,
   args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
 });
 for (const look of looks) {
