@@ -22,6 +22,7 @@ extensions = [
     "sphinx_design",
 ]
 executed_pages = [
+    "index",
     "background/privacy-in-plain-words",
     "start/first-run",
     "start/own-table",

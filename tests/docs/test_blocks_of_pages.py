@@ -58,6 +58,13 @@ def run_page(name: str, folder: Path) -> None:
             session.run(dataclasses.replace(block, text=commands))
 
 
+@pytest.mark.slow
+def test_the_first_page_draws_the_figure_that_it_shows(tmp_path):
+    run_page("index", tmp_path)
+    (image,) = re.findall(r"^!\[[^\]]*\]\((\S+)\)$", PAGES["index"].read_text(), re.MULTILINE)
+    assert (tmp_path / image).read_text().rstrip().endswith("</svg>")
+
+
 def test_every_block_says_what_it_is():
     told = {"sh", "python", "toml", "csv", "text"}
     found = {name: {block.language for block in blocks(path.read_text())} for name, path in PAGES.items()}
