@@ -112,7 +112,7 @@ class Sweep:
         return [each for each in refusals if self._paired_settings(each.settings) not in excluded]
 
     def _paired_settings(self, settings: Mapping[str, Any]) -> str:
-        names = (name for name in self.swept_names if name in PAIRED_SETTINGS)
+        names = (name for name in PAIRED_SETTINGS if name in self.swept_names)
         return ", ".join(f"{name} = {settings[name]}" for name in names if name in settings)
 
     def _build_experiments(self, settings: Mapping[str, Any], refusals: list[Refusal]) -> list[Experiment]:

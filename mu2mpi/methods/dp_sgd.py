@@ -43,7 +43,7 @@ class DpSgd(Method):
         if experiment.preset is not None and experiment.chosen_mechanism != self.mechanism:
             alternative = lookup("presets", experiment.preset).default_method
             raise ValueError(
-                f"--preset {experiment.preset} of --method dp-sgd needs privacy amplification by subsampling, "
+                f"--preset {experiment.preset} of --method dp-sgd needs privacy amplification by sampling, "
                 f"and --mechanism {experiment.chosen_mechanism} (--server {experiment.server}) gives none. "
                 f"Use --method {alternative}, or --server trusted or aggregated."
             )

@@ -123,49 +123,11 @@ def test_refused_runs_are_named_before_and_after_the_others_run(tmp_path, called
     assert {path.name for path in tmp_path.iterdir()} == {"rounds-4.h5", "rounds-5.h5"}
 
 
-def test_a_run_that_the_sampler_refuses_is_named_before_anything_runs(tmp_path, called):
-    sweep = Sweep({**DATA, "epsilon": [2.0, 1e-9]})
-    _, lines = run_sweep(sweep, sweep.select_runs(None), tmp_path)
-    assert lines[1].startswith("epsilon-1e-09.h5 is refused: epsilon = 1e-09")
-    assert len(called["Simulation"]) == 1
-
-
 def test_a_sweep_whose_runs_are_all_refused_writes_nothing(tmp_path, called):
     with pytest.raises(InputError, match="32 rounds need 32 samples"):
         done(tmp_path / "runs", {**DATA, "rounds": [32, 31]})
     assert called["Simulation"] == []
     assert not (tmp_path / "runs").exists()
-
-
-def test_pairs_that_do_not_go_together_take_one_line_each(tmp_path, called, capsys):
-    settings = {**DATA, "rounds": 4, "epsilon": [1.0, 2.0], "seed": [1, 2]}
-    settings |= {"method": ["mu2-sgd", "dp-sgd"], "server": ["untrusted", "trusted"], "batch": None}
-    sweep = Sweep({name: value for name, value in settings.items() if value is not None})
-    _, lines = run_sweep(sweep, sweep.select_runs(None), tmp_path)
-    assert lines == []
-    assert len(called["Simulation"]) == 12
-    text = capsys.readouterr().err
-    left_out = [line for line in text.splitlines() if "is left out" in line]
-    assert len(left_out) == 1
-    assert left_out[0].startswith("method = dp-sgd, server = untrusted is left out: ")
-
-
-@pytest.mark.parametrize("losses", [["poisson", "squared"], ["squared", "poisson"]])
-def test_a_loss_that_does_not_take_the_range_of_labels_is_refused_among_others(tmp_path, losses):
-    path = tmp_path / "a.csv"
-    path.write_text("a,label\n" + "0.5,3\n-0.5,-2\n" * 20)
-    settings = {"data": str(path), "label_range": "-5:5", "machines": 2, "rounds": 3, "loss": losses}
-    sweep = Sweep(settings)
-    paths, lines = run_sweep(sweep, sweep.select_runs(None), tmp_path / "runs")
-    assert [path.name for path in paths] == ["squared.h5"]
-    assert lines[1].startswith("poisson.h5 is refused: --loss poisson needs counts from 0")
-
-
-def test_data_that_cannot_be_read_refuse_their_runs_alone(tmp_path):
-    sweep = Sweep({"data": ["digits", str(tmp_path / "absent.csv")], "machines": 2, "rounds": 3})
-    paths, lines = run_sweep(sweep, sweep.select_runs(None), tmp_path / "runs")
-    assert [path.name for path in paths] == ["digits.h5"]
-    assert "absent.csv" in lines[1]
 
 
 def test_what_another_job_finished_meanwhile_is_left_alone(tmp_path, monkeypatch, capsys):
