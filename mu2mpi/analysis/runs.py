@@ -1,6 +1,5 @@
 """Python interface to results: data frames, datasets, tables and figures of runs, and a live figure."""
 
-import io
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -207,8 +206,9 @@ class Runs(Sequence[Result]):
     def plot(self, kind: str, x_axis: str | None = None, *, ax: Any = None, **options: Any) -> Any:
         """Return a figure by its name in ``mu2mpi plot --help``, such as ``"history"``.
 
-        `x_axis` and `options` are those of ``mu2mpi plot``: `width`, `title`, `linear`, `labels` (or a
-        mapping such as ``{"rho=4": "strong"}``) and `style`. With `ax`, draw into these axes and return them.
+        `x_axis` and `options` are those of ``mu2mpi plot``: `values`, `width`, `title`, `linear`, `labels`
+        (or a mapping such as ``{"rho=4": "strong"}``) and `style`. With `ax`, draw into these axes and return
+        them.
         """
         from mu2mpi.analysis.figures import FigureOptions, draw_figure
 
@@ -252,16 +252,21 @@ class LiveFigure(Callback):
 
     def on_start(self, start: RunStart) -> None:
         """Create an empty figure for the loss and score of a run."""
-        from matplotlib.figure import Figure
+        from mu2mpi.analysis.figures import DEFAULT_OPTIONS, figure_style
+        from mu2mpi.analysis.figures.figure import Layout, line_style, palette, set_log_ticks
 
         self._evaluations: list[Evaluation] = []
         self._handle: Any = None
-        self._next_update = monotonic()
-        self.figure = Figure(figsize=(7, 2.8), layout="constrained")
-        self.figure.suptitle(f"{start.name}: {start.experiment.data}, {start.experiment.server} server")
-        for panel in self.figure.subplots(1, 2):
-            panel.set(xscale="log", xlim=(0.9, 1.1 * start.constants.rounds), xlabel="round t")
-            panel.plot([], [], marker=".")
+        self._next_update, rounds = monotonic(), start.constants.rounds
+        with figure_style(DEFAULT_OPTIONS):
+            layout = Layout(DEFAULT_OPTIONS, 1, 2, 2.2)
+            self.figure = layout.figure
+            self.figure.set_figheight(2.8)
+            self.figure.suptitle(f"{start.name}: {start.experiment.data}, {start.experiment.server} server")
+            for panel in layout.panels.flat:
+                panel.set(xlim=(0.9, 1.1 * rounds), xlabel="round t")
+                set_log_ticks(panel.xaxis, [10**k for k in range(len(str(rounds)))])
+                panel.plot([], [], **line_style(palette(1)[0], 0, 0))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Update the figure, unless the last update is too recent."""
@@ -286,9 +291,10 @@ class LiveFigure(Callback):
             panel.autoscale_view(scalex=False)
         if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
             return
-        display, png = import_extra("IPython.display"), io.BytesIO()
-        self.figure.savefig(png, format="png", dpi=150)
-        image = display.Image(png.getvalue(), width=672)
+        from mu2mpi.analysis.figures import render_figure
+
+        display = import_extra("IPython.display")
+        image = display.Image(render_figure(self.figure, "png"), width=672)
         if self._handle is None:
             self._handle = display.display(image, display_id=True)
         else:

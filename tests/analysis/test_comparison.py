@@ -26,9 +26,9 @@ def test_lines_hold_means_deviations_and_exponents():
         assert line.exponent == pytest.approx(exponent)
         np.testing.assert_array_equal(line.sample_sizes, [1000, 4000, 16_000])
         np.testing.assert_allclose(line.gradient_counts, factor * line.sample_sizes**exponent)
-        np.testing.assert_allclose(line.losses[:, 0], 1 / np.sqrt(line.sample_sizes) + 0.02)
-        np.testing.assert_allclose(line.scores[:, 0], 1 - line.losses[:, 0])
-        np.testing.assert_allclose(line.losses[:, 1], 0.01)
+        np.testing.assert_allclose(line.values[0, :, 0], 1 / np.sqrt(line.sample_sizes) + 0.02)
+        np.testing.assert_allclose(line.values[1, :, 0], 1 - line.values[0, :, 0])
+        np.testing.assert_allclose(line.values[0, :, 1], 0.01)
     (steep,) = method_curves([comparison_run(size, exponent=1.5) for size in (100, 200, 400)])
     assert steep.exponent == pytest.approx(1.5)
     (short,) = method_curves([comparison_run(size) for size in (100, 200)])
@@ -59,11 +59,10 @@ def test_the_figure_shows_every_method_and_its_exponent():
     for line in lines:
         assert f"{line.name}: {line.exponent:.2f}" in labels
     loss, accuracy, complexity = figure.axes
-    for panel, values in ((loss, "losses"), (accuracy, "scores")):
-        factor = 100 if panel is accuracy else 1
+    for k, (panel, factor) in enumerate(((loss, 1), (accuracy, 100))):
         drawn = [line.get_ydata() for line in panel.get_lines()]
         for line in lines:
-            assert any(np.array_equal(factor * getattr(line, values)[:, 0], y) for y in drawn)
+            assert any(np.array_equal(factor * line.values[k, :, 0], y) for y in drawn)
     for line in lines:
         assert any(
             np.array_equal(line.gradient_counts, drawn.get_ydata()) for drawn in complexity.get_lines()

@@ -61,6 +61,10 @@ def test_all_texts_have_room(name, kind, width):
     folder = FOLDERS[name]
     figure = draw_figure(kind, folder.runs(), folder.x_axis, FigureOptions(width, **folder.page))
     assert not faults(figure)
+    # The panels of many rates hold text.
+    assert figure.get_figheight() <= (5 if kind == "rates" else 4.05)
+    ticks = [tick.label1 for p in figure.axes for a in (p.xaxis, p.yaxis) for tick in a.get_major_ticks()]
+    assert {tick.get_fontsize() for tick in ticks} == {8.0}
 
 
 def study():
@@ -120,12 +124,12 @@ def test_own_axes_are_drawn_into_and_nothing_else(folder):
     assert one.get_legend() is not None
     assert (figure.get_size_inches().tolist(), figure.legends, figure.get_suptitle()) == ([5, 2], [], "")
     assert len(other.lines) == 1
-    both = runs.plot("history", ax=Figure().subplots(1, 2), title="all")
+    both = runs.plot("history", ax=Figure().subplots(1, 2), title="all")  # one for each server
     assert both[0].get_ylabel() == both[1].get_ylabel() == one.get_ylabel() == "test loss (nats)"
     assert "untrusted server, M = 10, ρ = 4" in {line.get_label() for line in both[0].get_lines()}
     four = Figure().subplots(2, 2)
     runs.plot("history", ax=four)
-    assert four[1, 0].get_ylabel() == "test accuracy (%)"
+    assert four[1, 1].get_ylabel() == "test accuracy (%)"
     ten = Figure().subplots(2, 5)
     runs.plot("weights", ax=ten)
     assert len(ten[0, 0].figure.axes) == 11

@@ -116,3 +116,7 @@ def test_a_live_figure_draws_what_was_measured(labels):
         (line,) = panel.lines
         np.testing.assert_array_equal(line.get_xdata(), result.history.round)
         np.testing.assert_array_equal(line.get_ydata(), values)
+        # Its style is that of other figures.
+        texts = panel.xaxis.label, panel.yaxis.label, *panel.get_xticklabels(), *panel.get_yticklabels()
+        assert {text.get_fontsize() for text in texts} == {8.0}
+        assert panel.get_xticklabels()[0].get_text() == "1"

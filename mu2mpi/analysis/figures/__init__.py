@@ -55,6 +55,8 @@ def draw_figure(
         If the figure cannot show these runs.
     """
     figure = get_figure(name, x_axis)
+    if options.values and not figure.has_value_panels:
+        raise InputError(f"the figure {name} has no panels for --values. Use history, tradeoff or comparison")
     distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns)
     lacking = [run.path for run in distinct if math.isnan(run.table_row.get(figure.required_column, 0.0))]
     if lacking:

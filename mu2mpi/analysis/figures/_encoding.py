@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
+from mu2mpi.analysis.aggregation import default_measurements
 from mu2mpi.analysis.figures.figure import (
     DASHES,
     FOREGROUND,
@@ -30,13 +31,13 @@ from mu2mpi.analysis.setting_labels import (
     varying_settings,
 )
 from mu2mpi.core.arrays import FloatArray
+from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.results.reader import RunSummary
 
 CHANNEL_LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
 MIN_FIT_POINTS = 3  # fewest points to fit an exponent to
-# Table column, axis label and unit factor of the test score, by the type of labels
-ACCURACY_Y_AXIS = "test_accuracy", "test accuracy (%)", 100.0
-SCORE_Y_AXES = {"classes": ACCURACY_Y_AXIS, "numbers": ("test_r2", "test R²", 1.0)}
+# Distance of lines, and of all of them, at a value of the horizontal axis, relative to the next value
+DODGE_STEP, MAX_DODGE = 0.05, 0.4
 Settings = Sequence[str]  # names of settings
 
 
@@ -122,14 +123,29 @@ def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
     return f"{name} (nats)" if are_losses_in_nats(runs) else name
 
 
-def measured_y_axes(runs: Sequence[RunSummary]) -> tuple[tuple[str, str, float], ...]:
-    """Return column, axis label and unit factor of the test loss, and of the accuracy or R²."""
-    label_types = {run.label_kind for run in runs}
-    losses = sorted({run.experiment.loss for run in runs})
-    if len(label_types) > 1 or (len(losses) > 1 and not are_losses_in_nats(runs)):
-        problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit or score"
-        raise selection_error(problem, "loss")
-    return ("test_loss", loss_label(runs), 1.0), SCORE_Y_AXES[label_types.pop()]
+def measured_y_axes(runs: Sequence[RunSummary], options: FigureOptions) -> list[tuple[str, str, float]]:
+    """Return column, axis label and unit factor of each value; by default of the loss and accuracy or R²."""
+    losses, y_axes = sorted({run.experiment.loss for run in runs}), []
+    for name in options.values or default_measurements(runs):
+        label, factor = name.replace("_", " "), 1.0
+        if name.endswith("_loss"):
+            if len(losses) > 1 and not are_losses_in_nats(runs):
+                problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit"
+                raise selection_error(problem, "loss")
+            label = loss_label(runs, label)
+        elif metric := all_metrics().get(name.removeprefix("test_")):
+            is_percentage = metric.unit == "%"
+            label = f"test {metric.table_title}{' (%)' * is_percentage}"
+            factor = 100.0 if is_percentage else 1.0
+        y_axes.append((name, label, factor))
+    return y_axes
+
+
+def dodged_places(values: Sequence[float], k: int, count: int, is_log: bool) -> dict[float, float]:
+    """Return the place of each ascending value for line k of `count`, beside those of the other lines."""
+    gap = min(np.diff(np.log(values) if is_log else values), default=1.0)
+    shift = gap * min(MAX_DODGE, DODGE_STEP * count) * ((k + 0.5) / count - 0.5)
+    return {value: value * math.exp(shift) if is_log else value + shift for value in values}
 
 
 def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame:
@@ -181,20 +197,21 @@ def draw_loss_with_exponents(
     styles: dict[str, dict[str, Any]] = {}
     for group, k, style in encoding.groups:
         panel, line = layout.panels[0, k], line_label(group.runs[0])
-        in_panel = [run for neighbour, j, _ in encoding.groups if j == k for run in neighbour.runs]
+        neighbours = [neighbour for neighbour, j, _ in encoding.groups if j == k]
+        in_panel = [run for neighbour in neighbours for run in neighbour.runs]
+        ticks = sorted({*map(x, in_panel)})
+        places = dodged_places(ticks, neighbours.index(group), len(neighbours), is_log=True)
         is_known = all(math.isfinite(run.measurements.get("excess_loss", math.nan)) for run in in_panel)
         column = "excess_loss" if is_known else "test_loss"
-        # Later lines are narrower, so that coinciding lines stay visible.
-        styles.setdefault(line, style | {"linewidth": max(1.0, 2.6 - 0.3 * len(styles))})
-        style = style | {"linewidth": styles[line]["linewidth"]}
+        styles.setdefault(line, style)
         losses = [run.table_row[column] for run in group.runs]
-        means = layout.draw_means(panel, map(x, group.runs), losses, **style)
+        means = layout.draw_means(panel, [places[x(run)] for run in group.runs], losses, **style)
         texts = exponents.setdefault(line, ["–"] * count)
         if is_known and not math.isnan(slope := fit_exponent(means.index.to_numpy(), means.to_numpy())):
             texts[k] = f"{slope:z.2f}".replace("-", "−")
             panel.set_yscale("log")
         panel.set(xlabel=xlabel, ylabel=loss_label(in_panel, column.replace("_", " ")))
-        set_log_ticks(panel.xaxis, map(x, in_panel))
+        set_log_ticks(panel.xaxis, ticks)
     has_exponents = any(text != "–" for texts in exponents.values() for text in texts)
     for line, style in styles.items():
         label = f"{line}: {' | '.join(exponents[line])}" if has_exponents else line

@@ -1,7 +1,7 @@
 """Options and style of a figure; matplotlib is imported only when a figure is drawn."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ class FigureOptions:
         Labels of settings and their values, as for `parse_labels`.
     style : path, optional
         A matplotlib style sheet.
+    values : sequence of str
+        Measurements, each in a panel of its own, for figures that have such panels.
     user_axes : array_like of matplotlib axes, optional
         Axes to draw on, in place of a new figure.
 
@@ -49,6 +51,7 @@ class FigureOptions:
         linear: bool = False,
         labels: LabelsArgument = (),
         style: Path | str | None = None,
+        values: Sequence[str] = (),
         user_axes: Any = None,
     ) -> None:
         try:
@@ -59,7 +62,7 @@ class FigureOptions:
             limits = f"{MIN_FIGURE_WIDTH_INCHES:g} to {MAX_FIGURE_WIDTH_INCHES:g} inches"
             raise InputError(f"--width must be column, page or {limits}, got {width}")
         self.title = title
-        self.linear = linear
+        self.linear, self.values = linear, values
         self.labels = Labels(parse_labels(labels))
         self.style = None if style is None else Path(style)
         if self.style is not None:

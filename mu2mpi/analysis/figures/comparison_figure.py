@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.aggregation import default_measurements, mean_and_std
+from mu2mpi.analysis.aggregation import check_value_names, default_measurements, mean_and_std
 from mu2mpi.analysis.figures._encoding import fit_exponent, measured_y_axes
 from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry, palette
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, group_runs, join_values, selection_error
@@ -35,13 +35,15 @@ class MethodCurve:
     name: str
     sample_sizes: FloatArray  # samples |S| of all machines, ascending; shape (sizes,)
     gradient_counts: FloatArray  # means over seeds; shape (sizes,)
-    losses: FloatArray  # mean and standard deviation; shape (sizes, 2)
-    scores: FloatArray
+    values: FloatArray  # mean and standard deviation of each value; shape (values, sizes, 2)
     exponent: float  # fitted exponent of |S|; NaN for fewer than three sizes
 
 
-def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
-    """Return one curve per method; InputError if runs differ in more than method, samples |S| and seed."""
+def method_curves(runs: Sequence[RunSummary], names: Sequence[str] = ()) -> list[MethodCurve]:
+    """Return one curve per method of the values of these names, by default of the loss and the score.
+
+    Raises InputError if runs differ in more than method, samples |S| and seed.
+    """
     claims = sorted({run.measurements["epsilon_exact"] for run in runs})
     deltas = sorted({run.experiment.delta for run in runs})
     # Some accountants only come close to the requested epsilon.
@@ -60,12 +62,12 @@ def method_curves(runs: Sequence[RunSummary]) -> list[MethodCurve]:
         _check_equal_settings(of_method, METHOD_SETTINGS, f"runs of {title}")
         points = group_runs(of_method, ["samples_used"])
         sizes = np.array([point.settings["samples_used"] for point in points])
-        gradient_counts, losses, scores = (
+        gradient_counts, *values = (
             np.array([mean_and_std([run.table_row[column] for run in point.runs]) for point in points])
-            for column in ("gradient_evaluations", *default_measurements(of_method)[:2])
+            for column in ("gradient_evaluations", *(names or default_measurements(of_method)))
         )
         means = gradient_counts[:, 0]
-        curves.append(MethodCurve(title, sizes, means, losses, scores, fit_exponent(sizes, means)))
+        curves.append(MethodCurve(title, sizes, means, np.array(values), fit_exponent(sizes, means)))
     return curves
 
 
@@ -82,6 +84,7 @@ def _check_equal_settings(runs: Sequence[RunSummary], names: Sequence[str], desc
 class ComparisonFigure(Figure):
     name = "comparison"
     required_column = "test_loss"
+    has_value_panels = True
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         switches = ("method", "estimator", "query")
@@ -89,24 +92,24 @@ class ComparisonFigure(Figure):
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw loss and score, and for several sample sizes the complexity with fitted exponents."""
-        lines = method_curves(runs)
+        check_value_names(runs, options.values)
+        lines, y_axes = method_curves(runs, options.values), measured_y_axes(runs, options)
         grows = any(len(line.sample_sizes) > 1 for line in lines)
-        layout = Layout(options, 1, 2 + grows, 2.7)
-        for panel, (_, label, _) in zip(layout.panels[0], measured_y_axes(runs), strict=False):
+        layout = Layout(options, 1, len(y_axes) + grows, 2.7)
+        for panel, (name, label, _) in zip(layout.panels[0], y_axes, strict=False):
             panel.set(xscale="log", xlabel="gradients computed", ylabel=label)
-        layout.panels[0, 0].set_yscale("log")
+            panel.set_yscale("log" if name.endswith("_loss") else "linear")
         for k, (line, colour) in enumerate(zip(lines, palette(len(lines)), strict=True)):
             style = {"color": colour, "marker": METHOD_MARKERS[k % len(METHOD_MARKERS)], "linewidth": 1.0}
             style |= {"label": line.name, "linestyle": "-" if grows else ""}
-            both = zip(layout.panels[0], (line.losses, line.scores), measured_y_axes(runs), strict=False)
-            for panel, values, (_, _, factor) in both:
+            for panel, values, (_, _, factor) in zip(layout.panels[0], line.values, y_axes, strict=False):
                 layout.draw_error_bars(panel, line.gradient_counts, *(factor * values.T), **style)
             exponent = "" if math.isnan(line.exponent) else f": {line.exponent:.2f}"
             layout.legend.append(legend_entry(f"{line.name}{exponent}", **style))
             if grows:
-                layout.panels[0, 2].plot(line.sample_sizes, line.gradient_counts, **style)
+                layout.panels[0, -1].plot(line.sample_sizes, line.gradient_counts, **style)
         if grows:
-            panel = layout.panels[0, 2]
+            panel = layout.panels[0, -1]
             panel.set(xscale="log", yscale="log", xlabel="samples |S| = nM", ylabel="gradients computed")
         with_exponent = [line for line in lines if not math.isnan(line.exponent)]
         if fitted := sorted(with_exponent, key=lambda line: line.gradient_counts[-1]):

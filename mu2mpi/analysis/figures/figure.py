@@ -23,9 +23,7 @@ DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 
 MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
-MAX_STACKED_WIDTH_INCHES = 5.0  # inches; narrower figures have their panels in one column
-MAX_PANEL_ASPECT = 0.55  # largest height of a panel in one column, relative to the width of the figure
-MAX_LABEL_INCHES = 2.7  # largest width of a legend entry
+MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
 TICK_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
@@ -54,6 +52,11 @@ def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
         name: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
         for name, colour, hatch in zip(names, palette(len(names)), HATCHES, strict=False)
     }
+
+
+def best_run(runs: Sequence[RunSummary]) -> RunSummary:
+    """Return the run with the smallest test loss; the first of them, or of runs without test losses."""
+    return min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
 
 
 def shorten_name(name: str) -> str:
@@ -89,20 +92,24 @@ class NotebookFigure(Canvas):
 class Layout:
     """Layout of a figure: a grid of panels, a title above and a legend below.
 
+    Rows of more panels than fit beside each other are continued below.
+
     Parameters
     ----------
     options : FigureOptions
-        Options whose `user_axes` replace all panels, or those of the first row.
+        Options whose `user_axes` replace all panels, or the first of each row.
     rows, columns : int
         Shape of the array `panels`.
     height : float or sequence of float
-        Inches of every panel, or of the panels of each row.
+        Inches of every panel, or of the panels of each row; less in a figure of `MAX_FIGURE_HEIGHT_INCHES`.
     titles : sequence of str
-        Titles of the columns.
-    sharex, sharey : bool or str
-        Shared axes, as for `matplotlib.pyplot.subplots`.
-    can_stack : bool
-        Whether a narrow figure has its panels in one column.
+        Titles of the rows, or of the panels of a single row.
+    sharex : bool or str
+        Shared horizontal axes, as for `matplotlib.pyplot.subplots`.
+    sharey : bool
+        Whether panels beside each other share their vertical axis.
+    min_width, min_height : float
+        Smallest width and height of a panel in inches.
     """
 
     def __init__(
@@ -114,33 +121,34 @@ class Layout:
         titles: Sequence[str] = (),
         *,
         sharex: Any = False,
-        sharey: Any = False,
-        can_stack: bool = True,
+        sharey: bool = False,
+        min_width: float = 1.6,
+        min_height: float = 0.5,
     ) -> None:
         self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
-        self._shared_axes = sharex, sharey
-        self._heights = np.broadcast_to(np.asarray(height, float), rows)
-        is_narrow = options.width < MAX_STACKED_WIDTH_INCHES
-        self.is_stacked = can_stack and columns > 1 and is_narrow and not options.user_axes
-        if self.is_stacked:
-            self._heights = np.tile(np.minimum(self._heights, MAX_PANEL_ASPECT * options.width), columns)
+        lines = -(-columns // max(1, int(options.width / min_width)))  # of the grid, for each row
+        self._min_height = min_height
+        self._heights = np.repeat(np.broadcast_to(np.asarray(height, float), rows), lines)
         size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
-        grid: dict[str, Any] = {"nrows": len(self._heights), "ncols": 1 if self.is_stacked else columns}
-        shared: dict[str, Any] = {"sharex": sharex, "sharey": not self.is_stacked and sharey}
-        ratios = self._heights.tolist()
-        self._panel_grid = self.figure.subplots(**grid, **shared, height_ratios=ratios, squeeze=False)
-        self.panels = self._panel_grid.reshape(columns, rows).T if self.is_stacked else self._panel_grid
-        for first, *later_panels in self.panels if self.is_stacked and sharey else ():
-            for panel in later_panels:
-                panel.sharey(first)
-        first_row = columns if rows > 1 else 1
-        given = options.user_axes
-        if given and len(given) not in {self.panels.size, first_row}:
-            raise InputError(f"ax= takes {self.panels.size} or {first_row} axes, not {len(given)}")
-        self.panels.flat[: len(given)] = given
-        for panel, title in zip(self.panels[0], titles, strict=False):
+        self.grid = self.figure.subplots(
+            len(self._heights),
+            -(-columns // lines),
+            sharex=sharex,
+            sharey="row" if sharey else False,
+            height_ratios=self._heights.tolist(),
+            squeeze=False,
+        )
+        cells = self.grid.reshape(rows, -1)
+        for panel in cells[:, columns:].flat:
+            panel.set_axis_off()
+        self.panels, given = cells[:, :columns], options.user_axes
+        if given and len(given) not in {self.panels.size, rows}:
+            raise InputError(f"ax= takes {self.panels.size} or {rows} axes, not {len(given)}")
+        for place, axes in zip(np.ndindex(rows, len(given) // rows), given, strict=True):
+            self.panels[place] = axes
+        for panel, title in zip(self.panels[0] if rows == 1 else self.panels[:, 0], titles, strict=False):
             panel.set_title(title)
 
     def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **style: Any) -> Any:
@@ -171,7 +179,7 @@ class Layout:
                     panel.set(**{f"{axis.axis_name}scale": "linear"})
                 _format_log_axis(axis)
         if self.has_error_bars:
-            bar = legend_entry("bars: ± 1 standard deviation", linestyle="", marker="|", markersize=9)
+            bar = legend_entry("bars: ± 1 std", linestyle="", marker="|", markersize=9)
             self.legend.append(bar)
         title = self.title if options.title is None else options.title
         if options.user_axes:
@@ -187,36 +195,50 @@ class Layout:
         return self.figure
 
     def _add_legend(self) -> None:
-        width = min(MAX_LABEL_INCHES, self.options.width - 0.6)
-        labels = [wrap_text(entry.get_label(), width) for entry in self.legend]
+        labels = [wrap_text(entry.get_label(), self.options.width / 2 - 0.6) for entry in self.legend]
         count = len(labels)
         for columns in dict.fromkeys(-(-count // rows) for rows in range(1, count + 1)):
             legend = self.figure.legend(self.legend, labels, loc="outside lower center", ncols=columns)
-            if columns == 1 or legend.get_window_extent().width <= self.figure.bbox.width:
+            if columns <= 2 or legend.get_window_extent().width <= self.figure.bbox.width:
                 return
             legend.remove()
 
     def _fit_text(self) -> None:
-        """Wrap labels, thin out overlapping tick labels, and restore the heights of the panels."""
-        (rows, columns), (sharex, sharey) = self._panel_grid.shape, self._shared_axes
-        for (i, j), panel in np.ndenumerate(self._panel_grid):
+        """Wrap labels, thin out overlapping tick labels, and fit the heights of the panels."""
+        rows, columns = self.grid.shape
+        xlabels = [[panel.get_xlabel() for panel in row] for row in self.grid]
+        ylabels = [[panel.get_ylabel() for panel in row] for row in self.grid]
+        width = self.options.width / columns - 0.6
+        for (i, j), panel in np.ndenumerate(self.grid):
             # Constrained layout would reserve space for the centred part of a long title.
-            width = self.options.width / columns - 0.6
             panel.set_title(wrap_text(panel.get_title("left"), width), loc="left")
-            is_inner = sharex and i + 1 < rows and self._panel_grid[i + 1, j].axison
-            panel.set_xlabel("" if is_inner else wrap_text(panel.get_xlabel(), width))
-            panel.set_ylabel("" if sharey and j else wrap_text(panel.get_ylabel(), float(self._heights[i])))
-        if self.is_stacked:
-            self._heights = np.where([row[0].axison for row in self._panel_grid], self._heights, 1e-3)
-            self._panel_grid[0, 0].get_gridspec().set_height_ratios(self._heights)
+            is_last = i + 1 == rows or not self.grid[i + 1, j].axison
+            if is_last:
+                panel.tick_params(labelbottom=True)  # which a shared axis has in the last row alone
+            is_repeated = not is_last and xlabels[i][j] == xlabels[i + 1][j]
+            panel.set_xlabel("" if is_repeated else wrap_text(xlabels[i][j], width))
+        figure, heights = self.figure, self._heights
+        figure.align_ylabels()
         for step in range(3):
-            self.figure.draw_without_rendering()
-            height = self.figure.get_figheight()
-            panel_height = sum(row[0].get_position(original=True).height for row in self._panel_grid) * height
-            for panel in self._panel_grid.flat if step else ():
+            for (i, j), panel in np.ndenumerate(self.grid):
+                is_repeated = j > 0 and ylabels[i][j] == ylabels[i][j - 1]
+                is_common = rows > 1 and len({row[j] for row in ylabels}) == 1
+                label = wrap_text(ylabels[i][j], float(heights.sum() if is_common else heights[i] + 0.3))
+                if is_common and i == (rows - 1) // 2:
+                    # One label beside the middle of the column, where it may be higher than the panel.
+                    panel.yaxis.label.set(y=0.5 if rows % 2 else -0.1, in_layout=False)
+                elif is_common:
+                    label = " " + "\n " * label.count("\n")  # of the same width
+                panel.set_ylabel("" if is_repeated else label)
+            figure.draw_without_rendering()
+            height = figure.get_figheight()
+            panel_height = sum(row[0].get_position(original=True).height for row in self.grid) * height
+            for panel in self.grid.flat if step else ():
                 _thin_tick_labels(panel.xaxis)
                 _thin_tick_labels(panel.yaxis)
-            self.figure.set_figheight(height + self._heights.sum() - panel_height)
+            room = max(rows * self._min_height, MAX_FIGURE_HEIGHT_INCHES - height + panel_height)
+            heights = heights * min(1, room / heights.sum())
+            figure.set_figheight(height - panel_height + heights.sum())
 
 
 class Figure:
@@ -229,6 +251,7 @@ class Figure:
     name: str  # of ``mu2mpi plot NAME``
     required_column = ""  # column of `RunSummary.table_row` that every run must have; empty for none
     x_axes: tuple[str, ...] = ()  # values of ``--x-axis``; empty for a fixed horizontal axis
+    has_value_panels = False  # whether ``--values`` chooses the panels
     repetition_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,10 +58,10 @@ RATE_VARIABLE_SETTINGS = ("epsilon", *(variable.setting for variable in RATE_VAR
 # Exponents in 1/sqrt(nM), and in sqrt(d)/(rho n sqrt M) (Theorem 5.2) or sqrt(d)/(rho n M) (Theorem 6.2)
 STATISTICAL_EXPONENTS = {"n": -1 / 2, "M": -1 / 2, "d": 0.0}
 PRIVATE_EXPONENTS = {"n": -1.0, "d": 1 / 2, "ρ": -1.0}
-REGIME_TITLES = {False: "without noise, where both servers are one algorithm", True: "private"}
+REGIME_TITLES = {False: "without noise", True: "private"}
 
 MARKER_SYMBOLS = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼"}  # text like matplotlib's markers
-TEXT_LINE_PANEL_SHARE = 0.07  # height of a line of text, relative to a panel
+MIN_INTERVAL_WIDTH_INCHES = 1.7  # width of a panel in which exponents have their intervals
 BOUND_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 1.0}
 SINGLE_PROBLEM_STYLE: dict[str, Any] = {"linewidth": 0.5, "alpha": 0.4}
 
@@ -163,13 +164,12 @@ class RatesFigure(Figure):
     name = "rates"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
-        """Draw excess losses in one row of panels per regime (with or without noise), one column each."""
+        """Draw excess losses in a panel for each regime (with or without noise) and variable."""
         rates = fit_rates(runs)
         if not rates:
             required = f"{MIN_FIT_POINTS} or more values of rounds, machines, classes or rho"
             raise InputError(f"rates need excess losses at {required}. Use runs as those of jobs/rates.toml")
-        regimes, ylabel = sorted({rate.is_private for rate in rates}), loss_label(runs, "excess loss")
-        variables = [v for v in RATE_VARIABLES if any(rate.variable == v for rate in rates)]
+        ylabel = loss_label(runs, "excess loss")
         names = [name for name in rates[0].settings if name not in (*RATE_VARIABLE_SETTINGS, "server")]
         differ = [name for name in names if len({rate.settings[name] for rate in rates}) > 1]
         if len({tuple(rate.settings[name] for name in differ) for rate in rates}) > len(DASHES):
@@ -183,24 +183,37 @@ class RatesFigure(Figure):
                 names = [name for name in rate.settings if rate.settings[name] != first.settings[name]]
                 problem = f"lines against {rate.variable.symbol} differ in {', '.join(names)} alone"
                 raise selection_error(f"{problem}, which one figure cannot show", names[0])
-        layout = Layout(options, len(regimes), len(variables), 2.4, sharey="row")
-        for row, regime in zip(layout.panels, regimes, strict=True):
+        by_panel = {
+            (regime, variable): fitted
+            for regime, variable in product((False, True), RATE_VARIABLES)
+            if (fitted := [r for r in rates if (r.is_private, r.variable) == (regime, variable)])
+        }
+        titles = [REGIME_TITLES[regime] for regime, _ in by_panel]
+        layout = Layout(options, 1, len(by_panel), 2.4, titles, min_height=0.7)
+        (grid_rows, grid_columns), limits = layout.grid.shape, {}
+        for regime, _ in by_panel:
             in_regime = [rate for rate in rates if rate.is_private == regime]
-            by_variable = [[rate for rate in in_regime if rate.variable == v] for v in variables]
-            curves = [curve for rate in in_regime for curve in (rate.theorem_bounds, *rate.mean_losses)]
-            positive = np.concatenate([curve[curve > 0] for curve in curves])
-            low, high = positive.min() / 1.3, positive.max() * 1.3
-            text_share = TEXT_LINE_PANEL_SHARE * (1 + max(map(len, by_variable)))
-            for panel, variable, fitted in zip(row, variables, by_variable, strict=True):
-                if not fitted:
-                    panel.set_axis_off()
-                    continue
-                if layout.is_stacked or variable == variables[0]:
-                    panel.set_title(REGIME_TITLES[regime])
-                _draw_rates(panel, fitted, {key: style for key, (_, style) in styles.items()})
-                # Reserve space for the text below the lines.
-                panel.set_ylim(low * (low / high) ** (text_share / (1 - text_share)), high)
-                panel.set(xlabel=f"{variable.symbol}  ({variable.name})", ylabel=ylabel)
+            losses = np.concatenate([[*rate.theorem_bounds, *rate.mean_losses.flat] for rate in in_regime])
+            limits[regime] = losses[losses > 0].min() / 1.3, losses[losses > 0].max() * 1.3
+        # Height of a line of text, relative to a panel: panels of more rows are lower.
+        line_share = min(0.12, 0.055 * grid_rows)
+        text_share = line_share * (1 + max(map(len, by_panel.values())))
+        has_intervals = options.width >= MIN_INTERVAL_WIDTH_INCHES * grid_columns
+        for panel, ((regime, variable), fitted) in zip(layout.panels[0], by_panel.items(), strict=True):
+            for k, rate in enumerate(reversed(fitted)):
+                style = styles[_fixed_setting_values(rate)][1]
+                _draw_rate(panel, rate, style)
+                text = f"{MARKER_SYMBOLS[style['marker']]} {rate.exponent:.2f}"
+                text += f" [{rate.exponent_low:.2f}, {rate.exponent_high:.2f}]" * has_intervals
+                text = f"{text} ({Fraction(rate.theorem_exponent)})".replace("-", "−")
+                place = {"x": 0.02, "y": 0.02 + line_share * k, "transform": panel.transAxes}
+                panel.text(s=text, color=style["color"], fontsize=5.6, in_layout=False, **place)
+            panel.set_yscale("log")
+            set_log_ticks(panel.xaxis, (value for rate in fitted for value in rate.values))
+            low, high = limits[regime]
+            # Reserve space for the text below the lines.
+            panel.set_ylim(low * (low / high) ** (text_share / (1 - text_share)), high)
+            panel.set(xlabel=f"{variable.symbol}  ({variable.name})", ylabel=ylabel)
         labelled = ["server", *differ] if len({rate.settings["server"] for rate in rates}) > 1 else differ
         for group, style in styles.values():
             shown = {name: group.settings[name] for name in labelled}
@@ -209,7 +222,8 @@ class RatesFigure(Figure):
         layout.legend.append(legend_entry("the theorem's bound", **BOUND_STYLE))
         has_problems = any(len(rate.mean_losses) > 1 for rate in rates)
         layout.legend += [legend_entry("single problems", **SINGLE_PROBLEM_STYLE)] * has_problems
-        layout.legend.append(legend_entry("fitted exponent [95 %] (theorem's)", linestyle="", marker="o"))
+        text = f"fitted exponent {'[95 %] ' * has_intervals}(theorem's)"
+        layout.legend.append(legend_entry(text, linestyle="", marker="o"))
         unused = len(runs) - len({id(run) for rate in rates for run in rate.runs})
         remark = f"{unused:,} of {len(runs):,} runs belong to no line of {MIN_FIT_POINTS} points"
         layout.legend += [legend_entry(remark, linestyle="")] * (unused > 0)
@@ -220,16 +234,8 @@ def _fixed_setting_values(rate: RunGroup) -> GroupKey:
     return tuple(value for name, value in rate.settings.items() if name not in RATE_VARIABLE_SETTINGS)
 
 
-def _draw_rates(panel: Any, rates: Sequence[FittedRate], styles: dict[GroupKey, dict[str, Any]]) -> None:
-    for k, rate in enumerate(reversed(rates)):
-        style = styles[_fixed_setting_values(rate)]
-        panel.plot(rate.values, rate.worst_problem_losses, **style)
-        panel.plot(rate.values, rate.theorem_bounds, color=style["color"], **BOUND_STYLE)
-        if len(rate.mean_losses) > 1:
-            panel.plot(rate.values, rate.mean_losses.T, color=style["color"], **SINGLE_PROBLEM_STYLE)
-        limits = f"[{rate.exponent_low:.2f}, {rate.exponent_high:.2f}] ({Fraction(rate.theorem_exponent)})"
-        text = f"{MARKER_SYMBOLS[style['marker']]} {rate.exponent:.2f} {limits}".replace("-", "−")
-        place = {"x": 0.02, "y": 0.02 + TEXT_LINE_PANEL_SHARE * k, "transform": panel.transAxes}
-        panel.text(s=text, color=style["color"], fontsize=5.6, **place)
-    panel.set_yscale("log")
-    set_log_ticks(panel.xaxis, (value for rate in rates for value in rate.values))
+def _draw_rate(panel: Any, rate: FittedRate, style: dict[str, Any]) -> None:
+    panel.plot(rate.values, rate.worst_problem_losses, **style)
+    panel.plot(rate.values, rate.theorem_bounds, color=style["color"], **BOUND_STYLE)
+    if len(rate.mean_losses) > 1:
+        panel.plot(rate.values, rate.mean_losses.T, color=style["color"], **SINGLE_PROBLEM_STYLE)

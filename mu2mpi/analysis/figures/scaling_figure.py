@@ -27,7 +27,7 @@ from mu2mpi.results.reader import RunSummary
 
 IDEAL_SCALING_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
 HOLLOW_MARKER: dict[str, Any] = {"linestyle": "", "markerfacecolor": BACKGROUND}
-MAX_SCALING_SERIES = 5
+MAX_SCALING_SERIES = 3
 
 
 @register
@@ -49,7 +49,7 @@ class ScalingFigure(Figure):
         if count > MAX_SCALING_SERIES:
             raise InputError(f"{count} series are too many for one figure. Select runs with --where")
         heights = [2.1, 1.7, *[1.0] * count]
-        layout = Layout(options, len(heights), len(columns), heights, [*columns], sharex="col", sharey="row")
+        layout = Layout(options, len(heights), len(columns), heights, sharex="col", sharey=True)
         everything = pandas.concat([points for series in columns.values() for points in series.values()])
         colours = palette(sum(map(len, columns.values())))
         phases = [name for name in everything if name not in TIME_COLUMNS and everything[name].max() > 0.001]
@@ -66,9 +66,9 @@ class ScalingFigure(Figure):
                 panel.set_title(label)
             column[0].set(yscale="log", ylabel="time per round (ms)")
             column[1].set(ylim=(0, None), ylabel="efficiency (%)")
-            last = column[1 + len(series)]
-            last.set_xlabel("MPI ranks")
-            last.tick_params(labelbottom=True)
+            column[0].set_title(title)
+            for panel in column:
+                panel.set_xlabel("MPI ranks")
             set_log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
         layout.legend.append(legend_entry("ideal", **IDEAL_SCALING_STYLE))
         if (everything.high > everything.low).any():

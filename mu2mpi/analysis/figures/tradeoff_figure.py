@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, build_sections
-from mu2mpi.analysis.figures._encoding import encode_runs, measured_y_axes
+from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, build_sections, check_value_names
+from mu2mpi.analysis.figures._encoding import dodged_places, encode_runs, measured_y_axes
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
@@ -23,7 +23,6 @@ from mu2mpi.results.reader import RunSummary
 PAPER_MARKER: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 # Horizontal line of runs without noise, whose rho is infinite
 NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
-CATEGORY_SPREAD_SHARE = 0.4  # share of a category's width over which points are spread
 PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_MEASUREMENTS)
 
 
@@ -32,6 +31,7 @@ class TradeoffFigure(Figure):
     name = "tradeoff"
     required_column = "test_loss"
     x_axes = tuple(option_fields())
+    has_value_panels = True
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
         return len({run.experiment.rho for run in runs}) > 1
@@ -42,44 +42,39 @@ class TradeoffFigure(Figure):
         values = _distinct_values(runs, x_axis)
         if not values:
             raise InputError("all runs have rho = inf. Use runs with noise, or --x-axis another setting")
+        check_value_names(runs, options.values)
         is_categorical = not _are_numbers(values)
+        is_log = not (is_categorical or options.linear) and values[0] > 0
         colour = ("machines",) if x_axis in PRIVACY_SETTINGS else (*PRIVACY_SETTINGS, "machines")
         encoding = encode_runs(runs, options, _pooled_settings(runs, x_axis), (), colour)
-        if len(encoding.titles) == 1:
-            layout = Layout(options, 1, 2, 2.2, sharex=True)
-            panels = layout.panels.T
-        else:
-            layout = Layout(options, 2, len(encoding.titles), 1.6, encoding.titles, sharex=True, sharey="row")
-            panels = layout.panels
+        y_axes, ticks = measured_y_axes(runs, options), [*range(len(values))] if is_categorical else values
+        layout = Layout(options, len(encoding.titles), len(y_axes), 2.2, encoding.titles, sharex=True)
         layout.legend, has_noiseless = encoding.legend, False
         for entry in encoding.legend if is_categorical else []:
             entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
-        for k, (group, column, style) in enumerate(encoding.groups):
-            positions = [_setting_value(run, x_axis) for run in group.runs]
-            if is_categorical:
-                # No line connects categories.
-                style = style | {"linestyle": ""}
-                shift = CATEGORY_SPREAD_SHARE * ((k + 0.5) / len(encoding.groups) - 0.5)
-                positions = [values.index(position) + shift for position in positions]
-            for panel, (name, _, factor) in zip(panels[:, column], measured_y_axes(runs), strict=True):
-                y = [factor * run.table_row[name] for run in group.runs]
-                points = [*zip(positions, y, strict=True)]
-                if noisy := [point for point in points if math.isfinite(point[0])]:
+        for group, row, style in encoding.groups:
+            neighbours = [other for other, k, _ in encoding.groups if k == row]
+            dodged = dodged_places(ticks, neighbours.index(group), len(neighbours), is_log)
+            places = dict(zip(values, dodged.values(), strict=True))
+            # No line connects categories.
+            style = style | ({"linestyle": ""} if is_categorical else {})
+            for panel, (name, _, factor) in zip(layout.panels[row], y_axes, strict=True):
+                points = [(_setting_value(run, x_axis), factor * run.table_row[name]) for run in group.runs]
+                if noisy := [(places[value], y) for value, y in points if value in places]:
                     layout.draw_means(panel, *zip(*noisy, strict=True), **style)
-                if level := [y for x, y in points if math.isinf(x)]:
+                if level := [y for value, y in points if value not in places]:
                     has_noiseless = True
                     panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
-        for row, (_, label, _) in zip(panels, measured_y_axes(runs), strict=True):
-            for panel in row:
+        for column, (_, label, _) in zip(layout.panels.T, y_axes, strict=True):
+            for panel in column:
                 panel.set(xlabel=_x_axis_label(runs, x_axis, options), ylabel=label)
                 if is_categorical:
-                    names = [options.labels.table_value(x_axis, value) for value in values]
-                    panel.set_xticks(range(len(values)), names)
+                    panel.set_xticks(ticks, [options.labels.table_value(x_axis, value) for value in values])
                     panel.set_xlim(-0.5, len(values) - 0.5)
-                elif not options.linear and values[0] > 0:
+                elif is_log:
                     set_log_ticks(panel.xaxis, values)
-        if panels.shape[1] == 1 and x_axis in (*PAPER_TABLE_LAYOUT.axes, "epsilon") and not is_categorical:
-            is_drawn = _draw_paper_values(panels[:, 0], runs, x_axis)
+        if len(encoding.titles) == 1 and x_axis in ("rho", "epsilon", "machines"):
+            is_drawn = _draw_paper_values(layout.panels[0], y_axes, runs, x_axis)
             layout.legend += [legend_entry("the paper's values", **PAPER_MARKER)] * is_drawn
         layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * has_noiseless
         return layout
@@ -129,7 +124,9 @@ def _x_axis_label(runs: Sequence[RunSummary], x_axis: str, options: FigureOption
     return f"{x_axis.replace('_', ' ')} {name}" if len(name) == 1 else name
 
 
-def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], x_axis: str) -> bool:
+def _draw_paper_values(
+    panels: Any, y_axes: Sequence[tuple[str, str, float]], runs: Sequence[RunSummary], x_axis: str
+) -> bool:
     """Draw the paper's losses and accuracies where there are runs; return whether any was drawn."""
     subset, is_drawn = group_by_settings(runs, PAPER_TABLE_LAYOUT.axes), False
     are_classes = {run.label_kind for run in runs} == {"classes"}
@@ -137,7 +134,7 @@ def _draw_paper_values(panels: Any, runs: Sequence[RunSummary], x_axis: str) -> 
         for (row, (machines, *_)), cell in section.aggregates.items():
             if cell.seeds and cell.paper_values:
                 is_drawn, place = True, _setting_value(subset[(*row, machines)][0], x_axis)
-                for panel, name, factor in zip(panels, PAPER_MEASUREMENTS, (1.0, 100.0), strict=True):
-                    y = factor * cell.paper_values[name]
+                for panel, (name, _, factor) in zip(panels, y_axes, strict=True):
+                    y = factor * cell.paper_values.get(name, math.nan)
                     panel.plot(place, y, color="black", zorder=4, **PAPER_MARKER)
     return is_drawn

@@ -21,6 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_output(parser, "image file: .png, .svg or .pdf [default: FIGURE.png]")
     x_axis_help = "horizontal axis of history or tradeoff, such as samples [default: round; rho or epsilon]"
     parser.add_argument("--x-axis", "--against", metavar="NAME", help=x_axis_help)
+    add_shared_options(parser, "--values")
     width_help = "width in inches, or of a column (3.3) or page (7) [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width_help)
     parser.add_argument("--title", metavar="TEXT", help="title above the figure")
@@ -54,7 +55,7 @@ def run_command(arguments: Namespace) -> None:
     if arguments.output is not None:
         figure_format(arguments.output)
         check_output(arguments.output, arguments.overwrite)
-    appearance = arguments.title, arguments.linear, arguments.labels, arguments.style
+    appearance = arguments.title, arguments.linear, arguments.labels, arguments.style, arguments.values
     options = FigureOptions(arguments.width, *appearance)
     runs, _ = read_runs(arguments)
     figure = figure or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
