@@ -68,17 +68,16 @@ def describe_result(result: Result, path: Path, diagnostics: bool = False) -> st
 
 
 def describe_coefficients(result: Result, path: Path) -> str:
-    """Return a table of a model's coefficients in the units of the data, with their standard errors."""
+    """Return a table of a model's coefficients in the units of the data."""
     coefficients = result.coefficients()
     last = len(coefficients.terms) - 1
     largest = np.argsort(-np.abs(result.x[:, :-1]).max(axis=0), kind="stable")[:MAX_COEFFICIENTS]
-    numbers = np.vstack([coefficients.values, coefficients.standard_errors]).T
     shown = sorted({*largest.tolist(), last})
-    rows = [[coefficients.terms[k], *(f"{v:.4g}" for v in numbers[k])] for k in shown]
+    rows = [[coefficients.terms[k], *(f"{v:.4g}" for v in coefficients.values[:, k])] for k in shown]
     notes = list(coefficients.notes)
     if len(rows) <= last:
         notes.append(f"Shown are the {MAX_COEFFICIENTS} of {last:,} features with the largest coefficients.")
-    table = text_table(["", *coefficients.row_names, "standard error"], [rows])
+    table = text_table(["", *coefficients.row_names], [rows])
     return "\n\n".join([str(path), table, "\n".join(map(wrap_paragraph, notes))])
 
 

@@ -159,14 +159,6 @@ class PerMachinePlan:
         np.minimum.at(smallest, self.mechanism_index[takes_part], claimed[takes_part])
         return zip(self.mechanisms, smallest.tolist(), strict=True)
 
-    @property
-    def equivalent_independent_std(self) -> float:
-        """Std of independent noise in each round's sum with the same effect on the last iterate."""
-        noise_std = self.noise_std * self.machine_weight_sum
-        if (correlation := self.least_private_mechanism.correlation) is None or correlation.is_cumulative:
-            return noise_std
-        return noise_std * correlation.total_noise_std() / math.sqrt(self.least_private_mechanism.rounds)
-
     def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
         """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""
         numbers, machines = np.unique(self.participation.counts_until(t), return_counts=True)

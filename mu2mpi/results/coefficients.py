@@ -1,6 +1,5 @@
 """Encoding of new samples for predictions, and model coefficients in the units of the data columns."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +16,9 @@ from mu2mpi.data.formats.format import OWNER_COLUMN, column_reader, open_data_fi
 from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
-from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.privacy.noise.correlation import CorrelatedNoiseFilter
+from mu2mpi.federation.problem import Problem
 
 X_NAME = Path("X")  # Name of samples in memory in error messages
-SIMULATED_COORDINATES = 2048  # Coordinates of the simulated run of `output_noise_std`
-NOISE_NOTE = (
-    "Standard errors account for the privacy noise alone, simulated without data. Gradients reduce it "
-    "somewhat; the sampling of the data adds to it."
-)
 SAMPLE_SCALING_NOTE = (
     "Each sample was scaled by a factor of its own, so that there are no common coefficients in the columns' "
     "own units."
@@ -107,22 +99,20 @@ def _read_features(
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Coefficients of a linear model, with standard errors due to the privacy noise.
+    """Coefficients of a linear model.
 
     Attributes
     ----------
     row_names, terms : tuple of str
         Names of the model's rows (classes, or the label), and of the features and the intercept.
-    values, standard_errors : ndarray of float64, shape (rows, terms) and (terms,)
-        Coefficients, and the standard deviation that the noise alone gives them, equal for all rows.
+    values : ndarray of float64, shape (rows, terms)
     notes : tuple of str
-        Meaning of the values and limits of the standard errors, as sentences.
+        Meaning of the values, as sentences.
     """
 
     row_names: tuple[str, ...]
     terms: tuple[str, ...]
     values: FloatArray
-    standard_errors: FloatArray
     notes: tuple[str, ...]
 
 
@@ -137,59 +127,27 @@ class FeatureUnits(NamedTuple):
 def compute_coefficients(
     x: FloatArray,
     row_names: tuple[str, ...],
-    constants: RunConstants,
+    problem: Problem,
     units: FeatureUnits,
     label_range: tuple[float, float] | None,
     in_scaled_units: bool,
 ) -> Coefficients:
     """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
-    scaling, loss_function = constants.problem.feature_scaling, constants.problem.loss
+    scaling, loss_function = problem.feature_scaling, problem.loss
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
-    to_columns = np.diag([*1 / units.scales, scaling.bias_feature])
-    to_columns[:-1, -1] = -units.offsets / units.scales
+    slopes = x[:, :-1] / units.scales
+    intercepts = scaling.bias_feature * x[:, -1] - slopes @ units.offsets
     label_scale, label_offset = 1.0, 0.0
     if label_range is not None and not in_scaled_units:
         label_scale, label_offset = loss_function.margin_to_label_units(*label_range)
-    values = label_scale * (x @ to_columns)
-    values[:, -1] += label_offset
-    standard_errors = label_scale * output_noise_std(constants) * np.sqrt(np.sum(to_columns**2, axis=0))
+    values = np.column_stack([label_scale * slopes, label_scale * intercepts + label_offset])
     column = "its column, in the column's own units,"
     if in_scaled_units or scaling.is_per_sample:
         column = "a feature scaled to [-1, 1]"
     label_class = "" if label_range is not None else " of the class"
     meaning = f"Each value is what a unit of {column} adds to {loss_function.margin_meaning}{label_class}."
-    notes = (meaning, *[SAMPLE_SCALING_NOTE] * scaling.is_per_sample, NOISE_NOTE)
-    return Coefficients(row_names, (*units.terms, "(intercept)"), values, standard_errors, notes)
-
-
-def output_noise_std(constants: RunConstants) -> float:
-    """Return the noise std per coefficient of a run's output, by a simulated run with zero gradients.
-
-    The radius of the ball is scaled to `SIMULATED_COORDINATES`, an approximation for very small models.
-    """
-    mechanism, rounds = constants.mechanism, constants.rounds
-    radius = constants.problem.radius * math.sqrt(SIMULATED_COORDINATES / constants.problem.d)
-    iterates = Iterates(
-        constants.with_problem(model_rows=1, features=SIMULATED_COORDINATES, diameter=2 * radius)
-    )
-    generator, variance_factor = np.random.default_rng(0), constants.problem.variance_factor
-    correlation = mechanism.correlation
-    noise = CorrelatedNoiseFilter(correlation, SIMULATED_COORDINATES) if correlation is not None else None
-    per_machine_plan = constants.problem.per_machine_plan
-    message_std = None if per_machine_plan is None else per_machine_plan.equivalent_independent_std
-    for t in range(1, rounds):
-        iterates.record_query_point(t)
-        # Over many rounds, random signs are as good as normal numbers, and cheaper.
-        signs: FloatArray = np.asarray(2.0 * generator.integers(0, 2, SIMULATED_COORDINATES) - 1)
-        if message_std is not None:
-            message = message_std * signs
-        else:
-            sigma = mechanism.round_sigma(t) if noise is None else mechanism.sigma
-            single = sigma * (signs if noise is None else noise.correlate(t, signs))
-            message = math.sqrt(variance_factor) * single
-        units = np.rint(message / mechanism.grid_spacing)
-        iterates.step(t, units[np.newaxis].astype(np.int64))
-    return float(np.std(iterates.record_query_point(rounds)))
+    notes = (meaning, *[SAMPLE_SCALING_NOTE] * scaling.is_per_sample)
+    return Coefficients(row_names, (*units.terms, "(intercept)"), values, notes)
 
 
 def column_units(schema: Schema) -> FeatureUnits:

@@ -211,12 +211,12 @@ class Result:
     def coefficients(self, in_scaled_units: bool = False) -> "Coefficients":
         """Return the coefficients per unit of a data column, or of features in [-1, 1] if `in_scaled_units`.
 
-        See `Coefficients`. Raises InputError if the run's constants are inconsistent.
+        See `Coefficients`.
         """
         from mu2mpi.results.coefficients import FeatureUnits, column_units, compute_coefficients
 
-        constants, features = self.constants, self.x.shape[1] - 1
-        in_column_units = not (in_scaled_units or constants.problem.feature_scaling.is_per_sample)
+        problem, features = self.problem, self.x.shape[1] - 1
+        in_column_units = not (in_scaled_units or problem.feature_scaling.is_per_sample)
         if in_column_units and self.schema is not None:
             units = column_units(self.schema)
         else:
@@ -224,7 +224,7 @@ class Result:
             scales = np.ones(features) / (self.feature_scale if in_column_units else 1.0)
             units = FeatureUnits(names, np.zeros(features), scales)
         names, label_range = self.model_row_names, self.label_range
-        return compute_coefficients(self.x, names, constants, units, label_range, in_scaled_units)
+        return compute_coefficients(self.x, names, problem, units, label_range, in_scaled_units)
 
     def to_xarray(self) -> "xarray.Dataset":
         """Return history, model, confusion matrix and timing as an xarray dataset with units.

@@ -119,24 +119,6 @@ class Correlation:
         return float(np.abs(self.weights) @ np.minimum(self.rounds, 1 / (1 - self.decays)))
 
 
-class CorrelatedNoiseFilter:
-    """Filter from independent noise draws to correlated noise, in floating point without grid."""
-
-    def __init__(self, correlation: Correlation, d: int) -> None:
-        self._correlation, self._buffers = correlation, np.zeros((len(correlation.weights), d))
-        self._correlated_noise = np.zeros(d)
-
-    def correlate(self, t: int, fresh_noise: FloatArray) -> FloatArray:
-        """Correlated noise of round t from its fresh draw, shape (d,); call in the order of rounds."""
-        correlation = self._correlation
-        y = fresh_noise - correlation.weights @ self._buffers
-        self._buffers *= correlation.decays[:, np.newaxis]
-        self._buffers += y
-        y *= correlation.column_norm(t)
-        self._correlated_noise = self._correlated_noise + y if correlation.is_cumulative else y
-        return self._correlated_noise
-
-
 def _geometric_sequence(first: float, last: float, length: int) -> FloatArray:
     return first * (last / first) ** (np.arange(length) / max(1, length - 1))
 
