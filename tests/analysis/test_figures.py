@@ -185,6 +185,11 @@ def test_values_choose_the_panels(runs, folder, tmp_path):
     for name, value in (("tradeoff", "test_los"), ("history", "auc"), ("noise", "test_loss")):
         with pytest.raises(InputError):
             draw_figure(name, runs, options=FigureOptions(values=[value]))
+    # A measurement that a run lacks, as one of an older version, leaves a gap.
+    lacking = replace(runs[0], measurements=runs[0].measurements | {"auc": 0.5})
+    del lacking.measurements["auc"]
+    (panel,) = draw_figure("tradeoff", [lacking, *runs[1:]], options=FigureOptions(values=["auc"])).axes
+    assert panel.get_ylabel() == "test AUC"
     output = tmp_path / "a.svg"
     assert main(["plot", "tradeoff", str(folder), "--values", "auc,test_loss", "-o", str(output)]) == 0
     assert output.exists()

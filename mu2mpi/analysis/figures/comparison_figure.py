@@ -63,7 +63,9 @@ def method_curves(runs: Sequence[RunSummary], names: Sequence[str] = ()) -> list
         points = group_runs(of_method, ["samples_used"])
         sizes = np.array([point.settings["samples_used"] for point in points])
         gradient_counts, *values = (
-            np.array([mean_and_std([run.table_row[column] for run in point.runs]) for point in points])
+            np.array(
+                [mean_and_std([run.table_row.get(column, np.nan) for run in point.runs]) for point in points]
+            )
             for column in ("gradient_evaluations", *(names or default_measurements(of_method)))
         )
         means = gradient_counts[:, 0]

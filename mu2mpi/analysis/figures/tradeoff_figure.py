@@ -59,7 +59,8 @@ class TradeoffFigure(Figure):
             # No line connects categories.
             style = style | ({"linestyle": ""} if is_categorical else {})
             for panel, (name, _, factor) in zip(layout.panels[row], y_axes, strict=True):
-                points = [(_setting_value(run, x_axis), factor * run.table_row[name]) for run in group.runs]
+                y_values = [factor * run.table_row.get(name, math.nan) for run in group.runs]
+                points = [*zip([_setting_value(run, x_axis) for run in group.runs], y_values, strict=True)]
                 if noisy := [(places[value], y) for value, y in points if value in places]:
                     layout.draw_means(panel, *zip(*noisy, strict=True), **style)
                 if level := [y for value, y in points if value not in places]:

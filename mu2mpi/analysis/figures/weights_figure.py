@@ -28,7 +28,7 @@ class WeightsFigure(Figure):
         rows, side = len(x), math.isqrt(x.shape[1])
         is_image = side * side == x.shape[1] and side >= MIN_IMAGE_SIDE_PIXELS
         if not is_image or result.feature_names is not None or rows > MAX_IMAGES:
-            fault = f"the features of {run.path} are no square images, or of more than {MAX_IMAGES} classes"
+            fault = f"{run.path} has features other than square images, or more than {MAX_IMAGES} classes"
             raise InputError(f"{fault}. Use mu2mpi plot coefficients, or show --coefficients")
         image_inches = 0.85 * options.width  # of a single column
         columns = max(min(5, rows), math.ceil(math.sqrt(rows * image_inches / MAX_IMAGES_INCHES)))
