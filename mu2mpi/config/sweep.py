@@ -102,13 +102,15 @@ class Sweep:
         accepted_pairs = {self._paired_settings(settings) for settings in accepted}
         reasons = {self._paired_settings(refusal.settings): str(refusal.error) for refusal in refusals[::-1]}
         excluded = {pair: reason for pair, reason in reasons.items() if pair not in accepted_pairs}
-        lines = [
-            f"{pair} is left out: {'; '.join(reason.splitlines())}"
-            for pair, reason in sorted(excluded.items())
-        ]
+        exclusions = []
+        for pair, reason in sorted(excluded.items()):
+            lines = [line.removeprefix(self._error_prefix) for line in reason.splitlines()]
+            exclusions.append(f"{pair} is left out: {'; '.join(lines)}")
         if refusals and not accepted_pairs:
-            raise InputError("\n".join(lines) if len(set(excluded.values())) > 1 else str(refusals[0].error))
-        self.exclusions += lines
+            raise InputError(
+                "\n".join(exclusions) if len(set(excluded.values())) > 1 else str(refusals[0].error)
+            )
+        self.exclusions += exclusions
         return [each for each in refusals if self._paired_settings(each.settings) not in excluded]
 
     def _paired_settings(self, settings: Mapping[str, Any]) -> str:
