@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import xarray
 
 MAX_XARRAY_ELEMENTS = 50_000_000  # Largest size of an array (400 MB)
+# Names of settings as dimensions and coordinates, where `sel` has another argument of their name
+COORDINATE_NAMES = {"method": "algorithm"}
 
 
 def build_xarray(
@@ -97,7 +99,7 @@ def _build_dataset(runs: Sequence[RunSummary], include_history: bool) -> "xarray
     common = {name: v for name, v in all_rows[0].items() if all(row[name] == v for row in all_rows)}
     omitted = {*axes, *AVERAGED_SETTINGS}
     dataset.attrs = booleans_as_ints({n: v for n, v in common.items() if v is not None and n not in omitted})
-    return dataset
+    return dataset.rename({n: name for n, name in COORDINATE_NAMES.items() if n in dataset.coords})
 
 
 def _unique_seeds(runs: Sequence[RunSummary], keys: Sequence[GroupKey]) -> list[int]:

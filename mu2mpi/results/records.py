@@ -103,10 +103,10 @@ class History:
 
     @classmethod
     def column_attributes(cls, label_kind: str, loss_unit: str) -> dict[str, dict[str, str]]:
-        """Return HDF5 attributes (``long_name``, ``units``) of each history column that a file stores."""
+        """Return HDF5 attributes, such as ``long_name``, of each history column that a file stores."""
         omitted = {*SCORE_COLUMNS.values()} - {SCORE_COLUMNS[label_kind]}
         attributes = {f.name: dict(f.metadata) for f in fields(cls) if f.name not in omitted}
-        return {**attributes, "test_loss": {**attributes["test_loss"], "units": loss_unit}}
+        return attributes | {"test_loss": metadata(attributes["test_loss"]["long_name"], loss_unit)}
 
 
 @dataclass(frozen=True)

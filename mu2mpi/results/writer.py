@@ -15,7 +15,7 @@ from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import temporary_path, write_atomically
 from mu2mpi.core.hdf5 import hdf5_file_bytes, write_array, write_attributes
-from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
 
@@ -157,7 +157,7 @@ def _write_dataset(
 ) -> h5py.Dataset:
     """Write an HDF5 array with dimension scales; without `scales`, the array becomes a dimension scale."""
     dataset = write_array(group, name, np.asarray(values), compression="gzip", shuffle=True)
-    write_attributes(dataset, {"long_name": long_name, "units": units})
+    write_attributes(dataset, column_metadata(long_name, units))
     if not scales:
         dataset.make_scale(name)
     for dimension, scale in enumerate(scales):

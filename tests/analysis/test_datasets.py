@@ -72,12 +72,25 @@ def test_arrays_have_names_and_units_and_fit_a_file(runs, tmp_path):
     for data in (runs.to_xarray(), runs.over_seeds()):
         for name, variable in data.variables.items():
             assert variable.attrs["long_name"]
-            assert (variable.attrs["units"] == "s") == str(name).endswith("_seconds")
+            unit = variable.attrs.get("units")
+            assert (unit == "s") == str(name).endswith("_seconds")
+            assert unit in (None, "s", "nat")
         assert data.test_loss.attrs["units"] == data.excess_loss.attrs["units"] == "nat"
         data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
         with xarray.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as back:
             xarray.testing.assert_identical(back.load(), data)
     assert not [name for name in data if "clipped" in name or "increment" in name]
+
+
+def test_methods_are_chosen_by_a_dimension_that_sel_does_not_take_for_its_own(tmp_path):
+    settings = {"data": "digits", "machines": 2, "rounds": 4, "evaluations": 2, "seed": 1}
+    for method in ("dp-gd", "mu2-sgd"):
+        run(Experiment(**settings, method=method, server="trusted"), output=tmp_path / f"{method}.h5")
+    runs = mu2mpi.load(tmp_path)
+    for accuracy in (runs.to_xarray().final_test_accuracy, runs.over_seeds().final_test_accuracy):
+        assert accuracy.sel(algorithm="dp-gd").dims == accuracy.dims[1:]
+    plot = accuracy.sel(statistic="mean").plot()
+    assert plot[0].axes.get_ylabel() == accuracy.attrs["long_name"]
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95])

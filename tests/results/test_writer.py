@@ -52,7 +52,7 @@ def test_every_array_has_named_dimensions_and_units(result, tmp_path):
         assert [name for name in file["history"]] == [n for n in History.column_names() if n != "test_r2"]
         for group, scales in expected.items():
             for name, dataset in file[group].items():
-                assert dataset.attrs["units"], name
+                assert read_attributes(dataset).get("units") in (None, "nat", "s"), name
                 assert dataset.attrs["long_name"], name
                 if name in (*scales, "class"):
                     assert dataset.is_scale
@@ -91,7 +91,8 @@ def test_xarray_finds_names_coordinates_and_units(result, tmp_path):
     for dataset in opened.values():
         for variable in dataset.variables.values():
             assert variable.attrs["long_name"]
-            assert variable.attrs["units"]
+            # A unit of 1 would be printed on the axes of every plot.
+            assert variable.attrs.get("units") in (None, "nat", "s")
         dataset.close()
 
 

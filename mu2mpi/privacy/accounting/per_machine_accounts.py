@@ -9,8 +9,9 @@ from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 
 
 def column_metadata(long_name: str, units: str = "1") -> dict[str, str]:
-    """HDF5 attributes of a column of the accounts table: long name and units by the CF conventions."""
-    return {"long_name": long_name, "units": units}
+    """HDF5 attributes of an array: its long name, and its units by the CF conventions unless they are 1."""
+    # xarray would print a unit of 1 on the axes of its plots.
+    return {"long_name": long_name} | ({} if units == "1" else {"units": units})
 
 
 @dataclass(frozen=True, eq=False)
