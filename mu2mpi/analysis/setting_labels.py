@@ -1,6 +1,7 @@
 """Settings of runs: comparison, grouping and selection, and their labels in tables and figures."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -191,7 +192,7 @@ def drop_repeated_runs(runs: Iterable[RunSummary], *key_columns: str) -> tuple[l
 
 
 def select_runs(runs: Sequence[RunSummary], conditions: Sequence[str]) -> list[RunSummary]:
-    """Select runs by conditions such as ``rho=4,16`` or ``clip_norm=unset``; InputError if none is left."""
+    """Select runs by conditions such as ``rho=4,16,clip_norm=unset``; InputError if none is left."""
     for condition in conditions:
         name, equals, text = condition.partition("=")
         if not equals or name not in option_fields():
@@ -203,6 +204,9 @@ def select_runs(runs: Sequence[RunSummary], conditions: Sequence[str]) -> list[R
         known = {value for values in candidates for value in values}
         # A single value may contain commas.
         is_single = any(_denotes_value(value, text) for value in known)
+        if not is_single and (more := re.split(r",\s*(?=\w+=)", condition))[1:]:
+            runs = select_runs(runs, more)
+            continue
         texts = [text] if is_single else [part.strip() for part in text.split(",")]
         if missing := [t for t in texts if not any(_denotes_value(value, t) for value in known)]:
             raise InputError(f"no run has {name}={missing[0]}; {name} is {join_values(given)}")

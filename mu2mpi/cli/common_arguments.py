@@ -15,12 +15,12 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-RUN_FILTER_HELP = "setting of the runs to use, such as rho=4, or rho=4,16; may be repeated"
+RUN_FILTER_HELP = "settings of the runs to use, such as rho=4,16,server=trusted; may be repeated"
 MEASUREMENTS_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
 LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy, or a TOML file"
 DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
 SHARED_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
-    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE[,VALUE]", "help": RUN_FILTER_HELP},
+    "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE,...", "help": RUN_FILTER_HELP},
     "--strict": {"action": "store_true", "help": "error instead of a warning for files that cannot be used"},
     "--overwrite": {"action": "store_true", "help": "replacement of an existing output"},
     "--values": {"type": split_names, "default": (), "metavar": "NAMES", "help": MEASUREMENTS_HELP},

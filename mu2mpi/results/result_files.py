@@ -14,17 +14,21 @@ PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
 
 
 def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[RunSummary], list[str]]:
-    """Read the summaries of result files in files and folders, with a warning for each skipped path.
+    """Read the summaries of result files in files and folders, with a warning for each reason to skip some.
 
     With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`.
     """
     files, warnings = find_result_files(paths)
-    summaries = []
+    summaries, skipped = [], dict[str, list[Path]]()
     for path in show_progress(files, "reading"):
         try:
             summaries.append(read_summary(path))
         except InputError as error:
-            warnings.append(str(error))
+            # Equal messages, as on a missing extension, count once.
+            skipped.setdefault(str(error).replace(str(path), "\0"), []).append(path)
+    for message, (first, *others) in skipped.items():
+        also = f" (likewise {join_names(others)})" if others else ""
+        warnings.append(message.replace("\0", str(first)) + also)
     if strict and warnings:
         raise InputError("\n".join(warnings))
     return summaries, warnings

@@ -41,10 +41,22 @@ def named(*conditions):
         (["epsilon=2, unset"], list(RUNS)),
         (["method=mu2-sgd", "query=average", "noise=unset"], ["plain", "box", "population"]),
         (["rho=4.0", "rho=4", "normalize=none"], ["plain", "storm", "dp", "population"]),
+        (["method=mu2-sgd,query=average, noise=unset"], ["plain", "box", "population"]),
     ],
 )
 def test_runs_are_chosen_by_any_settings(conditions, names):
     assert named(*conditions) == names
+
+
+def test_a_value_may_have_the_form_of_two_conditions():
+    runs = [
+        RunSummary(Path(data), Experiment(data=data, machines=2, rounds=9), "", 1.0, 0.5)
+        for data in ("a,rho=9.csv", "digits")
+    ]
+    assert select_runs(runs, ["data=a,rho=9.csv"]) == runs[:1]
+    assert select_runs(runs, ["data=digits,rho=4"]) == runs[1:]
+    with pytest.raises(InputError, match="did you mean machines"):
+        select_runs(runs, ["data=digits,machnes=2"])
 
 
 @pytest.mark.parametrize("condition", ["normalize=unit", "batch=7,8", "rho=four", "normalize", "ranks=2"])

@@ -99,6 +99,14 @@ def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own
     assert cli.main(["show", "a.h5"]) == 2
     assert f"a.h5 was made with {own}; give --import FILE" in capsys.readouterr().err
     assert "own_things" not in sys.modules
+    for name in ("b.h5", "c.h5", "d.h5", "e.h5"):
+        Path(name).write_bytes(Path("a.h5").read_bytes())
+    run(Experiment(machines=2, rounds=4, seed=1), output="other.h5")
+    assert cli.main(["table", "."]) == 0
+    warning = capsys.readouterr().err
+    assert warning.count("warning") == warning.count("own_things.py") == 1
+    assert "a.h5 was made with" in warning
+    assert "(likewise b.h5 and 3 more)" in warning
     assert cli.main(["show", "a.h5", "--import", str(own)]) == 0
     assert "mine" in capsys.readouterr().out
 
