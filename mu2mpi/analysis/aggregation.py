@@ -16,7 +16,7 @@ from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, P
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.suggestions import suggest_or_list
+from mu2mpi.core.suggestions import suggest_or_list, suggest_setting
 from mu2mpi.results.reader import RunSummary, canonical_settings
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result_files import join_names
@@ -41,7 +41,7 @@ class TableLayout:
     def __post_init__(self) -> None:
         for name in self.axes:
             if name not in TABLE_AXIS_SETTINGS:
-                hint = suggest_or_list(name, TABLE_AXIS_SETTINGS, "settings")
+                hint = suggest_setting(name, TABLE_AXIS_SETTINGS)
                 raise InputError(f"there is no setting {name!r}{hint}")
             if self.axes.count(name) > 1:
                 raise InputError(f"{name} is given twice among the rows and columns. Give it once.")

@@ -15,7 +15,7 @@ from mu2mpi.config.experiment import message_settings
 from mu2mpi.config.experiment_options import method_option_names, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.core.suggestions import suggest_or_list
+from mu2mpi.core.suggestions import suggest_setting
 from mu2mpi.core.toml import read_toml
 from mu2mpi.federation.trust_mode import DEFAULT_COLLUDER_RATIO
 from mu2mpi.results.reader import RunSummary
@@ -196,7 +196,7 @@ def select_runs(runs: Sequence[RunSummary], conditions: Sequence[str]) -> list[R
     for condition in conditions:
         name, equals, text = condition.partition("=")
         if not equals or name not in option_fields():
-            hint = suggest_or_list(name.strip(), option_fields(), "settings")
+            hint = suggest_setting(name.strip(), option_fields())
             raise InputError(f"{condition!r} is not a condition such as rho=4{hint}")
         # A method is found by the name of the experiment and by the canonical name of its components.
         given = [getattr(run.experiment, name) for run in runs]
@@ -307,7 +307,7 @@ def parse_labels(labels: LabelsArgument) -> dict[str, str]:
     for key, label, file in pairs:
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
-            hint = suggest_or_list(name, option_fields(), "settings")
+            hint = suggest_setting(name, option_fields())
             raise InputError(f"{file}there is no setting {name!r}{hint}")
         if not isinstance(label, str):
             raise InputError(f"{file}the label of {key} must be text, got {label!r}")

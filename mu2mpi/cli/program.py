@@ -18,7 +18,7 @@ from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
 from mu2mpi.core import errors
 from mu2mpi.core.registry import component_summary, import_files, lookup
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import did_you_mean, should_be_one_of
 from mu2mpi.execution.signals import exiting_on_signals, recording_stop_requests
 
 if TYPE_CHECKING:
@@ -62,20 +62,16 @@ class Parser(argparse.ArgumentParser):
         raise errors.CollectiveInputError(f"{message}\nSee: {self.prog} --help")
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
-        """Raise CollectiveInputError for unknown arguments, with suggestions, or else all options."""
+        """Raise CollectiveInputError for unknown arguments, with a line and a suggestion for each option."""
         known = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
         options = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
-        hints = {option: did_you_mean(option, known) for option in options}
-        if options and all(hints.values()):
-            self.error("\n".join(f"unknown option {option}{hint}" for option, hint in hints.items()))
-        self.error(f"unknown arguments: {' '.join(unknown)}\nThe options are {', '.join(known)}")
+        lines = [f"unknown option {option}{did_you_mean(option, known)}" for option in options]
+        self.error("\n".join(lines or [f"unknown arguments: {' '.join(unknown)}"]))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            hint = did_you_mean(str(value), map(str, action.choices or ()))
-            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
+        if action.choices is not None and value not in action.choices:
+            hint = should_be_one_of(str(value), map(str, action.choices))
+            raise argparse.ArgumentError(action, f"{value!r} {hint}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

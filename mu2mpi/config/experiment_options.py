@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name, check_registered_name
 from mu2mpi.core.registry import default_name, known_names, lookup
-from mu2mpi.core.suggestions import did_you_mean, suggest_or_list
+from mu2mpi.core.suggestions import did_you_mean, one_of, suggest_setting
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import find_source
 from mu2mpi.federation.participation.schedule import check_participation
@@ -260,7 +260,7 @@ def preset_method(settings: Mapping[str, Any]) -> dict[str, str]:
     given = {name for name, value in settings.items() if value is not None}
     # The preset's method is the best with its default mechanism and equal machines only.
     deviation = given & {"method", "mechanism", *PER_MACHINE_OPTIONS} or implied_mechanism(settings)
-    if deviation or settings.get("preset") not in known_names("presets"):
+    if deviation or str(settings.get("preset")) not in known_names("presets"):
         return {}
     owners, method = own_option_fields("method"), lookup("presets", settings["preset"]).default_method
     has_all_options = all(method in owners[name] for name in given & owners.keys())
@@ -281,11 +281,11 @@ def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, An
         if matching is not None:
             values_by_choice[matching] |= {} if value is None else {name: value}
         elif not choices_with_option:
-            errors.append(f"unknown option {name!r}{suggest_or_list(name, option_fields(), 'options')}")
+            errors.append(f"unknown option {name!r}{suggest_setting(name, option_fields())}")
         elif value is not None:
             choice = choices_with_option[0]
-            needed = f"{choice} = {' or '.join(owners[choice][name])}"
-            errors.append(f"{name} needs {needed}, got {choice} = {chosen[choice]}. Leave it out")
+            needed = f"{choice} = {one_of(owners[choice][name])}"
+            errors.append(f"{name} needs {needed}; got {choice} = {chosen[choice]}. Leave it out")
     options = {}
     for choice, values in values_by_choice.items():
         try:
@@ -345,4 +345,6 @@ def _pydantic_message(error: Any) -> str:
     for bound in {"gt", "ge", "lt", "le"} & error.get("ctx", {}).keys():
         # Pydantic writes such bounds with hundreds of zeros.
         message = f"{message.rpartition(' ')[0]} {repr(error['ctx'][bound]).removesuffix('.0')}"
-    return f"{location} = {error['input']!r} {message}"
+    given = error["input"]
+    is_short = isinstance(given, str | bool | int | float | None)
+    return f"{location} {f'= {given!r}' if is_short else f'of type {type(given).__name__}'} {message}"

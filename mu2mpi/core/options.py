@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from mu2mpi.core.registry import known_names
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import did_you_mean, one_of
 
 # Bounds of numeric options, such that products and squares of them neither overflow nor underflow in float64
 MIN_REAL_OPTION = 1e-100
@@ -31,7 +31,7 @@ def check_registered_name(kind: str, name: str | None) -> str | None:
     registered_names = known_names(kind)
     if name is not None and name not in registered_names:
         hint = did_you_mean(name, registered_names) or "; other names are not installed here"
-        raise ValueError(f"should be {', '.join(registered_names)}{hint}")
+        raise ValueError(f"should be {one_of(registered_names)}{hint}")
     return name
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import should_be_one_of
 
 # Package of each kind of component, and its noun in the singular. NAME.py or NAME_NOUN.py in the package
 # declares the built-in component NAME; NOUN.py is the base class, and modules with an underscore are helpers.
@@ -138,7 +138,7 @@ def lookup(kind: str, name: str) -> Any:
             register(component)
     if name not in registered:
         names = known_names(kind)
-        raise InputError(f"unknown {name!r}; the {kind} are {', '.join(names)}{did_you_mean(name, names)}")
+        raise InputError(f"unknown {name!r} in {kind}: it {should_be_one_of(name, names)}")
     return registered[name]
 
 

@@ -17,8 +17,26 @@ _NAME_SYNONYMS = {  # Synonyms used by other packages, by the name in this packa
     "aggregated": "secagg secure-aggregation",
     "test-accuracy": "accuracy acc",
     "test-loss": "val-loss",
+    "dry-run": "list",
 }
 _SYNONYM_HINTS = {"radius": ", which is twice the radius", "eta-scale": ", in units of what theory allows"}
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Phrase for a choice among names: "a", "a or b", "one of a, b, c"."""
+    listed = list(names)
+    return f"one of {', '.join(listed)}" if len(listed) > 2 else " or ".join(listed)
+
+
+def should_be_one_of(unknown: str, known: Iterable[str]) -> str:
+    """Phrase of an error message on a value that is no known name: all known names and the most similar."""
+    names = list(known)
+    return f"should be {one_of(names)}{did_you_mean(unknown, names)}"
+
+
+def suggest_setting(unknown: str, known: Iterable[str]) -> str:
+    """Suffix of an error message on an unknown setting: the most similar one, or a command that lists all."""
+    return did_you_mean(unknown, known) or "; `mu2mpi run --help all` lists all settings"
 
 
 def suggest_or_list(unknown: str, known: Iterable[str], noun: str) -> str:

@@ -9,7 +9,7 @@ from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, known_names, lookup
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import should_be_one_of
 from mu2mpi.data.seed_stream import philox_key
 from mu2mpi.data.source import DataSource
 
@@ -82,7 +82,7 @@ def parse_partition(text: str) -> Partition:
     name, colon, value = text.partition(":")
     if name not in (names := known_names("partitions")):
         syntaxes = [lookup("partitions", known_name).option_syntax for known_name in names]
-        raise InputError(f"should be one of: {', '.join(syntaxes)}{did_you_mean(text, syntaxes)}")
+        raise InputError(should_be_one_of(text, syntaxes))
     partition: type[Partition] = lookup("partitions", name)
     return partition(value if colon else None)
 

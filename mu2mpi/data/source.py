@@ -16,7 +16,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import Options
 from mu2mpi.core.registry import OptionValue, known_names, lookup
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import should_be_one_of
 from mu2mpi.data.formats.format import describe_suffixes, is_data_file
 from mu2mpi.data.redaction import DataError, redacted_errors, safe_text
 
@@ -255,8 +255,7 @@ def find_source(name: str) -> type[DataSource]:
     """DataSource class for a value of ``--data`` (source name or file); InputError if there is none."""
     known = [known_name for known_name in known_names("sources") if known_name != USER_FILE_SOURCE]
     if name not in known and not is_data_file(name):
-        accepted = f"{', '.join(known)}, {describe_suffixes()}"
-        raise InputError(f"should be one of: {accepted}{did_you_mean(name, known)}")
+        raise InputError(should_be_one_of(name, [*known, describe_suffixes()]))
     source: type[DataSource] = lookup("sources", name if name in known else USER_FILE_SOURCE)
     return source
 

@@ -106,10 +106,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
             merged_settings(tmp_path / f"{name}.toml", PARSER.parse_args([]))
 
 
-def test_an_unknown_option_is_answered_with_those_there_are():
-    with pytest.raises(CollectiveInputError) as caught:
+def test_an_unknown_option_is_answered_with_one_that_is_similar():
+    with pytest.raises(CollectiveInputError, match=r"^unknown option --quux\nSee: \S+ --help$"):
         PARSER.reject_unknown(["--quux", "1"])
-    assert {f"--{name.replace('_', '-')}" for name in FIELDS} <= {*re.split(r"[\s,]+", str(caught.value))}
     with pytest.raises(CollectiveInputError) as caught:
         PARSER.reject_unknown(["--machnes", "1"])
     assert "--machines" in str(caught.value)

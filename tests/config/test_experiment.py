@@ -64,7 +64,7 @@ def test_toml_repeats_the_experiment(experiment):
         ({"data": "cifar"}, "mnist"),
         ({"rho": [4.0, 8.0]}, "mu2mpi sweep"),
         ({"machnies": 3}, "machines"),
-        ({"quux": 1}, "machines"),
+        ({"quux": 1}, "`mu2mpi run --help all`"),
         ({"data": "mnist", "classes": 5}, "population or synthetic"),
         ({"batch": 3}, "dp-sgd"),
         ({"method": "anytime-sgd", "estimator": "gradient"}, "mu2-sgd"),

@@ -1,5 +1,6 @@
 """Suggestions for misspelt names and for synonyms of other packages."""
 
+import numpy as np
 import pytest
 
 from mu2mpi import cli
@@ -31,6 +32,7 @@ def rejection(capsys, *words):
         (["run", "--method", "dpsgd"], "dp-sgd"),
         (["run", "--partition", "dirchlet:0.3"], "dirichlet:A"),
         (["tabel", "runs"], "table"),
+        (["sweep", "--list"], "--dry-run"),
         (["plot", "histroy", "."], "history"),
     ],
 )
@@ -41,8 +43,8 @@ def test_misspelt_names_and_synonyms_are_suggested(capsys, words, meant):
 def test_every_unknown_option_has_a_line_of_its_own(capsys):
     lines = rejection(capsys, "run", "--users", "3", "--clip", "1").splitlines()
     assert ["--machines?" in lines[0], "--clip-norm?" in lines[1], len(lines)] == [True, True, 3]
-    # A name that is similar to none gets the whole list.
-    assert "--epsilon, " in rejection(capsys, "run", "--users", "3", "--quux")
+    lines = rejection(capsys, "run", "--users", "3", "--quux").splitlines()
+    assert lines[1:] == ["unknown option --quux", "See: mu2mpi run --help"]
 
 
 @pytest.mark.parametrize(
@@ -69,3 +71,22 @@ def test_an_unknown_name_without_similar_ones_gets_the_list():
     assert did_you_mean("", ["rho"]) == ""
     with pytest.raises(InputError, match="epsilon"):
         Experiment(eps=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"data": np.zeros((100, 3))}, "data of type ndarray should be a valid string"),
+        ({"preset": np.zeros(3)}, "preset of type ndarray should be a valid string"),
+        ({"quux": 3}, "unknown option 'quux'; `mu2mpi run --help all` lists all settings"),
+        ({"method": "storm", "batch": 3}, "batch needs method = one of accelerated-srgd, dp-gd, "),
+        ({"colluders": 1}, "colluders needs server = aggregated or shuffled; got server = untrusted"),
+        ({"server": "central"}, "server = 'central' should be one of aggregated, shuffled, trusted, "),
+    ],
+)
+def test_messages_are_one_line_whatever_is_given(settings, message):
+    with pytest.raises(InputError) as caught:
+        Experiment(**settings)
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 220

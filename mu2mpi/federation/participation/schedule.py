@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import OptionValue, default_name, known_names, lookup
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import should_be_one_of
 from mu2mpi.data.seed_stream import SeedStream
 
 _PARTICIPATION_STREAM = 0x70617274  # separates random numbers of schedules from those of synthetic data
@@ -101,7 +101,7 @@ def check_participation(text: str) -> str | None:
     name, colon, value = text.partition(":")
     if name not in known_names("participation") or (colon and not value):
         forms = [lookup("participation", known).option_syntax for known in known_names("participation")]
-        raise ValueError(f"should be {', '.join(forms)}{did_you_mean(text, forms)}")
+        raise ValueError(should_be_one_of(text, forms))
     schedule: type[ParticipationSchedule] = lookup("participation", name)
     schedule.check_option_value(value)
     return None if schedule.is_default else text
