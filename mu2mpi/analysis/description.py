@@ -61,7 +61,7 @@ def describe_result(result: Result, path: Path, diagnostics: bool = False) -> st
         "Theory": _theory_section(result.theory, " (nats)" * (result.loss_unit == "nat")),
         "Diagnostics": _diagnostics_section(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing_table(result),
-        "Where it ran": _format_named_values(result.environment.items()),
+        "Where it ran": format_named_values(result.environment.items()),
         "To repeat it": _repeat_command(result),
     }
     return _join_sections(path, sections)
@@ -88,7 +88,7 @@ def describe_checkpoint(checkpoint: Checkpoint, path: Path) -> str:
     sections = {
         "Not finished": f"{done:,} of {rounds:,} rounds in {checkpoint.elapsed_seconds:.0f} seconds; "
         "the same command resumes the run",
-        "Experiment": _format_named_values(checkpoint.experiment.settings().items()),
+        "Experiment": format_named_values(checkpoint.experiment.settings().items()),
         "History": _history_table(history, label_kind) if len(history) else "no evaluation yet",
     }
     return _join_sections(path, sections)
@@ -199,7 +199,7 @@ def _experiment_section(result: Result) -> str:
     for name, value in metric_values.items():
         style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
         named_values.append((f"final test {metric_label(name)}", _format_number(value, style.format)))
-    return _format_named_values(named_values)
+    return format_named_values(named_values)
 
 
 def metric_label(name: str) -> str:
@@ -298,6 +298,7 @@ def _repeat_command(result: Result) -> str:
     return f"{wrap_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 
 
-def _format_named_values(pairs: Collection[tuple[str, object]]) -> str:
+def format_named_values(pairs: Collection[tuple[str, object]]) -> str:
+    """Format pairs of a name and a value as lines with aligned values."""
     width = max((len(name) for name, _ in pairs), default=0)
     return "\n".join(f"{name.ljust(width)}  {' '.join(format_value(value).split())}" for name, value in pairs)

@@ -14,6 +14,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import choices, is_flag, option_fields, registry_kind
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import check_creatable
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
@@ -89,8 +90,10 @@ def _check_log_file(path: Path, reserved_paths: set[str], first_bytes_pattern: b
     if os.path.realpath(path) in reserved_paths:
         raise InputError(f"{path} is another output of this command. Choose another file for the log")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
+        if os.path.lexists(path):
+            path.open("ab").close()
+        else:
+            check_creatable(path)
         # Devices and pipes are not read.
         if path.is_file():
             with path.open("rb") as file:

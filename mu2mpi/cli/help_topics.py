@@ -26,7 +26,7 @@ OPTION_GROUPS = {
     "method": "method preset rounds clip_norm eta_scale",
     "privacy": "epsilon delta rho server mechanism noise budgets",
     "federation": "machines partition participation participation_seed objective",
-    "run": "config methods index part list seed evaluations checkpoint_every import",
+    "run": "config methods index part dry_run seed evaluations checkpoint_every import",
     "output": "output overwrite log log_json",
 }
 DEFAULT_OPTION_GROUP = "run"  # group of the options that OPTION_GROUPS does not list

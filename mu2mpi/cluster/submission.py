@@ -21,7 +21,7 @@ from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import import_option_arguments
 from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost_ns
+from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.sweep_plans import open_sources, resolve_sweep, unfinished_runs
 from mu2mpi.results.reader import read_experiment
@@ -98,11 +98,10 @@ class SweepJob:
     @cached_property
     def run_costs(self) -> list[RunCost]:
         """Estimated cost of each run, in the order of `runs`."""
-        costs = []
-        for plan in self.runs.values():
-            nanoseconds = run_cost_ns(plan.constants) + plan_evaluations(plan).cost(plan.constants)
-            costs.append(RunCost(RUN_OVERHEAD_SECONDS + nanoseconds * 1e-9, plan.constants.problem.machines))
-        return costs
+        return [
+            RunCost(RUN_OVERHEAD_SECONDS + run_seconds(plan), plan.constants.problem.machines)
+            for plan in self.runs.values()
+        ]
 
     @cached_property
     def tasks(self) -> int:

@@ -66,6 +66,14 @@ def write_atomically(
             os.close(folder)
 
 
+def check_creatable(path: Path) -> None:
+    """Raise OSError unless a file can be created at a path; leaves the disk unchanged."""
+    folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    # Permission bits do not show a read-only or full file system, so that a file is created.
+    with temporary_path(folder / path.name) as probe:
+        probe.touch(exist_ok=False)
+
+
 def file_identity(path: Path) -> FileIdentity | None:
     """Device, inode, size and modification time of a file, to detect changes; None if it cannot be opened."""
     with suppress(OSError):

@@ -70,6 +70,11 @@ def plan_evaluations(plan: Plan) -> EvaluationSchedule:
     return EvaluationSchedule(default_evaluation_rounds(constants.rounds, count), sample_size, test_samples)
 
 
+def run_seconds(plan: Plan) -> float:
+    """Estimate the time of a run with its evaluations on one core, in seconds."""
+    return 1e-9 * (run_cost_ns(plan.constants) + plan_evaluations(plan).cost(plan.constants))
+
+
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:
     """Return number and test samples of evaluations that take about a tenth of a run's time."""
     affordable = max(0.1 * run_cost_ns(constants), MIN_EVALUATION_BUDGET_NS)

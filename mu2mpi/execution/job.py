@@ -1,5 +1,6 @@
 """Run of an experiment with its files: resume from a checkpoint, write checkpoints and the result."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,20 @@ def run(
         return context.run_to_file(experiment, source, path, all_callbacks)
 
 
+def prepare_simulation(
+    experiment: Experiment, output: Path, data_dir: Path | None = None, overwrite: bool = False
+) -> Simulation:
+    """Prepare a run up to its first message, without writing anything; raises as `run` does; collective."""
+    communicator = world()
+    check_settings_on_ranks([experiment], communicator)
+    with communicator.collective_errors():
+        if communicator.rank == 0:
+            check_output(output, overwrite)
+    source = open_source_on_ranks(experiment, data_dir, communicator)
+    context = RunContext(communicator, lambda: False, overwrite, math.inf)
+    return context.prepare(experiment, source, output)[0]
+
+
 def _resolve_plan_on_ranks(experiment: Experiment, source: DataSource, communicator: Communicator) -> Plan:
     with communicator.collective_errors():
         return resolve_plan(experiment, source, communicator.size)
@@ -137,6 +152,23 @@ class RunContext:
     ) -> Result:
         """Run an experiment from its checkpoint, if any, and write the result; raises like `run`."""
         communicator, callback_list = self.communicator, CallbackList(callbacks, str(path))
+        simulation, resumes = self.prepare(experiment, source, path, plan)
+        checkpoints = FileCheckpoints(self, path, callback_list)
+        # Write the first checkpoint before the first message.
+        if not resumes:
+            checkpoints.write_first(simulation.gather_checkpoint())
+        # Run the remaining rounds, write the result and remove the checkpoint.
+        result = simulation.run(callback_list, checkpoints)
+        with communicator.collective_errors():
+            if communicator.rank == 0:
+                self._write_result(result, path)
+        return callback_list.on_finish(replace(result, path=path), communicator)
+
+    def prepare(
+        self, experiment: Experiment, source: DataSource, path: Path, plan: Plan | None = None
+    ) -> tuple[Simulation, bool]:
+        """Return a run that passed all checks, and whether it resumes from a checkpoint; writes nothing."""
+        communicator = self.communicator
         # 1. Find the checkpoint, if any.
         checkpoint: Checkpoint | None = None
         numeric_platforms = environment.numeric_platforms(communicator)
@@ -157,17 +189,7 @@ class RunContext:
             if checkpoint is not None:
                 check_checkpoint_arrays(checkpoint, plan, path)
         check_inputs_on_ranks(plan, communicator)
-        # 4. Write the first checkpoint before the first message.
-        simulation = Simulation(plan, communicator, checkpoint)
-        checkpoints = FileCheckpoints(self, path, callback_list)
-        if not resumes:
-            checkpoints.write_first(simulation.gather_checkpoint())
-        # 5. Run the remaining rounds, write the result and remove the checkpoint.
-        result = simulation.run(callback_list, checkpoints)
-        with communicator.collective_errors():
-            if communicator.rank == 0:
-                self._write_result(result, path)
-        return callback_list.on_finish(replace(result, path=path), communicator)
+        return Simulation(plan, communicator, checkpoint), resumes
 
     def _write_result(self, result: Result, path: Path) -> None:
         """Write the result file, unless another job wrote the same result, and remove the checkpoint."""

@@ -140,6 +140,7 @@ class LogFile(Callback):
             record = {"event": event, "time": time, "run": run, **values}
             line = json.dumps(_without_nan(record), allow_nan=False)
         try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             # File names may be invalid text, and other processes may append to the same file.
             with open(self._path, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{line}\n")

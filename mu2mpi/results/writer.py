@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import temporary_path, write_atomically
+from mu2mpi.core.files import check_creatable, write_atomically
 from mu2mpi.core.hdf5 import hdf5_file_bytes, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, RESULT_SCHEMA, History
@@ -33,11 +33,8 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise InputError(f"the output {path} is not an ordinary file; name another file")
     if os.path.isfile(target) and not overwrite:
         raise InputError(OUTPUT_EXISTS_ERROR.format(path))
-    folder = next(parent for parent in target.parents if os.path.lexists(parent))
     try:
-        # Permission bits do not show a read-only or full file system, so that a file is created.
-        with temporary_path(folder / target.name) as probe:
-            probe.touch(exist_ok=False)
+        check_creatable(target)
     except OSError as error:
         raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
 

@@ -110,7 +110,7 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
         ("report . -o a.pdf", ".html"),
         ("run --rho 0", "rho"),
         ("run --rho 1 --epsilon 1", "epsilon"),
-        ("run --quux 1", "--machines"),
+        ("run --quux 1", "unknown option --quux"),
         ("run --machines 5000", "5000"),
         ("run --rounds 100000 --machines 2", "718"),
         ("run --server honest", "trusted"),
@@ -218,7 +218,7 @@ SWEEP = 'machines = [1, 2]\nseed = [1, 2]\nserver = ["untrusted", "trusted"]\nro
 def test_sweep_skips_what_is_finished(capsys, tmp_path):
     config, folder = tmp_path / "sweep.toml", tmp_path / "runs"
     config.write_text(SWEEP)
-    code, out, _ = invoke(capsys, "sweep", config, "--list")
+    code, out, _ = invoke(capsys, "sweep", config, "--dry-run")
     assert code == 0
     assert len(out.splitlines()) == 8
     assert not folder.exists()

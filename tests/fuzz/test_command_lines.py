@@ -25,13 +25,24 @@ VALUES = (
 )  # fmt: skip
 FLAGS = {
     "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": ("--status", "--after-table"),
-    "data": (), "sweep": ("--list",), "info": (),
+    "data": (), "sweep": ("--dry-run",), "info": (), "run": ("--dry-run",),
 }  # fmt: skip
 OPTIONS = {
     "table": ("--where", "--rows", "--columns", "--values", "--format"),
     "privacy": ("--rho", "--epsilon", "--delta", "--samples"),
     "job": ("--ntasks", "--time", "--partition", "--scheduler", "--sbatch", "--mem-per-cpu", "--array-limit"),
     "data": ("--features", "--labels", "--data-dir"),
+    "run": (
+        "--rho",
+        "--machines",
+        "--seed",
+        "--data",
+        "--labels",
+        "--config",
+        "--log",
+        "--output",
+        "--delta",
+    ),
     "sweep": ("--index", "--part", "--rho", "--machines", "--seed", "--data", "--labels"),
 }
 SUITED = {"job": ("good.toml",), "sweep": ("good.toml",), "data": ("table.csv", "digits", "population")}
@@ -69,7 +80,7 @@ def command_line(chance):
 
     count = 0 if command in ("info", "privacy") else chance.choice((0, *[1] * 9, 2))
     words = [path() for _ in range(count)]
-    words += [flag for flag in FLAGS[command] if flag == "--list" or chance.random() < 0.2]
+    words += [flag for flag in FLAGS[command] if flag == "--dry-run" or chance.random() < 0.2]
     for option in OPTIONS.get(command, ()):
         if chance.random() < 0.2:
             words += [option, chance.choice(VALUES) if chance.random() < 0.8 else path()]

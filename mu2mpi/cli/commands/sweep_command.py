@@ -14,9 +14,9 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message
 
-COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part list output"
+COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part dry_run output"
 USAGE_EXAMPLES = """\
-  mu2mpi sweep tables.toml --list
+  mu2mpi sweep tables.toml --dry-run
   mpirun -n 2 mu2mpi sweep tables.toml --output runs/
   mu2mpi sweep --methods all --data digits --epsilon 2 --machines 10"""
 
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument("--index", type=int, metavar="I", help="index of the only combination to run, from 0")
     part_help = "K-th of N parts of the combinations, from 0 (array jobs)"
     group.add_argument("--part", type=_parse_sweep_part, default=(0, 1), metavar="K/N", help=part_help)
-    add_flag(parser, "--list", "list of the combinations and their indices; nothing is run")
+    add_flag(parser, "--dry-run", "list of the combinations and their indices; nothing is run")
     experiment_arguments.add_run_options(parser, "repetition of finished runs")
 
 
@@ -43,7 +43,7 @@ def _parse_sweep_part(text: str) -> tuple[int, int]:
 
 
 def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
-    if arguments.list:
+    if arguments.dry_run:
         return []
     sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
     return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
@@ -53,7 +53,7 @@ def run_command(arguments: Namespace) -> int:
     communicator = world()
     with communicator.collective_errors():
         sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
-    if arguments.list:
+    if arguments.dry_run:
         return _list_runs(sweep, chosen, arguments.data_dir, communicator)
     from mu2mpi.execution.sweep_runner import run_sweep
 
