@@ -1,9 +1,13 @@
 """Command-line options, and reading of result files, that several commands share."""
 
+import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import write_atomically
 from mu2mpi.core.text import warn
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, 
 SHARED_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE,...", "help": RUN_FILTER_HELP},
     "--strict": {"action": "store_true", "help": "error instead of a warning for files that cannot be used"},
-    "--overwrite": {"action": "store_true", "help": "replacement of an existing output"},
+    "--overwrite": {"action": "store_true", "help": "replacement of existing output files"},
     "--values": {"type": split_names, "default": (), "metavar": "NAMES", "help": MEASUREMENTS_HELP},
     "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS_HELP},
     "--data-dir": {"type": Path, "metavar": "FOLDER", "help": DATA_DIR_HELP},
@@ -59,3 +63,22 @@ def read_runs(arguments: Namespace) -> "tuple[list[RunSummary], list[str]]":
     warn(*(f"skipped: {warning}" for warning in warnings))
     require_results(runs, arguments.paths)
     return select_runs(runs, arguments.where), warnings
+
+
+def write_texts(folder: Path, texts: Mapping[str, str], overwrite: bool) -> None:
+    """Write texts into a folder and print their paths; InputError before the first if one cannot be written.
+
+    Without `overwrite`, only files with the same content may exist.
+    """
+    contents = {folder / name: text.encode() for name, text in texts.items()}
+    no_folder = os.path.lexists(folder) and not folder.is_dir()
+    if obstacles := [folder] if no_folder else [path for path in contents if path.is_dir()]:
+        message = "exists and is not a file or folder as needed. Choose another --output"
+        raise InputError(f"{obstacles[0]} {message}")
+    differing = [str(path) for path, text in contents.items() if path.exists() and path.read_bytes() != text]
+    if differing and not overwrite:
+        existing = ", ".join(differing)
+        raise InputError(f"cannot write files that exist: {existing}. Use --overwrite to replace them")
+    for path, content in contents.items():
+        write_atomically(path, [content])
+        print(path)

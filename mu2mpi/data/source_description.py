@@ -7,8 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from mu2mpi.core.errors import InputError
-from mu2mpi.data.formats.format import is_data_file, open_data_file
+from mu2mpi.data.formats.format import OWNER_COLUMN, open_data_file
 from mu2mpi.data.redaction import format_names, safe_text
 from mu2mpi.data.source import DataRequest, DataSource
 from mu2mpi.data.table_schema import COLUMN_TYPES, parse_schema
@@ -36,11 +35,11 @@ def describe_source(source: type[DataSource], request: DataRequest) -> str:
     return "\n".join(lines + [f"  {path}" for path in paths])
 
 
-def schema_template(file_name: str) -> str:
-    """TOML template of a schema with the column names of a data file, without any of its values."""
-    if not is_data_file(file_name):
-        raise InputError(f"--schema-template needs a data file, got {file_name}")
+def schema_template(file_name: str) -> str | None:
+    """TOML template of a schema with the column names of a data file but no values; None without names."""
     names = open_data_file(Path(file_name).expanduser()).column_names
+    if all(name.isdecimal() for name in {*names} - {"label", OWNER_COLUMN}):
+        return None
     types = "\n".join("#   type = " + f'"{n}"'.ljust(17) + text for n, (_, text) in COLUMN_TYPES.items())
     blanks = {name: {"type": ""} for name in names}
     text = importlib.resources.files("mu2mpi.data").joinpath("schema.toml").read_text("utf-8")

@@ -15,7 +15,7 @@ from mu2mpi.core.arrays import BoolArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import did_you_mean, one_of
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.column_values import MISSING_CODE, UNDECLARED_CODE, UNPRINTABLE_CHARACTERS, ColumnValues
 from mu2mpi.data.formats.format import (
@@ -258,6 +258,11 @@ def parse_schema(text: str) -> Schema:
 
 
 def _validate_schema(content: dict[str, Any], origin: str) -> Schema:
+    tables = content.get("columns")
+    columns = tables.items() if isinstance(tables, dict) else ()
+    if blank := [name for name, column in columns if isinstance(column, dict) and column.get("type") == ""]:
+        advice = f"Fill in {one_of(COLUMN_TYPES)}, and the keys that each needs"
+        raise InputError(f"{origin}: {format_names(blank)} have no type yet. {advice} (docs/guides/data.md).")
     try:
         return Schema.model_validate(content)
     except ValidationError as error:

@@ -91,8 +91,8 @@ def test_it_is_run_with_budgets_and_a_trace_and_predicted(rows, tmp_path, capsys
     result = read_result(model)
     assert result.experiment.machines == 3
     assert result.feature_names == ("age",)
-    assert main(["data", str(path), "--schema-template"]) == 0
-    assert "[columns.sex]" in capsys.readouterr().out
+    assert main(["init", str(path), "--output", str(tmp_path / "new")]) == 0
+    assert "[columns.sex]" in (tmp_path / "new" / "a.toml").read_text()
     assert main(["predict", str(model), str(path), "-o", str(tmp_path / "out.csv")]) == 0
 
 

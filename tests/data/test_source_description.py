@@ -7,6 +7,7 @@ from helpers.schema_tables import FORMATS, SCHEMA, opened, table, written
 
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
+from mu2mpi.data.source_description import schema_template
 
 ROWS = 60
 
@@ -14,13 +15,17 @@ ROWS = 60
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_template_has_the_columns_and_no_values(tmp_path, schema, capsys, name):
     path = written(tmp_path, name, table(ROWS))
-    assert main(["data", str(path), "--schema-template"]) == 0
-    text = capsys.readouterr().out
+    text = schema_template(str(path))
     assert {*tomllib.loads(text)["columns"]} == {*tomllib.loads(SCHEMA)["columns"]}
     schema.write_text(text)
     with pytest.raises(InputError) as caught:
         opened(path, schema)
-    assert len(str(caught.value).splitlines()) == 7
+    assert len(str(caught.value).splitlines()) == 1
+    # One that is filled in by half names what is left.
+    schema.write_text(text.replace('type = ""', 'type = "boolean"', 2))
+    with pytest.raises(InputError, match="have no type yet") as other:
+        opened(path, schema)
+    assert len(str(other.value)) < len(str(caught.value))
 
 
 def test_what_a_schema_makes_of_a_file(tmp_path, schema, capsys):

@@ -309,7 +309,7 @@ def test_parquet_reads_a_group_of_rows_at_a_time(tmp_path, schema, monkeypatch):
 
 
 def test_without_a_schema_parquet_asks_for_one(tmp_path):
-    with pytest.raises(InputError, match="--schema-template"):
+    with pytest.raises(InputError, match="mu2mpi init"):
         open_source(Experiment(data=str(written(tmp_path, "a.parquet", table(ROWS)))))
 
 

@@ -5,7 +5,7 @@ Only this command downloads MNIST if it is missing.
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 
-from mu2mpi.cli.common_arguments import add_flag, add_shared_options
+from mu2mpi.cli.common_arguments import add_shared_options
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -14,7 +14,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
     for option in ("--strict", "--data-is-public"):
         parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
-    add_flag(parser, "--schema-template", "schema of a file's columns with blanks to fill, instead")
     add_shared_options(parser, "--data-dir")
 
 
@@ -22,11 +21,8 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.cli.experiment_arguments import explicit_settings
     from mu2mpi.config.experiment import Experiment
     from mu2mpi.data.source import DataRequest
-    from mu2mpi.data.source_description import describe_source, schema_template
+    from mu2mpi.data.source_description import describe_source
 
-    if arguments.schema_template:
-        print(schema_template(arguments.data), end="")
-        return
     experiment = Experiment.from_settings(explicit_settings(arguments))
     settings = experiment.data, experiment.source_options, experiment.sample_scaling
     print(

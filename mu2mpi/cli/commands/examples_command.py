@@ -3,13 +3,11 @@
 Without names, the examples are listed. Existing files are replaced only with --overwrite.
 """
 
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.common_arguments import add_flag, add_output
+from mu2mpi.cli.common_arguments import add_flag, add_output, add_shared_options, write_texts
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import write_atomically
 from mu2mpi.core.parallel import world_if_parallel
 from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import EXAMPLES_FOLDER, example_purpose, example_texts
@@ -21,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--all", "all examples")
     output_help = f"folder of the files [default: {EXAMPLES_FOLDER}/]"
     add_output(parser, output_help, "FOLDER", default=Path(EXAMPLES_FOLDER))
-    add_flag(parser, "--overwrite", "replacement of existing files")
+    add_shared_options(parser, "--overwrite")
 
 
 def run_command(arguments: Namespace) -> None:
@@ -40,15 +38,4 @@ def run_command(arguments: Namespace) -> None:
         width = max(map(len, examples))
         print("\n".join(f"{name:{width}}  {example_purpose(text)}" for name, text in examples.items()))
         return
-    texts = {arguments.output / name: examples[name].encode() for name in chosen}
-    no_folder = os.path.lexists(arguments.output) and not arguments.output.is_dir()
-    if obstacles := [arguments.output] if no_folder else [path for path in texts if path.is_dir()]:
-        message = "exists and is not a file or folder as needed. Choose another --output"
-        raise InputError(f"{obstacles[0]} {message}")
-    differing = [str(path) for path, text in texts.items() if path.exists() and path.read_bytes() != text]
-    if differing and not arguments.overwrite:
-        existing = ", ".join(differing)
-        raise InputError(f"cannot write files that exist: {existing}. Use --overwrite to replace them")
-    for path, text in texts.items():
-        write_atomically(path, [text])
-        print(path)
+    write_texts(arguments.output, {name: examples[name] for name in chosen}, arguments.overwrite)

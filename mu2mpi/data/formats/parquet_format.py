@@ -33,7 +33,7 @@ class ParquetFile(DataFile):
         return reader.read_columns(list(wanted_arrays), np.arange(reader.samples))
 
     def table(self, features: str | None, labels: str | None) -> Table:
-        raise InputError(f"{self.path} needs a --schema; mu2mpi data --schema-template prints one to fill in")
+        raise InputError(f"{self.path} needs a --schema; `mu2mpi init {self.path}` writes one to fill in")
 
     def column_reader(self, wanted_arrays: Mapping[str, ValueType]) -> ColumnReader:
         with as_input_errors(self.path), _open_parquet(self.path) as file:
