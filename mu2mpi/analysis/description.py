@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.analysis.setting_labels import format_value, rounded_up
+from mu2mpi.analysis.setting_labels import format_value
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.core.text import text_table, wrap_paragraph
+from mu2mpi.core.text import rounded_up, text_table, wrap_paragraph
 from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement

@@ -12,11 +12,11 @@ import numpy as np
 
 from mu2mpi.analysis import description
 from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, PRIVATE_TEST_WARNING
-from mu2mpi.analysis.setting_labels import format_value, rounded_down, rounded_up
+from mu2mpi.analysis.setting_labels import format_value
 from mu2mpi.config.experiment import Experiment, message_settings, simulated_protocol_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import MIN_REAL_OPTION
-from mu2mpi.core.text import bullet_list, text_table, wrap_paragraph
+from mu2mpi.core.text import bullet_list, rounded_down, rounded_up, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
 from mu2mpi.privacy.accounting.guarantee import Guarantee

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.aggregation import TableLayout
 from mu2mpi.analysis.datasets import build_xarray, seed_statistics
+from mu2mpi.analysis.pivot import PivotTable, pivot_tables
 from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value, parse_labels, select_runs
 from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
@@ -145,6 +146,10 @@ class Runs(Sequence[Result]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} runs>"
+
+    def _repr_html_(self) -> str:
+        tables = pivot_tables(build_table(self.summaries).sections, Labels()) if self.summaries else []
+        return f"<p>{len(self)} runs</p>" + "".join(map(PivotTable.to_html, tables))
 
     def __len__(self) -> int:
         return len(self.summaries)

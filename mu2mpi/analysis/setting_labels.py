@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
@@ -327,13 +326,3 @@ def unmatched_labels(labels: Sequence[str], runs: Sequence[RunSummary]) -> list[
         if equals and value not in {format_value(v) for values in pairs for v in values}:
             warnings.append(f"no run has {name} = {value}; {name} is {join_values(v for v, _ in pairs)}")
     return warnings
-
-
-def rounded_up(value: float, rounding_mode: str = ROUND_CEILING) -> str:
-    """Format an upper bound with four significant digits, rounded up."""
-    return f"{float(Context(prec=4, rounding=rounding_mode).create_decimal(repr(value))):.10g}"
-
-
-def rounded_down(value: float) -> str:
-    """Format a lower bound with four significant digits, rounded down."""
-    return rounded_up(value, ROUND_FLOOR)

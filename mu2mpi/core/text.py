@@ -1,8 +1,10 @@
-"""Messages on standard error, and tables, paragraphs and bullet lists as text for a terminal."""
+"""Messages on standard error, and tables, paragraphs, lists and rounded bounds as text."""
 
+import html
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 TableRow = Sequence[str]  # Cells
 TableRowGroup = Sequence[TableRow]  # Rows between two rules
@@ -28,6 +30,18 @@ def text_table(header: TableRow, blocks: Sequence[TableRowGroup]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
+def html_table(rows: Iterable[TableRow], header: TableRow = (), caption: str = "") -> str:
+    """Format a table as HTML for a notebook, with a header and a caption unless they are empty."""
+
+    def line(row: TableRow, tag: str) -> str:
+        cells = (f'<{tag} style="text-align: left">{html.escape(cell)}</{tag}>' for cell in row)
+        return f"<tr>{''.join(cells)}</tr>"
+
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    lines = [*[line(header, "th")] * bool(header), *(line(row, "td") for row in rows)]
+    return "\n".join([f"<table>{title}", *lines, "</table>"])
+
+
 def wrap_paragraph(text: str) -> str:
     """Wrap text at 96 columns without breaking words."""
     return textwrap.fill(text, width=96, break_long_words=False, break_on_hyphens=False)
@@ -36,3 +50,13 @@ def wrap_paragraph(text: str) -> str:
 def bullet_list(items: Sequence[str]) -> str:
     """Format texts as a bullet list, each item wrapped at 96 columns and indented."""
     return "\n".join(textwrap.indent(wrap_paragraph(item), "  ").replace("  ", "- ", 1) for item in items)
+
+
+def rounded_up(value: float, rounding_mode: str = ROUND_CEILING) -> str:
+    """Format an upper bound with four significant digits, rounded up."""
+    return f"{float(Context(prec=4, rounding=rounding_mode).create_decimal(repr(value))):.10g}"
+
+
+def rounded_down(value: float) -> str:
+    """Format a lower bound with four significant digits, rounded down."""
+    return rounded_up(value, ROUND_FLOOR)

@@ -33,13 +33,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 def example_texts() -> dict[str, str]:
     """Read all example files that the package ships; return the text of each by file name."""
     folder = files("mu2mpi") / EXAMPLES_FOLDER
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".toml", ".sbatch")))
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 def example_purpose(text: str) -> str:
-    """First sentence of the comments in the text of an example file, which states its purpose."""
-    comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
+    """First sentence of the comments, or of a notebook's title, in an example file: its purpose."""
+    comments = " ".join(re.findall(r'^ *"?# (.*?)(?:\\n",)?$', text, re.MULTILINE))
     return re.split(r"(?<!\.)\.(?:\s|$)", comments)[0]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self, get_type_hints
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.core.text import html_table, rounded_up
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
@@ -144,6 +145,17 @@ class PrivacyStatement:
             for name, value in computed.items()
             if not approx_equal(getattr(self, name), value)
         ]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("protects", f"{self.privacy_unit} ({self.adjacency} adjacency)"),
+            ("against", self.adversary.rstrip(",")),
+            ("epsilon", f"{rounded_up(self.epsilon_exact)} at delta = {self.delta:g}"),
+            ("rho", "none" if self.rho is None else rounded_up(self.rho)),
+            ("noise", f"{self.mechanism.name}, sigma = {self.sigma:.6g}"),
+        ]
+        limits = [("but", concern.full) for concern in self.concerns()]
+        return html_table([*rows, *limits] if self.mechanism.is_noisy else limits)
 
     def check_sampler(self, epsilon_limit: float) -> None:
         """Raise InputError if the noise sampler exceeds its reserve, or epsilon exceeds `epsilon_limit`."""

@@ -12,6 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.hdf5 import booleans_as_ints
+from mu2mpi.core.text import html_table
 from mu2mpi.data.source import PublicFacts, row_chunks
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -253,6 +254,16 @@ class Result:
         attributes = booleans_as_ints(self.experiment.settings())
         dataset: xarray.Dataset = import_extra("xarray").Dataset(arrays, indexes, attributes)
         return dataset.set_coords("round")
+
+    def _repr_html_(self) -> str:
+        settings = self.experiment.settings().items()
+        rows = [
+            ("experiment", ", ".join(f"{name} = {value}" for name, value in settings)),
+            ("test loss", f"{self.history.test_loss[-1]:.4f}"),
+            ("test score", self.final_score),
+            ("file", str(self.path or "none")),
+        ]
+        return html_table(rows) + self.privacy._repr_html_()
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.experiment.settings().items())

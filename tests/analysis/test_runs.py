@@ -4,6 +4,7 @@ import csv
 import io
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import mu2mpi
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import rounded_up
 from mu2mpi.results.reader import read_result
 
 
@@ -80,6 +82,23 @@ def test_all_runs_are_one_tidy_frame(runs):
     none = runs[:0].to_dataframe()
     assert set(none) <= set(frame)
     assert none.groupby(["server", "rho"]).test_loss.mean().empty
+
+
+def test_a_notebook_shows_tables(runs):
+    def cells(html):
+        rows = ElementTree.fromstring(f"<div>{html}</div>").iter("tr")
+        return [["".join(cell.itertext()) for cell in row] for row in rows]
+
+    shown = cells(runs._repr_html_())
+    lines = [line.split("|")[1:-1] for line in runs.table(format="markdown").splitlines() if line[:1] == "|"]
+    assert shown == [[cell.strip() for cell in line] for line in lines if "---" not in line[0]]
+    assert runs[:0]._repr_html_() == "<p>0 runs</p>"
+    result = runs[0]
+    of_result, of_privacy = cells(result._repr_html_()), cells(result.privacy._repr_html_())
+    assert of_result[-len(of_privacy) :] == of_privacy
+    assert dict(of_result)["test loss"] == f"{result.history.test_loss[-1]:.4f}"
+    assert dict(of_privacy)["epsilon"] == f"{rounded_up(result.privacy.epsilon_exact)} at delta = 1e-05"
+    assert [text for name, text in of_privacy if name == "but"] == [c.full for c in result.privacy.concerns()]
 
 
 def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):

@@ -7,8 +7,8 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.analysis.pivot import PivotRow, PivotTable, TableEntry
-from mu2mpi.analysis.setting_labels import rounded_down, rounded_up
 from mu2mpi.analysis.tables import TableStyle, _render_markdown, csv_table
+from mu2mpi.core.text import rounded_down, rounded_up
 
 
 def test_every_format_has_the_cells_as_they_are():

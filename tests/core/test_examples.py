@@ -1,8 +1,11 @@
 """Example files of the package, and the command that writes them."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
+from blocks import Block, Session
 
 from mu2mpi import cli
 from mu2mpi.core.toml import example_texts, read_toml
@@ -36,6 +39,20 @@ def test_all_are_written_into_jobs(capsys):
     for path in map(Path, written):
         assert path.read_text() == example_texts()[path.name]
         assert path.suffix != ".toml" or "data" in str(read_toml(path))
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_cell_by_cell_and_is_stored_without_outputs(folder):
+    assert cli.main(["examples", "notebook.ipynb"]) == 0
+    cells = json.loads(Path("jobs/notebook.ipynb").read_text())["cells"]
+    assert {len(cell["outputs"]) for cell in cells if cell["cell_type"] == "code"} == {0}
+    codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    with Session(folder) as session:
+        printed = [session.run(Block("python", text, 1)) for text in codes]
+    assert printed[0] == "<16 runs>\n"
+    assert "trusted" in printed[2]
+    assert 0.8 < float(re.search(r"0\.\d+", printed[4])[0]) <= 1
+    assert len(list((folder / "runs" / "notebook").glob("*.h5"))) == 16
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ topics. Slow imports are in functions.
 from mu2mpi.core.registry import known_names
 
 # Order of built-in commands in the help; others follow alphabetically
-COMMAND_ORDER = "init run sweep table plot report compare show predict privacy publish audit job launch data examples info"
+COMMAND_ORDER = (
+    "init run sweep table plot report compare show predict privacy publish audit job launch "
+    "data examples info"
+)
 
 
 def command_names() -> list[str]:

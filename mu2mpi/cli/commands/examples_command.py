@@ -1,4 +1,4 @@
-"""List the sweeps and job scripts that come with mu2mpi, or write them into a folder.
+"""List the sweeps, job scripts and the notebook that come with mu2mpi, or write them into a folder.
 
 Without names, the examples are listed. Existing files are replaced only with --overwrite.
 """
