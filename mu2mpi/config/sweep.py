@@ -11,7 +11,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import default_name, known_names
-from mu2mpi.core.suggestions import did_you_mean
+from mu2mpi.core.suggestions import suggest_or_list
 
 MAX_SWEEP_RUNS = 100_000
 MAX_FILE_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
@@ -154,8 +154,7 @@ def _parse_methods(methods: Any, error_prefix: str) -> list[str]:
     names = known if names == ["all"] else names
     unknown = [str(name) for name in names if name not in known] if isinstance(names, list) else [""]
     if unknown or not names:
-        suggestion = did_you_mean("".join(unknown[:1]), known)
-        hint = suggestion or f"; it should be all, or some of {', '.join(known)}"
+        hint = suggest_or_list("".join(unknown[:1]), ["all", *known], "choices")
         raise InputError(f"{error_prefix}methods = {methods!r} has an unknown method{hint}")
     return list(dict.fromkeys(names))
 

@@ -32,7 +32,7 @@ def test_a_file_of_an_experiment_says_what_each_setting_is_and_runs(capsys, fold
     experiment = Experiment.from_settings(read_toml(folder / "experiment.toml"))
     assert (experiment.data, experiment.machines, experiment.epsilon, experiment.seed) == ("digits", 10, 2, 1)
     settings = re.findall(r"^# (\w.*)\n((?:# )?)(\w+) = .*$", text, re.MULTILINE)
-    assert {"data", "loss", "preset", "server", "machines", "epsilon", "delta", "seed"} <= {
+    assert {"data", "loss", "preset", "server", "machines", "epsilon", "seed"} <= {
         name for _, mark, name in settings if not mark
     }
     # What is commented out is right as well.
