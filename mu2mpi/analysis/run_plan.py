@@ -30,7 +30,7 @@ def describe_run_plan(simulation: Simulation, output: Path) -> str:
         ("data", f"{source.name}: {samples}"),
         ("model", f"{experiment.loss} loss, d = {problem.d:,} parameters"),
         ("method", f"{experiment.method}{preset}, T = {constants.rounds:,} rounds"),
-        ("server", f"{experiment.server} (noise by {lookup('servers', experiment.server).summary})"),
+        ("server", f"{experiment.server}; noise: {lookup('servers', experiment.server).summary}"),
         ("machines", f"M = {problem.machines:,} on {communicator.size:,} MPI rank{'s' * (len(peaks) > 1)}"),
         ("privacy", guarantee),
         ("noise", f"{noise}, clipping norm {mechanism.clip_norm:.6g}" if mechanism.is_noisy else "none"),
