@@ -29,7 +29,6 @@ from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.result_files import join_names
 
 TASK_STARTUP_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
-RUN_OVERHEAD_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 
 class RunCost(NamedTuple):
@@ -98,10 +97,7 @@ class SweepJob:
     @cached_property
     def run_costs(self) -> list[RunCost]:
         """Estimated cost of each run, in the order of `runs`."""
-        return [
-            RunCost(RUN_OVERHEAD_SECONDS + run_seconds(plan), plan.constants.problem.machines)
-            for plan in self.runs.values()
-        ]
+        return [RunCost(run_seconds(plan), plan.constants.problem.machines) for plan in self.runs.values()]
 
     @cached_property
     def tasks(self) -> int:

@@ -17,6 +17,7 @@ NS_PER_GRADIENT_COORDINATE = 0.4  # one model parameter in the gradient of one s
 NS_PER_TEST_COORDINATE = 0.12  # one model parameter in the evaluation of one test sample
 NS_PER_ROUND = 10_000
 NS_PER_EVALUATION = 100_000
+RUN_OVERHEAD_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 DEFAULT_EVALUATIONS = 20  # Number of evaluations unless ``evaluations`` is given
 MIN_EVALUATIONS = 12  # Smallest default number of evaluations, if there are as many rounds
@@ -71,8 +72,9 @@ def plan_evaluations(plan: Plan) -> EvaluationSchedule:
 
 
 def run_seconds(plan: Plan) -> float:
-    """Estimate the time of a run with its evaluations on one core, in seconds."""
-    return 1e-9 * (run_cost_ns(plan.constants) + plan_evaluations(plan).cost(plan.constants))
+    """Estimate the time of a run with its evaluations and files on one core, in seconds."""
+    nanoseconds = run_cost_ns(plan.constants) + plan_evaluations(plan).cost(plan.constants)
+    return RUN_OVERHEAD_SECONDS + 1e-9 * nanoseconds
 
 
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 from mu2mpi.config.experiment import Experiment
@@ -15,14 +16,15 @@ from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message
-from mu2mpi.execution.evaluation_schedule import run_cost_ns
+from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.job import RunContext, is_result_of
 from mu2mpi.execution.plan import Plan, check_data_on_ranks, check_settings_on_ranks
-from mu2mpi.execution.progress import LogProgress, progress_callback
+from mu2mpi.execution.progress import LogProgress, duration_text, progress_callback
 from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.execution.sweep_plans import resolve_sweep, unfinished_runs
 from mu2mpi.results.callbacks import Callback
 
+MIN_SECONDS_LEFT = 10.0  # Smallest estimate of the time left that is shown
 LOG_INTERVAL_SECONDS = 30.0  # Smallest interval between progress lines of a run; sweeps may have hundreds
 
 
@@ -79,14 +81,18 @@ def run_sweep(
             check_data_on_ranks(source, communicator)
         finished = f"{len(runs) - len(todo)} of {len(runs)} runs are finished"
         print_on_rank_0(communicator, f"{finished}; {len(todo)} to go")
-        constants, positions = [runs[path].constants for path in todo], itertools.count(1)
-        machines, costs = [each.problem.machines for each in constants], [*map(run_cost_ns, constants)]
-        for concurrent_runs in schedule_runs(machines, costs, communicator.size):
-            labels = {run: f"[{next(positions)}/{len(todo)}]" for run in concurrent_runs.runs()}
+        machines = [runs[path].constants.problem.machines for path in todo]
+        costs = [run_seconds(runs[path]) for path in todo]
+        schedule = schedule_runs(machines, costs, communicator.size)
+        time_left, positions = TimeLeft(schedule, costs, communicator.rank), itertools.count(1)
+        for concurrent_runs in schedule:
+            numbers = {run: next(positions) for run in concurrent_runs.runs()}
             with _group_context(context, concurrent_runs) as (group_context, queue):
                 for run in queue:
                     path, is_concurrent = todo[run], len(concurrent_runs.queues) > 1
-                    run_experiment(group_context, path, runs[path], labels[run], is_concurrent)
+                    label = f"[{numbers[run]}/{len(todo)}{time_left}]"
+                    run_experiment(group_context, path, runs[path], label, is_concurrent)
+                    time_left.record(run)
         which = "the other" if refusals else "all"
         done = f"{which} {len(runs)} runs are in {folder}; next: mu2mpi table {folder}"
         print_on_rank_0(communicator, done)
@@ -106,6 +112,32 @@ class ConcurrentRuns(NamedTuple):
     def group_of(self, rank: int) -> int | None:
         """Return the index of a rank's group, or None for a rank without a queue."""
         return group if (group := rank // self.group_size) < len(self.queues) else None
+
+
+class TimeLeft:
+    """Time left in a sweep, from the time that the finished runs of this rank took and their share of costs.
+
+    As text it is empty before the first run has finished, and in the last seconds.
+    """
+
+    def __init__(self, schedule: Sequence[ConcurrentRuns], costs: Sequence[float], rank: int) -> None:
+        self._costs = {
+            run: costs[run] / concurrent_runs.group_size
+            for concurrent_runs in schedule
+            if (group := concurrent_runs.group_of(rank)) is not None
+            for run in concurrent_runs.queues[group]
+        }
+        self._total, self._finished, self._started = sum(self._costs.values()), 0.0, monotonic()
+
+    def record(self, run: int) -> None:
+        """Record that a run has finished."""
+        self._finished += self._costs[run]
+
+    def __str__(self) -> str:
+        if not self._finished:
+            return ""
+        seconds = (monotonic() - self._started) * (self._total / self._finished - 1)
+        return f", {duration_text(seconds)} left" if seconds >= MIN_SECONDS_LEFT else ""
 
 
 def schedule_runs(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[ConcurrentRuns]:
