@@ -17,6 +17,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.parallel import world
 from mu2mpi.core.toml import read_toml
+from mu2mpi.data.memory import MemoryData
 from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
@@ -63,6 +64,10 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
 def sweep(
     settings: Mapping[str, Any] | Path | str,
     *,
+    data: Any = None,
+    target: str | None = None,
+    schema: Mapping[str, Any] | Path | str | None = None,
+    test: Any = None,
     output: Path | str,
     data_dir: Path | str | None = None,
     overwrite: bool = False,
@@ -78,8 +83,8 @@ def sweep(
         Settings by name, any of which may be a list; or a TOML file with them.
     output : path
         Folder of the results. The same call resumes an interrupted sweep.
-    data_dir, checkpoint_every
-        As for `run`.
+    data, target, schema, test, data_dir, checkpoint_every
+        As for `run`. Finished runs are recognised by settings: each data set in memory needs its own folder.
     overwrite : bool, optional
         Repeat finished runs.
     callbacks : sequence of Callback, optional
@@ -105,16 +110,17 @@ def sweep(
     from mu2mpi.execution.sweep_runner import run_sweep
 
     communicator = world()
+    memory = MemoryData.share(communicator, data, target, schema, test)
     with communicator.collective_errors():
         if isinstance(settings, Path | str):
-            plan = Sweep(read_toml(Path(settings)), str(settings))
+            plan = Sweep(read_toml(Path(settings)), str(settings), memory.settings)
         else:
-            plan = Sweep(settings)
+            plan = Sweep(settings, overrides=memory.settings)
     paths, refusals = run_sweep(
         plan,
         plan.select_runs(None),
         Path(output),
-        data_dir=None if data_dir is None else Path(data_dir),
+        data_dir=memory.location(data_dir),
         overwrite=overwrite,
         checkpoint_every=checkpoint_every,
         callbacks=callbacks,

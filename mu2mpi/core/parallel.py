@@ -122,7 +122,8 @@ class MpiCommunicator(Communicator):
         from mpi4py import MPI
 
         self._mpi, self._comm = MPI, comm
-        self.bcast, self.bcast_object = comm.Bcast, comm.bcast  # type: ignore[method-assign]
+        if comm.Get_size() > 1:  # A broadcast would pickle an object even for a single rank.
+            self.bcast, self.bcast_object = comm.Bcast, comm.bcast  # type: ignore[method-assign]
         self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         node = comm.Split_type(MPI.COMM_TYPE_SHARED)

@@ -18,6 +18,7 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import OptionValue, known_names, lookup
 from mu2mpi.core.suggestions import should_be_one_of
 from mu2mpi.data.formats.format import describe_suffixes, is_data_file
+from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.redaction import DataError, redacted_errors, safe_text
 
 SplitName = Literal["training", "test"]
@@ -59,6 +60,7 @@ class DataRequest:
     scaling: str = "none"  # of samples: none, unit or box
     data_dir: Path | None = None  # by default MU2MPI_DATA_DIR, or else the user's cache
     verify_checksums: bool = True  # whether to compare checksums of files that have one
+    memory: MemoryData | None = None  # data sets that a Python program passes
 
 
 class DataSource(OptionValue, ABC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -246,7 +246,7 @@ class Schema(BaseModel):
 
 def read_schema(path: Path) -> Schema:
     """Read and validate a schema file; a relative test file is resolved against the schema's folder."""
-    schema = _validate_schema(read_toml(path), str(path))
+    schema = validate_schema(read_toml(path), str(path))
     if isinstance(schema.test, str):
         return schema.model_copy(update={"test": str(path.parent / Path(schema.test).expanduser())})
     return schema
@@ -254,10 +254,11 @@ def read_schema(path: Path) -> Schema:
 
 def parse_schema(text: str) -> Schema:
     """Parse and validate the TOML text of a schema, as results store it."""
-    return _validate_schema(tomllib.loads(text), "the schema")
+    return validate_schema(tomllib.loads(text), "the schema")
 
 
-def _validate_schema(content: dict[str, Any], origin: str) -> Schema:
+def validate_schema(content: Mapping[str, Any], origin: str) -> Schema:
+    """Validate the content of a schema; errors begin with its origin, such as a file name."""
     tables = content.get("columns")
     columns = tables.items() if isinstance(tables, dict) else ()
     if blank := [name for name, column in columns if isinstance(column, dict) and column.get("type") == ""]:

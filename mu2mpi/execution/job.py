@@ -13,6 +13,7 @@ from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import warn
+from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.source import DataSource
 from mu2mpi.execution import environment
 from mu2mpi.execution.plan import (
@@ -38,6 +39,10 @@ from mu2mpi.results.writer import check_output, write_result
 def run(
     experiment: Experiment | Mapping[str, Any],
     *,
+    data: Any = None,
+    target: str | None = None,
+    schema: Mapping[str, Any] | Path | str | None = None,
+    test: Any = None,
     output: Path | str | None = None,
     data_dir: Path | str | None = None,
     overwrite: bool = False,
@@ -51,6 +56,14 @@ def run(
     ----------
     experiment : Experiment or dict
         The experiment, or its settings by name; equal on every rank.
+    data : pair of arrays (X, y), data frame or mapping of columns, optional
+        Samples in memory, in place of the setting `data`. Those of rank 0 are sent to all ranks.
+    target : str, optional
+        Column of the labels in `data`, in place of the setting `labels`.
+    schema : dict or path, optional
+        Declarations of the columns, as in TOML; an array X has the columns "0", "1", ..., and y is "label".
+    test : like data, optional
+        Test samples in memory, which are taken to be public; by default a share of `data`.
     output : path, optional
         Result file; a run without one writes nothing. A run with one resumes from the checkpoint beside it.
     data_dir : path, optional
@@ -86,14 +99,17 @@ def run(
     True
     """
     communicator, all_callbacks = world(), [*callbacks, *([progress_callback()] if progress else [])]
-    if not isinstance(experiment, Experiment):
-        with communicator.collective_errors():
-            experiment = Experiment.from_settings(experiment)
+    memory = MemoryData.share(communicator, data, target, schema, test)
+    with communicator.collective_errors():
+        if isinstance(experiment, Experiment):
+            experiment = experiment.replace(**memory.settings)
+        else:
+            experiment = Experiment.from_settings({**experiment, **memory.settings})
     check_settings_on_ranks([experiment], communicator)
-    data_folder = None if data_dir is None else Path(data_dir)
+    location = memory.location(data_dir)
     if output is None:
         # Signals keep their usual handlers, as there is no file for a checkpoint.
-        source = open_source_on_ranks(experiment, data_folder, communicator)
+        source = open_source_on_ranks(experiment, location, communicator)
         plan = _resolve_plan_on_ranks(experiment, source, communicator)
         check_inputs_on_ranks(plan, communicator)
         callback_list = CallbackList(all_callbacks)
@@ -108,7 +124,7 @@ def run(
         context = RunContext(
             communicator, lambda: requests.pending, overwrite, checkpoint_every, output_file_identities
         )
-        source = open_source_on_ranks(experiment, data_folder, communicator)
+        source = open_source_on_ranks(experiment, location, communicator)
         return context.run_to_file(experiment, source, path, all_callbacks)
 
 

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import default_name, lookup
 from mu2mpi.data.machine_files import combined_digest
+from mu2mpi.data.memory import DataLocation, MemoryData
 from mu2mpi.data.partition import check_enough_samples, parse_partition
 from mu2mpi.data.source import DataRequest, DataSource, PublicFacts
 from mu2mpi.federation.participants import check_machine_rounds
@@ -174,10 +174,11 @@ def check_inputs_on_ranks(plan: Plan, communicator: Communicator) -> None:
     check_agreement({**plan.input_files, **values}, communicator)
 
 
-def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bool = True) -> DataSource:
+def open_source(experiment: Experiment, location: DataLocation = None, verify: bool = True) -> DataSource:
     """Open an experiment's data; InputError if they are missing, damaged or do not suit the loss."""
     request = experiment.data, experiment.source_options, experiment.sample_scaling
-    source = experiment.source.open(DataRequest(*request, data_dir, verify))
+    memory, data_dir = (location, None) if isinstance(location, MemoryData) else (None, location)
+    source = experiment.source.open(DataRequest(*request, data_dir, verify, memory))
     labels = lookup("losses", experiment.loss).label_kind
     if labels == "numbers":
         if source.label_range is None and not experiment.source.supports_classes_as_numbers:
@@ -195,11 +196,11 @@ def open_source(experiment: Experiment, data_dir: Path | None = None, verify: bo
 
 
 def open_source_on_ranks(
-    experiment: Experiment, data_dir: Path | None, communicator: Communicator
+    experiment: Experiment, location: DataLocation, communicator: Communicator
 ) -> DataSource:
     """Open the experiment's data on every rank, after the first rank of each node has verified checksums."""
     verify = communicator.is_first_on_node
-    return communicator.run_in_order(lambda: open_source(experiment, data_dir, verify=verify))
+    return communicator.run_in_order(lambda: open_source(experiment, location, verify))
 
 
 def check_data_on_ranks(source: DataSource, communicator: Communicator) -> None:

@@ -9,6 +9,7 @@ from mu2mpi.config.sweep import Refusal, Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.text import warn
+from mu2mpi.data.memory import DataLocation
 from mu2mpi.data.source import DataSource
 from mu2mpi.execution.plan import Plan, check_agreement, open_source_on_ranks, resolve_plan
 from mu2mpi.results.reader import read_experiment
@@ -31,13 +32,13 @@ class SweepPlans(NamedTuple):
 def resolve_sweep(
     sweep: Sweep,
     experiments: Sequence[Experiment],
-    data_dir: Path | None,
+    location: DataLocation,
     communicator: Communicator,
     ranks: int | None = None,
 ) -> SweepPlans:
     """Resolve and check the plan of each experiment of a sweep; InputError if all are refused; collective."""
     plans, refusals = dict[Experiment, Plan](), list[Refusal]()
-    sources = open_sources(experiments, data_dir, communicator)
+    sources = open_sources(experiments, location, communicator)
     with communicator.collective_errors():
         for experiment in experiments:
             source = sources[experiment.data_set_identity]
@@ -56,14 +57,14 @@ def resolve_sweep(
 
 
 def open_sources(
-    experiments: Sequence[Experiment], data_dir: Path | None, communicator: Communicator
+    experiments: Sequence[Experiment], location: DataLocation, communicator: Communicator
 ) -> dict[tuple[object, ...], DataSource | InputError]:
     """Open each distinct data set; return sources, or errors, by `Experiment.data_set_identity`."""
     examples = {experiment.data_set_identity: experiment for experiment in experiments}
     sources = dict[tuple[object, ...], DataSource | InputError]()
     for identity, experiment in examples.items():
         try:
-            sources[identity] = open_source_on_ranks(experiment, data_dir, communicator)
+            sources[identity] = open_source_on_ranks(experiment, location, communicator)
         except InputError as error:
             sources[identity] = error
     return sources

@@ -16,6 +16,7 @@ from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message
+from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.job import RunContext, is_result_of
 from mu2mpi.execution.plan import Plan, check_data_on_ranks, check_settings_on_ranks
@@ -33,7 +34,7 @@ def run_sweep(
     selected_runs: list[tuple[int, Experiment]],
     folder: Path,
     *,
-    data_dir: Path | None = None,
+    data_dir: DataLocation = None,
     overwrite: bool = False,
     checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
     callbacks: Sequence[Callback] = (),

@@ -54,6 +54,9 @@ def feature_matrix(
     Files are read as in training. Features are at most ``1 / feature_scale``, unless scaled to `unit_norm`.
     """
     is_file = isinstance(X, str | Path)
+    if feature_names is not None and hasattr(X, "columns"):
+        _check_columns(X_NAME, feature_names, list(X.columns))
+        X = X[list(feature_names)]
     features = _read_features(Path(X), experiment, feature_names, n_features) if is_file else np.asarray(X)
     features, source = np.atleast_2d(features), X if is_file else X_NAME
     if len(features) == 0:

@@ -28,6 +28,7 @@ DEFAULT_ARRAY_NAMES = {
     "labels": ("labels", "label", "y", "target", "class"),
 }
 OWNER_COLUMN = "machine"  # name of the array or column of owners
+MEMORY = "memory"  # name in settings of data, a test set or a schema that a Python program passes
 MAX_FEATURES = 10_000_000
 MIN_GZIP_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
 MAX_GZIP_RATIO = 250  # largest ratio of unpacked to packed size of such a file
@@ -245,8 +246,8 @@ def formats_by_suffix() -> dict[str, type[DataFile]]:
 
 
 def is_data_file(name: str) -> bool:
-    """Whether the suffix of a file name is that of a registered format."""
-    return name.lower().endswith(tuple(formats_by_suffix()))
+    """Whether a file name has the suffix of a registered format, or stands for data in memory."""
+    return name == MEMORY or name.lower().endswith(tuple(formats_by_suffix()))
 
 
 def describe_suffixes() -> str:

@@ -17,7 +17,8 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, Options, check_file_name
 from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import MISSING_MARKERS, UNPRINTABLE_CHARACTERS
-from mu2mpi.data.formats.format import Table, open_data_file
+from mu2mpi.data.formats.format import MEMORY, DataFile, Table, open_data_file
+from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.redaction import DataError, describe_row, redacted_errors, safe_text
 from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName, labels_to_classes, row_chunks
 from mu2mpi.data.table_schema import (
@@ -118,9 +119,12 @@ class UserFile(DataSource):
         self.invalid_values = InvalidValues(bool(options.strict))
         self._missing_markers = MISSING_MARKERS if options.missing_labels is None else set[str]()
         self._tables: dict[str, tuple[Table, Callable[[IntArray], IntArray]]] = {}
-        schema = None if options.schema is None else read_schema(Path(options.schema).expanduser())
+        self._memory = request.memory or MemoryData()
+        schema = self._memory.schema
+        if schema is None and options.schema is not None:
+            schema = read_schema(Path(options.schema).expanduser())
         with redacted_errors(self.is_public):
-            training = self._open_table(schema, Path(request.data).expanduser())
+            training = self._open_table(schema, "training", request.data)
             self.name, self.dimension = str(training.path), training.dimension
             self.has_owners = training.has_owners
             self._open_test_set(schema, training)
@@ -159,9 +163,9 @@ class UserFile(DataSource):
             if split.test_samples <= MAX_STORED_TEST_ROWS:
                 self.test_rows = split.test_rows(np.arange(split.test_samples))
             return
-        path = Path(test).expanduser()
-        test_table = self._open_table(schema, path, training.dimension)
-        if os.path.samefile(path, training.path):
+        test_table = self._open_table(schema, "test", test, training.dimension)
+        path, is_in_memory = test_table.path, MEMORY in (test, self.name)
+        if not is_in_memory and os.path.samefile(path, training.path):
             raise InputError(f"the test file {path} is the training file. Give another, or a share.")
         if (count := test_table.dimension) != self.dimension:
             raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
@@ -211,13 +215,21 @@ class UserFile(DataSource):
         column.reject_values(unknown, f"a label of which {self.name} has no sample", "remove the sample")
         return classes.astype(np.int32)
 
-    def _open_table(self, schema: Schema | None, path: Path, dimension: int = 0) -> Table:
+    def _open_table(self, schema: Schema | None, split: str, name: str, dimension: int = 0) -> Table:
+        features = [] if schema is None else [int(name) for name in schema.columns if name.isdecimal()]
+        file = self._open_file(split, name, max(features, default=dimension))
         if schema is None:
-            return open_data_file(path, dimension).table(self._options.features, self._options.labels)
-        last_feature = max((int(name) for name in schema.columns if name.isdecimal()), default=0)
-        file = open_data_file(path, last_feature)
-        schema.check_column_names(path, file.column_names)
+            return file.table(self._options.features, self._options.labels)
+        schema.check_column_names(file.path, file.column_names)
         return EncodedTable(file.column_reader(schema.value_types), schema, self.invalid_values)
+
+    def _open_file(self, split: str, name: str, dimension: int) -> DataFile:
+        if name != MEMORY:
+            return open_data_file(Path(name).expanduser(), dimension)
+        if split not in self._memory.files:
+            missing = f"{MEMORY} stands for {split} data of a Python program, which are not stored"
+            raise InputError(f"{missing}. Pass them to mu2mpi.run or sweep again, or name a file.")
+        return self._memory.files[split]
 
 
 def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
