@@ -20,7 +20,7 @@ ORDER = (
     ("methods", "config"),
     ("results",),
     ("execution",),
-    ("analysis", "audit", "cluster"),
+    ("analysis", "audit", "cluster", "sklearn"),
     ("cli",),
 )
 WITHOUT_CONFIG = ("data", "losses", "privacy", "federation", "methods")
