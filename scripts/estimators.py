@@ -47,7 +47,7 @@ def models(package: str, name: str, columns: int) -> Iterator[tuple[str, float, 
 
         plain = linear_model.LogisticRegression(C=1e6, max_iter=10_000)
         yield "no privacy", np.inf, 0, linear_model.LinearRegression() if labels else plain
-        methods = {"method": None}, {"method": "dp-sgd"}
+        methods = {"method": "dp-gd"}, {"method": "dp-sgd"}, {"method": "mu2-sgd"}
     else:
         from diffprivlib import models as private
 
@@ -88,11 +88,11 @@ def print_table(paths: list[str]) -> None:
             for line in csv.DictReader(file):
                 scores[line["table"], line["epsilon"], line["model"]].append(float(line["score"]))
                 rows[line["table"]] = line["rows"]
-    print("| table | rows | ε | no privacy | diffprivlib | `DPClassifier`, `DPRegressor` | with `dp-sgd` |")
-    print("| --- " * 7 + "|")
+    columns = "no privacy", "diffprivlib", "dp-gd", "dp-sgd", "mu2-sgd"
+    print(f"| table | rows | ε | {' | '.join(columns)} |\n{'| --- ' * 8}|")
     for name, epsilon in product(BOUNDS, EPSILONS):
         cells = []
-        for model in ("no privacy", "diffprivlib", "mu2mpi", "dp-sgd"):
+        for model in columns:
             budget = np.inf if model == "no privacy" else epsilon
             found = np.array(scores[name, str(budget), model])
             digits, factor = (2, 1) if name in LABEL_BOUNDS else (1, 100)

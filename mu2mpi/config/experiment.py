@@ -62,7 +62,7 @@ class Experiment(ExperimentOptions):
     if not TYPE_CHECKING:  # type checkers use the fields instead of this signature
 
         def __init__(self, **settings: Any) -> None:
-            chosen = {**preset_method(settings), **settings}
+            chosen = {**settings, **preset_method(settings)}  # where method is None, the preset chooses it
             common = {name: value for name, value in chosen.items() if name in type(self).model_fields}
             own = {name: value for name, value in settings.items() if name not in common}
             if common.get("rho") is not None and common.get("epsilon") is not None:

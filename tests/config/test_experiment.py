@@ -221,3 +221,7 @@ def test_no_two_experiments_have_the_same_default_name(some, others):
             made.append(Experiment(machines=4, seed=len(chosen)))
     one, other = made
     assert (result_name(one) == result_name(other)) == (one == other)
+
+
+def test_a_method_of_none_leaves_the_choice_to_the_preset():
+    assert Experiment(preset="practical", method=None) == Experiment(preset="practical")
