@@ -164,8 +164,8 @@ class UserFile(DataSource):
                 self.test_rows = split.test_rows(np.arange(split.test_samples))
             return
         test_table = self._open_table(schema, "test", test, training.dimension)
-        path, is_in_memory = test_table.path, MEMORY in (test, self.name)
-        if not is_in_memory and os.path.samefile(path, training.path):
+        path = test_table.path
+        if MEMORY not in (test, self.name) and os.path.samefile(path, training.path):
             raise InputError(f"the test file {path} is the training file. Give another, or a share.")
         if (count := test_table.dimension) != self.dimension:
             raise InputError(f"{path} has {count} features a sample, and {self.name} has {self.dimension}")
