@@ -128,6 +128,8 @@ def test_sweeps_take_data_in_memory_and_skip_finished_runs(tmp_path):
         ({"data": (3 * X, Y)}, "memory has a value in feature 0 that is too large"),
         ({"data": (X, Y), "test": (X[:, 1:], Y)}, "test data in memory has 2 features a sample"),
         ({"data": FRAME.assign(a="x"), "target": "stay"}, "memory: column a has a value that is not"),
+        ({"data": {"a": Y, "label": [None, *"x" * 119]}}, "of labels has a value that is missing"),
+        ({"data": {"a": Y, "label": pd.Series([np.nan, *"x" * 119])}}, "has a value that says it is"),
         ({"data": FRAME, "target": "staid"}, "memory has no staid, but a, b, c, stay"),
         ({"data": FRAME, "schema": {"columns": {"a": UNIT}}}, "schema: has 0 columns of the type label"),
         ({"target": "stay"}, "target, schema and test belong to data in memory"),
