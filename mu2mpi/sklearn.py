@@ -67,8 +67,7 @@ class _DPLinearModel(BaseEstimator):
         result = run(settings | {"evaluations": 1}, data=(features, labels), test=test)
         coef = label_scale * result.x[:, :-1] / scale
         intercept = label_middle + label_scale * result.x[:, -1] - coef @ middle
-        rows: Any = 0 if is_regressor(self) else slice(None)
-        self.coef_, self.intercept_ = coef[rows], intercept[rows]
+        self.coef_, self.intercept_ = (coef[0], intercept[0]) if is_regressor(self) else (coef, intercept)
         self.privacy_ = result.privacy
         if result.experiment.target_epsilon < np.inf and next(_fit_numbers) > 1 and communicator.rank == 0:
             text = "Another private fit: privacy losses of fits that share samples add up. A search over c "
