@@ -95,8 +95,8 @@ def sweep(
     Returns
     -------
     Runs
-        In the order of the sweep (last list fastest), equal on all ranks. A warning names the runs that are
-        refused, if any. Raises InputError as `run` does, before the first run, if all are refused or the
+        In the order of the sweep (last list fastest), equal on all ranks. A warning names runs that are
+        refused or left out. Raises InputError as `run` does, before the first run, if all are refused or the
         files in `output` are of other experiments.
 
     Examples
@@ -126,8 +126,8 @@ def sweep(
         callbacks=callbacks,
         progress=progress,
     )
-    if refusals and communicator.rank == 0:
-        warnings.warn("\n".join(refusals), stacklevel=2)
+    if communicator.rank == 0 and (lines := [*plan.exclusions, *refusals]):
+        warnings.warn("\n".join(lines), stacklevel=2)
     with communicator.collective_errors():
         summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
     return Runs(communicator.bcast_object(summaries))

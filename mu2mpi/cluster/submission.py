@@ -78,7 +78,9 @@ class SweepJob:
     def runs(self) -> dict[Path, Plan]:
         """Plan of each run, by result file; warns of runs that are refused, InputError if all are."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
-        resolved = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
+        resolved = resolve_sweep(
+            self.sweep, experiments, self._data_dir, Communicator(), ranks, reads_data=False
+        )
         if lines := [*self.sweep.exclusions, *resolved.refusal_lines()]:
             warn("\n".join(lines))
         paths = dict(zip(experiments, self.result_paths, strict=True))

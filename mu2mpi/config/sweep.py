@@ -4,30 +4,21 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_option_fields
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, MissingPackageError
 from mu2mpi.core.registry import default_name, known_names
 from mu2mpi.core.suggestions import suggest_or_list
 
 MAX_SWEEP_RUNS = 100_000
 MAX_FILE_NAME_BYTES = 160  # file systems allow 255, minus the suffixes of checkpoints and temporary files
 MAX_SLUG_LETTERS = 40
-# Settings whose combinations a sweep leaves out if all their runs are refused
-PAIRED_SETTINGS = "method", "mechanism", "server"
+PAIRED_SETTINGS = "method", "mechanism", "server"  # a sweep leaves out combinations that never go together
 # Settings whose values stand without the setting's name in a file name
 VALUE_ONLY_SETTINGS = "data", "partition", "loss", "method", "estimator", "query", "server", "participation"
-
-
-class Refusal(NamedTuple):
-    """Run of a sweep that is refused, and the reason."""
-
-    settings: Mapping[str, Any]
-    error: InputError
-    file_name: str = ""  # of its result; none for settings that make no experiment
 
 
 class Sweep:
@@ -57,6 +48,7 @@ class Sweep:
         overrides = dict(overrides or {})
         common = {name: value for name, value in settings.items() if name != "part"}
         methods = overrides.pop("methods", common.pop("methods", None))
+        # Messages about combinations that are left out: one line per combination, with the reason
         self._compares_methods, self.exclusions = methods is not None, list[str]()
         if self._compares_methods:
             # The first list varies slowest.
@@ -72,11 +64,9 @@ class Sweep:
         if self._compares_methods:
             self.swept_names.insert(0, "method")
         merged_parts = ({**common, **part, **overrides} for part in parts)
-        refusals: list[Refusal] = []
-        products = [self._build_experiments(part, refusals) for part in merged_parts]
+        products = map(self._build_experiments, merged_parts)
         self.experiments = list(dict.fromkeys(itertools.chain(*products)))
-        for refusal in self.exclude(refusals, [experiment.settings() for experiment in self.experiments]):
-            raise refusal.error
+        self.require_remaining_runs(len(self.experiments), self.exclusions)
         self._check_distinct_file_names()
 
     def select_runs(self, index: int | None, part: tuple[int, int] = (0, 1)) -> list[tuple[int, Experiment]]:
@@ -93,32 +83,39 @@ class Sweep:
         """Return the file name of an experiment's result, made of the settings that the sweep varies."""
         return result_name(experiment, self.swept_names)
 
-    def exclude(self, refusals: Sequence[Refusal], accepted: Iterable[Mapping[str, Any]]) -> list[Refusal]:
-        """Leave out combinations of method, mechanism and server of which every run is refused.
+    def exclude(self, settings: Mapping[str, Any], error: InputError) -> None:
+        """Leave out the combination of method, mechanism and server in some settings, because of an error."""
+        reason = "; ".join(line.removeprefix(self._error_prefix) for line in str(error).splitlines())
+        pairs = (f"{name} = {settings[name]}" for name in self._paired_names if name in settings)
+        line = f"{', '.join(pairs)} is left out: {reason}"
+        if line not in self.exclusions:
+            self.exclusions.append(line)
 
-        `accepted` are the settings of the other runs. Each combination that is left out adds one line to
-        `exclusions`; the remaining refusals are returned. InputError if no run is accepted.
+    def can_exclude(
+        self, settings: Mapping[str, Any], error: InputError, is_possible: Callable[[Mapping[str, Any]], bool]
+    ) -> bool:
+        """Whether refused settings may be left out: their method, mechanism and server never go together.
+
+        `is_possible` tells whether an experiment with some of these settings is accepted.
         """
-        accepted_pairs = {self._paired_settings(settings) for settings in accepted}
-        reasons = {self._paired_settings(refusal.settings): str(refusal.error) for refusal in refusals[::-1]}
-        excluded = {pair: reason for pair, reason in reasons.items() if pair not in accepted_pairs}
-        exclusions = []
-        for pair, reason in sorted(excluded.items()):
-            lines = [line.removeprefix(self._error_prefix) for line in reason.splitlines()]
-            exclusions.append(f"{pair} is left out: {'; '.join(lines)}")
-        if refusals and not accepted_pairs:
-            raise InputError(
-                "\n".join(exclusions) if len(set(excluded.values())) > 1 else str(refusals[0].error)
-            )
-        self.exclusions += exclusions
-        return [each for each in refusals if self._paired_settings(each.settings) not in excluded]
+        if isinstance(error, MissingPackageError):
+            return self._compares_methods
+        names = [name for name in ("preset", *PAIRED_SETTINGS) if settings.get(name) is not None]
+        preset = {name: settings[name] for name in names if name == "preset"}
+        pair = {name: settings[name] for name in names}
+        return bool(self._paired_names) and is_possible(preset) and not is_possible(pair)
 
-    def _paired_settings(self, settings: Mapping[str, Any]) -> str:
-        names = (name for name in PAIRED_SETTINGS if name in self.swept_names)
-        return ", ".join(f"{name} = {settings[name]}" for name in names if name in settings)
+    @property
+    def _paired_names(self) -> list[str]:
+        return [name for name in PAIRED_SETTINGS if name in self.swept_names]
 
-    def _build_experiments(self, settings: Mapping[str, Any], refusals: list[Refusal]) -> list[Experiment]:
-        """Build the experiments of one part; those that are refused are added to `refusals`."""
+    @staticmethod
+    def require_remaining_runs(count: int, reasons: Sequence[str]) -> None:
+        """Raise InputError with the reasons if a sweep has no runs left (`count` is 0)."""
+        if not count:
+            raise InputError("\n".join(dict.fromkeys(reasons)))
+
+    def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:
         experiments = []
         for combination in _setting_combinations(settings, self._error_prefix):
             if self._compares_methods and combination["method"] in own_option_fields("method")["preset"]:
@@ -126,7 +123,10 @@ class Sweep:
             try:
                 experiments.append(Experiment.from_settings(combination, self._settings_file))
             except InputError as error:
-                refusals.append(Refusal(combination, error))
+                # Methods that are compared need not have all options.
+                if not (self._compares_methods or self.can_exclude(combination, error, _is_valid)):
+                    raise
+                self.exclude(combination, error)
         if len(set(experiments)) < len(experiments):
             message = "two combinations of the lists are the same experiment. Remove one"
             raise InputError(self._error_prefix + message)
@@ -145,6 +145,14 @@ class Sweep:
                     f"{self._error_prefix}the results of {first} and of {second} would both be called "
                     f"{file_name}. Rename the values, or use two sweeps with different --output"
                 )
+
+
+def _is_valid(settings: Mapping[str, Any]) -> bool:
+    try:
+        Experiment(**settings)
+    except InputError:
+        return False
+    return True
 
 
 def _parse_methods(methods: Any, error_prefix: str) -> list[str]:

@@ -10,6 +10,10 @@ class InputError(ValueError):
     """Invalid user input; the command prints the message and exits with code 2."""
 
 
+class MissingPackageError(InputError):
+    """Use of an optional package that is not installed."""
+
+
 class CollectiveInputError(InputError):
     """`InputError` of one rank, raised again on every rank by `Communicator.collective_errors`."""
 
@@ -27,10 +31,12 @@ class Interrupted(SystemExit):
 
 
 def import_extra(module_name: str, extra: str = "analysis") -> Any:
-    """Import a module of the optional packages in ``mu2mpi[extra]``; InputError if it is not installed."""
+    """Import a module of the packages in ``mu2mpi[extra]``; MissingPackageError if it is not installed."""
     try:
         return importlib.import_module(module_name)
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name != module_name.partition(".")[0]:
             raise
-        raise InputError(f'{module_name} is not installed. Use: pip install "mu2mpi[{extra}]"') from error
+        raise MissingPackageError(
+            f'{module_name} is not installed. Use: pip install "mu2mpi[{extra}]"'
+        ) from error

@@ -1,32 +1,44 @@
 """Plans of a sweep's runs, resolved and checked before the first run, and which of them are unfinished."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mu2mpi.config.experiment import Experiment, first_different_setting
-from mu2mpi.config.sweep import Refusal, Sweep
+from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.text import warn
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.data.source import DataSource
-from mu2mpi.execution.plan import Plan, check_agreement, open_source_on_ranks, resolve_plan
+from mu2mpi.execution.plan import (
+    Plan,
+    check_agreement,
+    check_data_on_ranks,
+    open_source_on_ranks,
+    resolve_plan,
+)
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.writer import check_output
 
 
 class SweepPlans(NamedTuple):
-    """Plans of the runs of a sweep, and reasons for which other runs are refused, by file name."""
+    """Plans of the runs of a sweep, and the reasons why other runs are refused, by file name."""
 
     plans: dict[Experiment, Plan]
     refused: dict[str, str]
 
     def refusal_lines(self) -> list[str]:
-        """Return lines with the number of refused runs, and the file name of each with the reason."""
+        """Return lines with the number of refused runs, each reason, and the names of its files."""
+        if not self.refused:
+            return []
         total = len(self.plans) + len(self.refused)
-        lines = [f"{name} is refused: {reason}" for name, reason in self.refused.items()]
-        return [f"{len(lines):,} of {total:,} runs are refused, the others go on:", *lines] if lines else []
+        lines = [f"{len(self.refused):,} of {total:,} runs are refused, the others go on:"]
+        for reason in dict.fromkeys(self.refused.values()):
+            names = [name for name, other in self.refused.items() if other == reason]
+            lines += [f"refused: {reason}", f"  {', '.join(names)}"]
+        return lines
 
 
 def resolve_sweep(
@@ -35,36 +47,69 @@ def resolve_sweep(
     location: DataLocation,
     communicator: Communicator,
     ranks: int | None = None,
+    *,
+    reads_data: bool = True,
 ) -> SweepPlans:
-    """Resolve and check the plan of each experiment of a sweep; InputError if all are refused; collective."""
-    plans, refusals = dict[Experiment, Plan](), list[Refusal]()
-    sources = open_sources(experiments, location, communicator)
+    """Resolve and check the plan of each experiment of a sweep; InputError if all are refused; collective.
+
+    With `reads_data`, all samples are checked as well.
+    """
+    plans, refused = dict[Experiment, Plan](), dict[str, str]()
+    sources = open_sources(experiments, location, communicator, reads_data)
+    ranks = ranks or communicator.size
     with communicator.collective_errors():
         for experiment in experiments:
-            source = sources[experiment.data_set_identity]
+            source, settings = sources[experiment.data_set_identity], experiment.settings()
             try:
-                if isinstance(source, InputError):
-                    raise source
-                plan = resolve_plan(experiment, source, ranks or communicator.size)
-                _ = plan.privacy_statement  # raises InputError
-                plans[experiment] = plan
+                plans[experiment] = _checked_plan(experiment, source, ranks)
             except InputError as error:
-                refusals.append(Refusal(experiment.settings(), error, sweep.file_name(experiment)))
-        remaining = sweep.exclude(refusals, [experiment.settings() for experiment in plans])
-    refused = {refusal.file_name: str(refusal.error) for refusal in remaining}
+                is_possible = partial(_is_possible, experiment, source, ranks)
+                if sweep.can_exclude(settings, error, is_possible):
+                    sweep.exclude(settings, error)
+                else:
+                    refused[sweep.file_name(experiment)] = str(error)
+        sweep.require_remaining_runs(len(plans), [*refused.values()] or sweep.exclusions)
     check_agreement({"the list of runs that are refused": (sweep.exclusions, refused)}, communicator)
     return SweepPlans(plans, refused)
 
 
+def _checked_plan(experiment: Experiment, source: DataSource | InputError, ranks: int) -> Plan:
+    """Return the plan of an experiment; InputError if the source is one, or the run is refused."""
+    if isinstance(source, InputError):
+        raise source
+    plan = resolve_plan(experiment, source, ranks)
+    _ = plan.privacy_statement  # raises InputError
+    return plan
+
+
+def _is_possible(
+    experiment: Experiment, source: DataSource | InputError, ranks: int, settings: Mapping[str, Any]
+) -> bool:
+    """Whether a run with some settings, on the data of an experiment and else by default, is accepted."""
+    of_data = ("data", "loss", "normalize", "preset", *type(experiment.source_options).model_fields)
+    own = {name: value for name, value in experiment.settings().items() if name in of_data}
+    try:
+        _checked_plan(Experiment(**{**own, "clip_norm": 1.0, **settings}), source, ranks)
+    except InputError:
+        return False
+    return True
+
+
 def open_sources(
-    experiments: Sequence[Experiment], location: DataLocation, communicator: Communicator
+    experiments: Sequence[Experiment],
+    location: DataLocation,
+    communicator: Communicator,
+    reads_data: bool = False,
 ) -> dict[tuple[object, ...], DataSource | InputError]:
-    """Open each distinct data set; return sources, or errors, by `Experiment.data_set_identity`."""
+    """Open, and read, each distinct data set; return sources or errors by `Experiment.data_set_identity`."""
     examples = {experiment.data_set_identity: experiment for experiment in experiments}
     sources = dict[tuple[object, ...], DataSource | InputError]()
     for identity, experiment in examples.items():
         try:
-            sources[identity] = open_source_on_ranks(experiment, location, communicator)
+            source = open_source_on_ranks(experiment, location, communicator)
+            if reads_data:
+                check_data_on_ranks(source, communicator)
+            sources[identity] = source
         except InputError as error:
             sources[identity] = error
     return sources

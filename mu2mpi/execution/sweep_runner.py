@@ -19,7 +19,7 @@ from mu2mpi.core.text import print_message
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.job import RunContext, is_result_of
-from mu2mpi.execution.plan import Plan, check_data_on_ranks, check_settings_on_ranks
+from mu2mpi.execution.plan import Plan, check_settings_on_ranks
 from mu2mpi.execution.progress import LogProgress, duration_text, progress_callback
 from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.execution.sweep_plans import resolve_sweep, unfinished_runs
@@ -42,7 +42,7 @@ def run_sweep(
 ) -> tuple[list[Path], list[str]]:
     """Run experiments of a sweep on all ranks (see `schedule_runs`).
 
-    Returns the result files, and lines that name the runs that are refused.
+    Returns the result files, and lines on the runs that are refused.
     """
 
     def print_on_rank_0(communicator: Communicator, message: str) -> None:
@@ -78,8 +78,6 @@ def run_sweep(
             todo = unfinished_runs(runs, overwrite) if communicator.rank == 0 else []
         todo, identities = communicator.bcast_object((todo, identities))
         context = RunContext(communicator, lambda: requests.pending, overwrite, checkpoint_every, identities)
-        for source in dict.fromkeys(runs[path].source for path in todo):
-            check_data_on_ranks(source, communicator)
         finished = f"{len(runs) - len(todo)} of {len(runs)} runs are finished"
         print_on_rank_0(communicator, f"{finished}; {len(todo)} to go")
         machines = [runs[path].constants.problem.machines for path in todo]

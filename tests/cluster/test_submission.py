@@ -83,7 +83,7 @@ def test_refused_runs_are_named_and_the_others_submitted(capsys, tmp_path, comma
     code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", "--submit")
     assert (code, out) == (0, "Submitted batch job 7\n")
     assert "1 of 3 runs are refused" in err
-    assert "rounds-4000.h5 is refused" in err
+    assert "\n  rounds-4000.h5\n" in err
     assert "2 of 2" in err
     assert script.exists()
 

@@ -1,5 +1,7 @@
 """Plans of a sweep: which runs are refused, and which combinations are left out, before anything runs."""
 
+import sys
+
 import pytest
 
 from mu2mpi.config.sweep import Sweep
@@ -38,6 +40,65 @@ def test_a_pair_that_the_data_rule_out_takes_one_line():
     assert (len(names), refused) == (6, {})
     assert len(sweep.exclusions) == 1
     assert "noisy-minibatch-sgd, server = shuffled is left out: --mechanism binomial" in sweep.exclusions[0]
+
+
+@pytest.mark.parametrize("mistake", [{"clip_norm": -1}, {"diametr": 3}, {"machines": [0]}])
+def test_a_mistake_in_all_runs_of_a_method_is_refused_at_once(mistake):
+    """Also a key that no experiment has."""
+    parts = [{"method": "mu2-sgd"}, {"method": "dp-gd", **mistake}]
+    with pytest.raises(InputError, match=next(iter(mistake))):
+        Sweep({**DATA, "part": parts})
+
+
+@pytest.mark.parametrize("part", [(0, 1), (3, 4)])
+def test_runs_of_one_method_that_need_too_many_samples_are_refused(part):
+    """A part that consists of them alone says the same."""
+    sweep = Sweep({**DATA, "method": ["dp-gd", "mu2-sgd"], "rounds": [10, 500]})
+    experiments = [experiment for _, experiment in sweep.select_runs(None, part)]
+    if part[1] > 1:
+        with pytest.raises(InputError, match="500 rounds need 500 samples"):
+            resolve_sweep(sweep, experiments, None, Communicator())
+    else:
+        plans, refused = resolve_sweep(sweep, experiments, None, Communicator())
+        assert len(plans) == 3
+        assert list(refused) == ["rounds-500_mu2-sgd.h5"]
+    assert sweep.exclusions == []
+
+
+def test_a_method_whose_data_are_missing_is_refused(tmp_path):
+    absent = str(tmp_path / "absent.csv")
+    parts = [{"method": "dp-gd", "data": "digits"}, {"method": "mu2-sgd", "data": absent}]
+    sweep, names, refused = resolved({"machines": 2, "rounds": 3, "part": parts})
+    assert (len(names), len(refused), sweep.exclusions) == (1, 1, [])
+
+
+class WithoutDpAccounting:
+    """Finder of modules in an environment that lacks dp-accounting."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "dp_accounting":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_a_method_without_its_package_is_left_out_of_comparisons_alone(monkeypatch, compares):
+    for name in [name for name in sys.modules if name.startswith("dp_accounting")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [WithoutDpAccounting(), *sys.meta_path])
+    names = ["dp-gd", "dp-sgd"]
+    methods = {"methods": names} if compares else {"method": names, "server": "trusted"}
+    sweep, names, refused = resolved({**DATA, **methods, "epsilon": 1.234})
+    assert len(names) == 1
+    assert len(sweep.exclusions) == compares
+    assert len(refused) == (not compares)
+    assert "not installed" in "".join([*sweep.exclusions, *refused.values()])
+
+
+def test_values_that_are_invalid_refuse_the_runs_on_their_file(tmp_path):
+    (tmp_path / "a.csv").write_text("a,label\n" + "0.5,0\n-0.5,1\n" * 20 + "7.5,1\n")
+    _, names, refused = resolved({"data": ["digits", str(tmp_path / "a.csv")], "machines": 2, "rounds": 3})
+    assert names == ["digits.h5"]
+    assert "a.csv" in "".join(refused.values())
 
 
 def test_a_mistake_in_some_combinations_of_each_pair_is_refused_at_once():

@@ -54,7 +54,7 @@ def run_command(arguments: Namespace) -> int:
     with communicator.collective_errors():
         sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
     if arguments.dry_run:
-        return _list_runs(sweep, chosen, arguments.data_dir, communicator)
+        return _list_runs(arguments, sweep, chosen, communicator)
     from mu2mpi.execution.sweep_runner import run_sweep
 
     paths = output_paths(arguments, communicator.size)
@@ -69,17 +69,25 @@ def run_command(arguments: Namespace) -> int:
 
 
 def _list_runs(
-    sweep: Sweep, chosen: list[tuple[int, Experiment]], data_dir: Path | None, communicator: Communicator
+    arguments: Namespace, sweep: Sweep, chosen: list[tuple[int, Experiment]], communicator: Communicator
 ) -> int:
-    """Print index and file name of each run, and on standard error the runs that are refused."""
+    """Print index and file name of each run, and on standard error a summary and the refused runs."""
+    from mu2mpi.execution.evaluation_schedule import run_seconds
+    from mu2mpi.execution.progress import duration_text
     from mu2mpi.execution.sweep_plans import resolve_sweep
 
-    resolved = resolve_sweep(sweep, [experiment for _, experiment in chosen], data_dir, communicator)
+    experiments = [experiment for _, experiment in chosen]
+    plans, _ = resolved = resolve_sweep(sweep, experiments, arguments.data_dir, communicator)
     refusals = resolved.refusal_lines()
     if communicator.rank == 0:
         for line in (*sweep.exclusions, *refusals):
             print_message(line)
+        names = {experiment: sweep.file_name(experiment) for experiment in plans}
         for index, experiment in chosen:
-            if experiment in resolved.plans:
-                print(index, sweep.file_name(experiment))
+            if experiment in names:
+                print(index, names[experiment])
+        left = [plans[e] for e, name in names.items() if not (arguments.output / name).exists()]
+        time = duration_text(sum(map(run_seconds, left)) / communicator.size)
+        finished = f"{len(plans):,} runs, {len(plans) - len(left):,} of which are in {arguments.output}"
+        print_message(f"{finished}; the others take roughly {time}" if left else finished)
     return 1 if refusals else 0

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, import_extra
 
 _LOG2_STEP = 2.0**-13  # between the binary logarithms of the multipliers that are searched
 _NOISE_MULTIPLIER_RTOL = 1e-4  # relative excess of the returned multiplier over the smallest sufficient one
@@ -22,15 +22,8 @@ MAX_PLD_ROUNDS = 10**6  # rounds composed; more would take gigabytes
 
 
 def import_pld() -> Any:
-    """Import the module `dp_accounting.pld`; InputError if dp-accounting is not installed."""
-    try:
-        import dp_accounting.pld as pld
-    except ImportError:
-        raise InputError(
-            "Accounting for subsampling needs dp-accounting, which is not installed. "
-            "Install it with: pip install 'mu2mpi[accounting]'"
-        ) from None
-    return pld
+    """Import the module `dp_accounting.pld`; MissingPackageError if dp-accounting is not installed."""
+    return import_extra("dp_accounting.pld", "accounting")
 
 
 def discretization_interval(rounds: int) -> float:
