@@ -111,8 +111,8 @@ class Sweep:
 
     @staticmethod
     def require_remaining_runs(count: int, reasons: Sequence[str]) -> None:
-        """Raise InputError with the reasons if a sweep has no runs left (`count` is 0)."""
-        if not count:
+        """Raise InputError with the reasons, if any, why a sweep has no runs left (`count` is 0)."""
+        if reasons and not count:
             raise InputError("\n".join(dict.fromkeys(reasons)))
 
     def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:

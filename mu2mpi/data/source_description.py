@@ -7,6 +7,8 @@ from typing import Any
 
 import tomli_w
 
+from mu2mpi.core.errors import InputError
+from mu2mpi.data.column_values import parse_number
 from mu2mpi.data.formats.format import OWNER_COLUMN, open_data_file
 from mu2mpi.data.redaction import format_names, safe_text
 from mu2mpi.data.source import DataRequest, DataSource
@@ -36,10 +38,19 @@ def describe_source(source: type[DataSource], request: DataRequest) -> str:
 
 
 def schema_template(file_name: str) -> str | None:
-    """TOML template of a schema with the column names of a data file but no values; None without names."""
-    names = open_data_file(Path(file_name).expanduser()).column_names
+    """TOML template of a schema with the column names of a data file but no values; None without names.
+
+    InputError if the first line seems to be a row of the table, which might be private, instead of names.
+    """
+    file = open_data_file(Path(file_name).expanduser())
+    names = file.column_names
     if all(name.isdecimal() for name in {*names} - {"label", OWNER_COLUMN}):
         return None
+    if file.has_header and any(parse_number(name) is not None for name in names):
+        raise InputError(
+            f"line 1 of {file_name} has numbers, so that it seems to be a row instead of the names of the "
+            "columns. Add a first line with their names, none of them a number."
+        )
     types = "\n".join("#   type = " + f'"{n}"'.ljust(17) + text for n, (_, text) in COLUMN_TYPES.items())
     blanks = {name: {"type": ""} for name in names}
     text = importlib.resources.files("mu2mpi.data").joinpath("schema.toml").read_text("utf-8")

@@ -223,7 +223,7 @@ def calibrate_machines(
     check_grid_range(largest_sums, max_noise, grid_spacing)
     min_sigma = max(each.sigma for each in calibrated) if protects_sum_only else 0.0
     noisier = [each.with_noise(max(each.sigma, min_sigma), grid_spacing) for each in calibrated]
-    mechanisms = adjust_grid(noisier, largest_sums, budget.delta)
+    mechanisms = adjust_grid(noisier, largest_sums, budget)
     noise_stds = np.array([*(each.equivalent_independent_sigma for each in mechanisms), 0.0])[index]
     gaps = participation.squared_gaps if is_cumulative else own_counts
     machine_weight_sum, effective_machines = unequal_machines.weight_statistics(participation, weights)

@@ -227,7 +227,7 @@ class Method(ABC):
             )
         if problem.unequal_machines is None:
             mechanism = calibrate_mechanism(mechanism_class, problem.budget, released_sums)
-            (mechanism,) = adjust_grid([mechanism], released_sums, problem.budget.delta)
+            (mechanism,) = adjust_grid([mechanism], released_sums, problem.budget)
         else:
             from mu2mpi.federation.unequal_machines import calibrate_machines
 

@@ -27,7 +27,7 @@ def calibrate_mechanism(
 
 
 def adjust_grid(
-    mechanisms: Sequence[Mechanism], released_sums: ReleasedSums, delta: float
+    mechanisms: Sequence[Mechanism], released_sums: ReleasedSums, budget: Budget
 ) -> Sequence[Mechanism]:
     """Move mechanisms to the nearest common grid on which the sampler errors of all are negligible.
 
@@ -38,7 +38,7 @@ def adjust_grid(
     aggregated_machines = released_sums.aggregated_machines
     for shift in (*range(0, -_MAX_GRID_SHIFT - 1, -1), *range(1, _MAX_GRID_SHIFT + 1)):
         moved = mechanisms if shift == 0 else _shift_grid(mechanisms, released_sums, shift)
-        if moved and all(_is_sampler_negligible(each, delta, aggregated_machines) for each in moved):
+        if moved and all(_is_sampler_negligible(each, budget, aggregated_machines) for each in moved):
             return moved
     return mechanisms
 
@@ -59,7 +59,9 @@ def _shift_grid(
     return moved if all(is_same) else []
 
 
-def _is_sampler_negligible(mechanism: Mechanism, delta: float, aggregated_machines: int) -> bool:
+def _is_sampler_negligible(mechanism: Mechanism, budget: Budget, aggregated_machines: int) -> bool:
     guarantee = mechanism.guarantee(aggregated_machines=aggregated_machines)
-    exact_epsilon = guarantee.epsilon_exact_noise(delta)
-    return is_sampler_negligible(guarantee.epsilon(delta), exact_epsilon, delta)
+    exact_epsilon, epsilon = guarantee.epsilon_exact_noise(budget.delta), guarantee.epsilon(budget.delta)
+    # What remains of the budget may be less than what is negligible.
+    exceeds = mechanism.budget_parameter == "epsilon" and epsilon > budget.epsilon * (1 + 1e-9)
+    return is_sampler_negligible(epsilon, exact_epsilon, budget.delta) and not exceeds

@@ -83,6 +83,15 @@ def test_data_without_names_need_no_schema(capsys, folder):
     assert cli.main(["run", "--config", "experiment.toml", "--dry-run"]) == 0
 
 
+def test_a_first_line_that_may_be_somebodys_row_is_not_copied(capsys, folder):
+    (folder / "a.csv").write_text("alice,54,12000,yes\nbob,33,45555,no\n")
+    code, out, err = init(capsys, "a.csv")
+    assert (code, out) == (2, "")
+    assert "line 1 of a.csv has numbers" in err
+    assert not {"alice", "54", "12000"} & {*err.replace(",", " ").split()}
+    assert not (folder / "a.toml").exists()
+
+
 def test_a_table_named_like_a_file_that_is_written_has_another_schema(capsys, folder):
     (folder / "sweep.csv").write_text(ROWS)
     assert init(capsys, "sweep.csv", "--sweep") == (0, "sweep.toml\nschema.toml\n", "")

@@ -24,6 +24,7 @@ from mu2mpi.privacy.noise.sampler_error import (
 )
 
 DELTA = 1e-5
+BUDGET = Budget(math.inf, math.inf, DELTA)  # of adjustments by the reserve alone
 SETTINGS = {"data": "synthetic", "samples": 60_000, "features": 784, "classes": 10}
 
 
@@ -57,7 +58,7 @@ def test_the_sampler_is_negligible_on_some_grid(rho, machines, rounds, d):
         first = gaussian(sums, rho)
     except InputError:
         return
-    (mechanism,) = adjust_grid([first], sums, DELTA)
+    (mechanism,) = adjust_grid([first], sums, BUDGET)
     assert is_negligible(mechanism)
     assert (mechanism == first) == is_negligible(first)
     assert replace(mechanism, grid_spacing=first.grid_spacing) == first
@@ -71,7 +72,7 @@ def test_noise_just_below_the_dither_threshold_takes_the_next_finer_grid():
     first = gaussian(AGGREGATED, rho=0.42)
     assert 0.5 < draw_std(first) / DITHER_THRESHOLD < 1
     assert not is_negligible(first)
-    (mechanism,) = adjust_grid([first], AGGREGATED, DELTA)
+    (mechanism,) = adjust_grid([first], AGGREGATED, BUDGET)
     assert mechanism.grid_spacing == first.grid_spacing / 2
     # No more is lost than what any budget reserves.
     exact = mechanism.guarantee().epsilon_exact_noise(DELTA)
@@ -84,7 +85,7 @@ def test_a_coarser_grid_serves_where_a_finer_one_would_overflow():
     first = gaussian(AGGREGATED, rho=0.42)
     with pytest.raises(InputError, match="overflow"):
         check_grid_range(sums, first.sigma, first.grid_spacing / 2)
-    (mechanism,) = adjust_grid([first], sums, DELTA)
+    (mechanism,) = adjust_grid([first], sums, BUDGET)
     assert mechanism.grid_spacing > first.grid_spacing
     assert is_negligible(mechanism)
 
@@ -94,7 +95,7 @@ def test_unequal_machines_keep_one_grid():
     grid_spacing = min(each.grid_spacing for each in first)
     first = [each.with_noise(each.sigma, grid_spacing) for each in first]
     assert not all(map(is_negligible, first))
-    moved = adjust_grid(first, AGGREGATED, DELTA)
+    moved = adjust_grid(first, AGGREGATED, BUDGET)
     assert len({each.grid_spacing for each in moved}) == 1
     assert all(map(is_negligible, moved))
     assert [each.sigma for each in moved] == [each.sigma for each in first]
@@ -104,8 +105,15 @@ def test_mechanisms_are_returned_as_they_are_where_no_grid_serves():
     """So much noise is drawn that even the smallest error per draw adds up to more than the reserve."""
     sums = replace(AGGREGATED, parameters=2**40, rounds=2**20, affected_sums=2**20)
     first = replace(gaussian(AGGREGATED, rho=0.42), parameters=2**40, affected_sums=2**20)
-    assert adjust_grid([first], sums, DELTA) == [first]
+    assert adjust_grid([first], sums, BUDGET) == [first]
     assert not is_negligible(first)
+
+
+def test_a_small_budget_is_kept_where_the_error_is_negligible_but_exceeds_what_remains():
+    settings = {"machines": 100, "method": "noisy-minibatch-sgd", "mechanism": "replacement"}
+    experiment = Experiment(**SETTINGS, **settings, epsilon=0.00566398)
+    plan = resolve_plan(experiment, open_source(experiment), 1)
+    assert plan.privacy_statement.epsilon_exact <= experiment.epsilon
 
 
 @pytest.fixture(scope="module")
