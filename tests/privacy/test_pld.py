@@ -5,6 +5,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.privacy.accounting.pld import min_noise_multiplier
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 
 DELTA = 1e-5
@@ -31,3 +32,9 @@ def test_delta_that_is_too_small_to_be_computed_with_is_refused():
         PoissonMechanism.find_sigma(1.0, 50, 7.0, 140, 1.0, 1e-14)
     sigma = PoissonMechanism.find_sigma(1.0, 2, 1.0, 3, 3.0, 1e-12)
     assert 3 * 0.995 < PoissonMechanism.compute_epsilon(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3
+
+
+def test_an_epsilon_below_what_discretisation_allows_is_refused():
+    """However much noise is added, rounding of the losses leaves a positive epsilon."""
+    with pytest.raises(InputError, match="--epsilon 0.0001 is too small"):
+        min_noise_multiplier(lambda multiplier, delta: 2e-4 + 1 / multiplier, 1e-4, 1e-9, 0.0)

@@ -12,7 +12,7 @@ from mu2mpi.core.parallel import world
 
 COMMON_OPTIONS = "data method preset server machines rounds epsilon delta loss seed output config"
 USAGE_EXAMPLES = """\
-  mu2mpi run --machines 10 --epsilon 2 --seed 1
+  mu2mpi run --preset practical --server trusted --machines 10 --epsilon 2
   mpirun -n 4 mu2mpi run --data mnist --server trusted --output a.h5
   mu2mpi run --config experiment.toml --dry-run"""
 

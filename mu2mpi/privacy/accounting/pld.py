@@ -41,7 +41,7 @@ def min_noise_multiplier(
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
     `epsilon_at` maps (noise multiplier, delta) to epsilon, faster for more noise. A `reserved_share` of
-    epsilon and delta is left unspent. InputError if delta is too small for a PLD. The `initial_multiplier`
+    epsilon and delta is left unspent. InputError if they are too small for a PLD. The `initial_multiplier`
     and the path of the search, by interpolation or bisection, do not affect the result.
     """
     if delta < _MIN_DELTA:
@@ -62,6 +62,10 @@ def min_noise_multiplier(
     while high > max(low + _LOG2_STEP, lowest):
         on_grid = math.ceil(estimate / _LOG2_STEP) * _LOG2_STEP
         log = max(lowest, low + _LOG2_STEP, min(on_grid, high - _LOG2_STEP))
+        if 2.0 ** min(log, 1000.0) > MAX_NOISE_MULTIPLIER:
+            raise InputError(
+                f"--epsilon {epsilon:g} is too small to account for subsampling. Use a larger one."
+            )
         low, high = (low, log) if suffices(2.0**log) else (log, high)
         estimate = _interpolate_log(points, low, high)
     multiplier = _round_up_digits(2.0**high)
