@@ -36,5 +36,5 @@ def test_delta_that_is_too_small_to_be_computed_with_is_refused():
 
 def test_an_epsilon_below_what_discretisation_allows_is_refused():
     """However much noise is added, rounding of the losses leaves a positive epsilon."""
-    with pytest.raises(InputError, match="--epsilon 0.0001 is too small"):
+    with pytest.raises(InputError, match=r"--epsilon 0\.0001 is too small"):
         min_noise_multiplier(lambda multiplier, delta: 2e-4 + 1 / multiplier, 1e-4, 1e-9, 0.0)
