@@ -11,7 +11,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.column_values import ColumnValues, object_array
-from mu2mpi.data.formats.format import MEMORY, DataFile, ValueType
+from mu2mpi.data.formats.format import MEMORY, DataFile, Table, ValueType
 from mu2mpi.data.redaction import safe_text
 from mu2mpi.data.table_schema import Schema, read_schema, validate_schema
 
@@ -25,6 +25,7 @@ class MemoryFile(DataFile):
     def __init__(self, path: Path, data: Any) -> None:
         super().__init__(path)
         features, *labels = data if isinstance(data, tuple) else (data,)
+        self._is_pair = bool(labels)
         self.is_table = isinstance(features, Mapping) or hasattr(features, "columns")
         if len(labels) > 1 or not (labels or self.is_table):
             raise InputError(f"{path} must be a pair (X, y), a data frame, or a mapping of columns")
@@ -34,10 +35,18 @@ class MemoryFile(DataFile):
         if len(self._arrays) < len(columns):
             raise InputError(f"{path}: two columns have the same name")
         if not self.is_table:
-            self._arrays["features"] = np.asarray(features)
+            self._arrays["features"] = _dense_array(path, "features", features)
         elif len(set(map(len, self._arrays.values()))) > 1:
             raise InputError(f"{path} has columns of different lengths")
         self.array_names = list(self._arrays)
+
+    def table(self, features: str | None, labels: str | None) -> Table:
+        """Columns or arrays without a schema; the label of a pair (X, y) is y, whatever columns X has."""
+        if self._is_pair and labels not in (None, "label"):
+            raise InputError(
+                f"{self.path}: the label of a pair (X, y) is y. Leave out target, or pass a table."
+            )
+        return super().table(features, "label" if self._is_pair else labels)
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, NDArray[Any]]:
         """Arrays by name; in a table of columns, those wanted as numbers are float64."""
@@ -88,9 +97,18 @@ class MemoryData:
         return self if self.files else None if data_dir is None else Path(data_dir)
 
 
+def _dense_array(path: Path, name: object, values: Any) -> NDArray[Any]:
+    """Return values as an array; InputError if they are a sparse matrix or partly masked."""
+    if hasattr(type(values), "tocsr"):
+        raise InputError(f"{path}: {safe_text(name)} is a sparse matrix. Pass its toarray().")
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise InputError(f"{path}: {safe_text(name)} has masked values. Fill or remove them.")
+    return np.asarray(values)
+
+
 def _column_array(path: Path, name: object, values: Any) -> NDArray[Any]:
     """Return a column as an array of numbers or bytes, or of objects that are text or None."""
-    array = np.asarray(values)
+    array = np.atleast_1d(_dense_array(path, name, values))
     if array.ndim != 1 and array.shape[1:] != (1,):
         raise InputError(f"{path}: {safe_text(name)} must have one axis, got the shape {array.shape}")
     if array.dtype.kind in "biufS":

@@ -12,7 +12,8 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import format as data_format
-from mu2mpi.data.formats.format import OWNER_COLUMN, column_reader, open_data_file
+from mu2mpi.data.formats.format import OWNER_COLUMN, DataFile, open_data_file
+from mu2mpi.data.memory import MemoryFile
 from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
@@ -28,16 +29,11 @@ SAMPLE_SCALING_NOTE = (
 def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
     """Encode the columns of new samples X by a table schema, as model features of shape (n, features)."""
     value_types = {name: kind for name, kind in schema.value_types.items() if name in schema.features}
-    if isinstance(X, str | Path):
-        path = Path(X).expanduser()
-        file = open_data_file(path, max((int(name) for name in value_types if name.isdecimal()), default=0))
-        _check_columns(path, value_types, file.column_names)
-        columns = file.column_reader(value_types)
-    elif isinstance(X, Mapping) or hasattr(X, "columns"):
-        _check_columns(X_NAME, value_types, list(X.keys()))
-        columns = column_reader(X_NAME, {name: np.atleast_1d(np.asarray(X[name])) for name in value_types})
-    else:
+    file = _open_columns(X, max((int(name) for name in value_types if name.isdecimal()), default=0))
+    if file is None:
         raise InputError("this model needs named columns: a data frame, a mapping by name, or a file")
+    _check_columns(file.path, value_types, file.column_names)
+    columns = file.column_reader(value_types)
     return EncodedTable(columns, schema, InvalidValues()).features(np.arange(columns.samples))
 
 
@@ -53,12 +49,9 @@ def feature_matrix(
 
     Files are read as in training. Features are at most ``1 / feature_scale``, unless scaled to `unit_norm`.
     """
-    is_file = isinstance(X, str | Path)
-    if feature_names is not None and hasattr(X, "columns"):
-        _check_columns(X_NAME, feature_names, list(X.columns))
-        X = X[list(feature_names)]
-    features = _read_features(Path(X), experiment, feature_names, n_features) if is_file else np.asarray(X)
-    features, source = np.atleast_2d(features), X if is_file else X_NAME
+    file = _open_columns(X, n_features)
+    features = np.asarray(X) if file is None else _read_features(file, experiment, feature_names, n_features)
+    features, source = np.atleast_2d(features), X_NAME if file is None else file.path
     if len(features) == 0:
         raise InputError(f"{source} is empty: it has no rows")
     features = features.reshape(len(features), -1)
@@ -75,21 +68,27 @@ def feature_matrix(
     return features
 
 
+def _open_columns(X: Any, dimension: int) -> DataFile | None:
+    """Open a data file, or a table in memory; None for an array."""
+    if isinstance(X, str | Path):
+        return open_data_file(Path(X).expanduser(), dimension)
+    return MemoryFile(X_NAME, X) if isinstance(X, Mapping) or hasattr(X, "columns") else None
+
+
 def _check_columns(path: Path, required: Iterable[str], columns: list[str]) -> None:
     if missing := [name for name in required if name not in columns]:
         raise InputError(f"{path} has no column {format_names(missing)}, which the model was trained on")
 
 
 def _read_features(
-    path: Path, experiment: Experiment, feature_names: tuple[str, ...] | None, n_features: int
+    file: DataFile, experiment: Experiment, feature_names: tuple[str, ...] | None, n_features: int
 ) -> NDArray[Any]:
-    """Read features from a data file as a run does, with or without a label column: shape (n, n_features)."""
-    file = open_data_file(path.expanduser(), n_features)
+    """Read features from a file or table as a run does, with or without labels: shape (n, n_features)."""
     if not (file.has_header or file.is_table):
-        columns = [data_format.find_array_name(path, file.array_names, experiment.features, "features")]
+        columns = [data_format.find_array_name(file.path, file.array_names, experiment.features, "features")]
     elif feature_names:
         columns = list(feature_names)
-        _check_columns(path, columns, file.array_names)
+        _check_columns(file.path, columns, file.array_names)
     elif len(columns := [name for name in file.array_names if name != OWNER_COLUMN]) != n_features:
         # The surplus column may be the label, as in training.
         default_labels = data_format.DEFAULT_ARRAY_NAMES["labels"]

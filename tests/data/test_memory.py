@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from helpers.assertions import assert_same
 from helpers.schema_tables import SCHEMA, table
+from scipy.sparse import csr_array
 
 import mu2mpi
 from mu2mpi.cli import main
@@ -96,6 +97,21 @@ def test_models_of_frames_predict_from_the_columns_that_they_know():
         result.predict(FRAME[["a", "c"]])
 
 
+def test_the_label_of_a_pair_is_y_whatever_columns_the_frame_has():
+    frame = FRAME.drop(columns="stay").rename(columns={"c": "labels"})
+    assert mu2mpi.run(SETTINGS, data=(frame, Y)).feature_names == ("a", "b", "labels")
+
+
+def test_columns_accepted_in_training_are_accepted_in_predictions():
+    numbered, columns = pd.DataFrame(X), {name: X[:, [k]].tolist() for k, name in enumerate("abc")}
+    for data, known in (((numbered, Y), numbered), ({**columns, "y": Y}, columns), ((X, Y), numbered)):
+        result = mu2mpi.run(SETTINGS, data=data)
+        np.testing.assert_array_equal(result.predict(known), result.predict(X))
+    schema = {"columns": {**dict.fromkeys("012", UNIT), "label": {"type": "label", "classes": [0, 1]}}}
+    result = mu2mpi.run(SETTINGS, data=(X, Y), schema=schema)
+    assert (result.predict(numbered) == result.predict(numbered.add_prefix("").astype(object))).all()
+
+
 def test_a_result_says_that_its_data_were_in_memory_and_cannot_be_repeated_without(tmp_path, capsys):
     path = tmp_path / "a.h5"
     mu2mpi.run(SETTINGS, data=(X, Y), output=path)
@@ -130,7 +146,11 @@ def test_sweeps_take_data_in_memory_and_skip_finished_runs(tmp_path):
         ({"data": FRAME.assign(a="x"), "target": "stay"}, "memory: column a has a value that is not"),
         ({"data": {"a": Y, "label": [None, *"x" * 119]}}, "of labels has a value that is missing"),
         ({"data": {"a": Y, "label": pd.Series([np.nan, *"x" * 119])}}, "has a value that says it is"),
-        ({"data": FRAME, "target": "staid"}, "memory has no staid, but a, b, c, stay"),
+        ({"data": FRAME, "target": "staid"}, "memory has no staid, but a, b, c, stay. Give target=NAME."),
+        ({"data": (FRAME, Y), "target": "stay"}, "memory: the label of a pair (X, y) is y. Leave out"),
+        ({"data": (csr_array(X), Y)}, "memory: features is a sparse matrix. Pass its toarray()."),
+        ({"data": (np.ma.masked_less(X, 0), Y)}, "memory: features has masked values. Fill or remove them."),
+        ({"data": {"a": np.ma.masked_less(X[:, 0], 0), "y": Y}}, "memory: a has masked values"),
         ({"data": FRAME, "schema": {"columns": {"a": UNIT}}}, "schema: has 0 columns of the type label"),
         ({"target": "stay"}, "target, schema and test belong to data in memory"),
     ],

@@ -221,7 +221,8 @@ def find_array_name(path: Path, array_names: Collection[str], name: str | None, 
             return candidate
     lack = f"none of {', '.join(DEFAULT_ARRAY_NAMES[option])}" if name is None else f"no {safe_text(name)}"
     found = format_names(array_names) or "nothing"
-    raise InputError(f"{path} has {lack}, but {found}. Give --{option} NAME.")
+    fix = "target=NAME" if path.name.endswith(MEMORY) else f"--{option} NAME"
+    raise InputError(f"{path} has {lack}, but {found}. Give {fix}.")
 
 
 def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = False) -> ColumnReader:

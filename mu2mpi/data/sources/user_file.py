@@ -237,7 +237,7 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
     for rows in row_chunks(table.samples):
         classes = np.union1d(classes, table.column("label", rows).to_integers_or_texts(missing_markers))
         if len(classes) > MAX_CLASSES or (MAX_CLASSES_WITH_FEW_SAMPLES < len(classes) > table.samples / 3):
-            fix = "give numbers a --label-range LOW:HIGH and a loss such as squared, or name other --labels"
+            fix = "give numbers a --label-range LOW:HIGH and a loss such as squared, or name other labels"
             raise DataError(
                 f"{table.path} has too many different labels for classes; {fix}",
                 f"{table.path} has {len(classes)} different labels in its first {rows[-1] + 1} rows; {fix}",
