@@ -1,6 +1,7 @@
 """Private linear classifier and regressor with the interface of scikit-learn (extra ``sklearn``)."""
 
 import itertools
+import re
 import warnings
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import world
 from mu2mpi.execution.job import run
+from mu2mpi.execution.plan import check_agreement
 
 try:
     from scipy.special import softmax
@@ -35,7 +37,7 @@ class _DPLinearModel(BaseEstimator):
         self,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         machines: int | None = None,
         server: str = "trusted",
         method: str | None = None,
@@ -53,13 +55,24 @@ class _DPLinearModel(BaseEstimator):
             Features, which are clipped to `bounds`, and labels. The set of classes is taken to be public.
         """
         communicator = world()
-        # Equal arrays on all ranks have equal errors, classes and settings.
-        X, y = validate_data(self, *communicator.bcast_object((X, y)), dtype=np.float64)
-        labels, settings, label_scale, label_middle = self._encode_labels(y)
-        low, high = self.bounds_ = _check_bounds("bounds", self.bounds, (self.n_features_in_,))
+        random_state = str(self.random_state).split(" at ")[0]  # without the address of a RandomState
+        check_agreement({"the estimator": type(self), "random_state": random_state}, communicator)
+        try:
+            # Equal arrays on all ranks have equal errors; parameters may differ.
+            X, y = validate_data(self, *communicator.bcast_object((X, y)), dtype=np.float64)
+            with communicator.collective_errors():
+                labels, settings, label_scale, label_middle = self._encode_labels(y)
+                low, high = self.bounds_ = _check_bounds("bounds", self.bounds, (self.n_features_in_,))
+                if self.epsilon is None or self.delta is None:
+                    raise InputError("epsilon and delta must be numbers, not None")
+        except (TypeError, ValueError) as error:
+            # scikit-learn and NumPy name values of private data in quotes, or in further lines.
+            text = re.split("['\"\n]", str(error))[0] or "X or y has values of a type that cannot be used"
+            raise next(k for k in (InputError, TypeError, ValueError) if isinstance(error, k))(text) from None
+        seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
+        check_agreement({"the parameter bounds": (low.tobytes(), high.tobytes())}, communicator)
         middle, scale = low / 2 + high / 2, high / 2 - low / 2
         features = np.clip((np.clip(X, low, high) - middle) / scale, -1, 1)
-        seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
         settings |= {"epsilon": self.epsilon, "delta": self.delta, "machines": self.machines, "seed": seed}
         settings |= {"server": self.server, "method": self.method, "preset": "practical", "normalize": "none"}
         # Every run evaluates its model: here on a sample of zeros, as no noise protects an evaluation.
@@ -69,7 +82,11 @@ class _DPLinearModel(BaseEstimator):
         intercept = label_middle + label_scale * result.x[:, -1] - coef @ middle
         self.coef_, self.intercept_ = (coef[0], intercept[0]) if is_regressor(self) else (coef, intercept)
         self.privacy_ = result.privacy
-        if result.experiment.target_epsilon < np.inf and next(_fit_numbers) > 1 and communicator.rank == 0:
+        # All ranks communicate before a filter may turn a warning of rank 0 into an error.
+        for name, values in (("bounds", "features"), ("label_bounds", "labels")):
+            if getattr(self, name, ()) is None and communicator.rank == 0:
+                warnings.warn(f"{name} not given: {values} are clipped to (-1, 1)", stacklevel=2)
+        if result.experiment.target_epsilon < np.inf and next(_fit_numbers) == 2 and communicator.rank == 0:
             text = "Another private fit: privacy losses of fits that share samples add up. A search over c "
             text += "candidates with k folds and a final fit spends up to (c k + 1) epsilon."
             warnings.warn(text, PrivacyWarning, stacklevel=2)
@@ -90,7 +107,7 @@ class DPClassifier(ClassifierMixin, _DPLinearModel):
     epsilon, delta : float
         Privacy budget of each `fit`; `epsilon` may be infinite, for no noise.
     bounds : tuple (low, high) of floats or arrays of shape (n_features,)
-        Public ranges of the features, which are never computed from the data. Values outside are clipped.
+        Public ranges of the features, which are clipped to them. The default is (-1, 1), with a warning.
     machines, server, method
         Settings of `mu2mpi.run`; by default a machine per rank, and the method of the practical preset.
     random_state : int, RandomState instance or None
@@ -138,7 +155,7 @@ class DPRegressor(RegressorMixin, _DPLinearModel):
     Parameters
     ----------
     label_bounds : tuple (low, high) of floats
-        Public range of the labels. Labels outside are clipped.
+        Public range of the labels. Labels outside are clipped. The default is (-1, 1), with a warning.
 
     Attributes
     ----------
@@ -150,8 +167,8 @@ class DPRegressor(RegressorMixin, _DPLinearModel):
         self,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        bounds: Any = (-1.0, 1.0),
-        label_bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
+        label_bounds: Any = None,
         machines: int | None = None,
         server: str = "trusted",
         method: str | None = None,
@@ -173,11 +190,12 @@ class DPRegressor(RegressorMixin, _DPLinearModel):
 
 def _check_bounds(name: str, bounds: Any, shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     """Return lower and upper bounds as arrays of a shape; InputError unless finite with low < high."""
+    bounds = (-1.0, 1.0) if bounds is None else bounds
     try:
-        low, high = (np.broadcast_to(np.asarray(bound, np.float64), shape) for bound in bounds)
+        low, high = (np.broadcast_to(np.array(bound, np.float64), shape) for bound in bounds)
     except (TypeError, ValueError):
         low = high = np.zeros(())
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (high / 2 - low / 2 > 0).all()):
         values = f"numbers or arrays of {shape[0]} numbers" if shape else "numbers"
         raise InputError(f"{name} must be a pair (low, high) of finite {values} with low < high")
     return low, high

@@ -18,7 +18,10 @@ from mu2mpi import sklearn as module
 from mu2mpi.core.errors import InputError
 from mu2mpi.sklearn import DPClassifier, DPRegressor, PrivacyWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::mu2mpi.sklearn.PrivacyWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::mu2mpi.sklearn.PrivacyWarning"),
+    pytest.mark.filterwarnings("ignore:.*bounds not given"),
+]
 # Checks that privacy forbids to pass, with the reasons
 FORBIDDEN = {
     DPRegressor: {
@@ -105,15 +108,60 @@ def test_a_search_warns_that_its_fits_add_up(monkeypatch):
         DPClassifier(bounds=BOUNDS).fit(*IRIS)
         monkeypatch.setattr(module, "_fit_numbers", iter(range(1, 100)))
         cross_val_score(DPClassifier(bounds=BOUNDS, epsilon=np.inf), *IRIS, cv=3)
-    with pytest.warns(PrivacyWarning, match=r"up to \(c k \+ 1\) epsilon"):
-        cross_val_score(DPClassifier(bounds=BOUNDS), *IRIS, cv=3)
+    with pytest.warns(PrivacyWarning, match=r"up to \(c k \+ 1\) epsilon") as shown:
+        cross_val_score(DPClassifier(bounds=BOUNDS), *IRIS, cv=4)
+    assert len(shown) == 1
+
+
+def test_default_bounds_warn_without_a_look_at_the_data():
+    X, y = np.linspace(-1, 1, 80).reshape(40, 2), np.linspace(-1, 1, 40)
+    with pytest.warns(UserWarning, match="not given") as shown:
+        model = DPRegressor(random_state=1).fit(X, y)
+    assert [str(warning.message) for warning in shown] == [
+        "bounds not given: features are clipped to (-1, 1)",
+        "label_bounds not given: labels are clipped to (-1, 1)",
+    ]
+    assert shown[0].filename == __file__
+    given = {"bounds": (-1, 1), "label_bounds": (-1, 1), "random_state": 1}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "not given")
+        np.testing.assert_array_equal(DPRegressor(**given).fit(X, y).coef_, model.coef_)
+
+
+def test_bounds_are_copies():
+    low, high = (bound.copy() for bound in BOUNDS)
+    model = DPClassifier(bounds=(low, high)).fit(*IRIS)
+    low[:] = high[:] = 5.0
+    np.testing.assert_array_equal(model.bounds_, BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "X", "y"),
+    [
+        (DPClassifier, np.array([["1", "secret"], ["2", "3"]], object), [0, 1]),
+        (DPClassifier, np.array([[1, 2], [3, 4]]) + 271828j, [0, 1]),
+        (DPClassifier, [271828, 271829], [0, 1]),
+        (DPClassifier, [[1.0], [2.0]], np.array(["secret", 271828], object)),
+        (DPRegressor, [[1.0], [2.0]], ["1", "secret"]),
+    ],
+)
+def test_errors_of_fit_name_no_values(estimator, X, y):
+    with pytest.raises((TypeError, ValueError)) as refused:
+        estimator().fit(X, y)
+    assert "secret" not in str(refused.value)
+    assert "271828" not in str(refused.value)
+    assert len(str(refused.value)) > 10
+    assert refused.value.__suppress_context__
 
 
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
         ({"bounds": (1, 0)}, r"bounds must be a pair \(low, high\) of finite numbers or arrays of 4 numbers"),
-        ({"bounds": None}, "bounds must be a pair"),
+        ({"bounds": 3}, "bounds must be a pair"),
+        ({"bounds": (0, 5e-324)}, "bounds must be a pair"),
+        ({"epsilon": None}, "epsilon and delta must be numbers, not None"),
+        ({"delta": None}, "epsilon and delta must be numbers, not None"),
         ({"bounds": (np.zeros(3), np.ones(3))}, "bounds must be a pair"),
         ({"bounds": (0, np.inf)}, "bounds must be a pair"),
         ({"epsilon": -1}, "epsilon = -1 should be greater than 0"),

@@ -37,7 +37,7 @@ def test_refusals_of_rank_0_are_those_of_all_ranks(communicator: Communicator):
         run(SETTINGS, **({"target": "y"} if communicator.rank == 0 else {"data": (X, Y)}))
 
 
-@pytest.mark.filterwarnings("ignore:Another private fit")
+@pytest.mark.filterwarnings("ignore:Another private fit", "ignore:.*bounds not given")
 def test_estimators_are_fitted_to_the_arrays_of_rank_0(communicator: Communicator, monkeypatch):
     module = pytest.importorskip("mu2mpi.sklearn")
     model = module.DPClassifier(machines=6, random_state=4)
@@ -50,3 +50,28 @@ def test_estimators_are_fitted_to_the_arrays_of_rank_0(communicator: Communicato
     np.testing.assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
     with pytest.raises(ValueError, match="NaN"):
         module.DPClassifier().fit(X * np.nan, Y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ([{"bounds": (-1, 1)}, {"bounds": (-2, 2)}], "bounds is not the same on all ranks"),
+        ([{"bounds": (-1, 1)}, {"bounds": (1, -1)}], "bounds must be a pair"),
+        ([{"random_state": 3}, {"random_state": -1}], "random_state is not the same on all ranks"),
+        ([{"epsilon": 1.0}, {"epsilon": None}], "epsilon and delta must be numbers"),
+        ([{"epsilon": 1.0}, {"epsilon": 2.0}], "epsilon is not the same on all ranks"),
+    ],
+)
+def test_parameters_that_differ_between_ranks_are_refused_on_all(
+    communicator: Communicator, parameters, told
+):
+    module = pytest.importorskip("mu2mpi.sklearn")
+    with pytest.raises(InputError, match=told):
+        module.DPClassifier(**parameters[communicator.rank % 2]).fit(X, Y)
+
+
+def test_estimators_of_two_classes_are_refused_on_all_ranks(communicator: Communicator):
+    module = pytest.importorskip("mu2mpi.sklearn")
+    estimator = (module.DPRegressor, module.DPClassifier)[communicator.rank % 2]
+    with pytest.raises(InputError, match="estimator is not the same on all ranks"):
+        estimator().fit(X, X[:, 0])
