@@ -43,9 +43,7 @@ class MemoryFile(DataFile):
     def table(self, features: str | None, labels: str | None) -> Table:
         """Columns or arrays without a schema; the label of a pair (X, y) is y, whatever columns X has."""
         if self._is_pair and labels not in (None, "label"):
-            raise InputError(
-                f"{self.path}: the label of a pair (X, y) is y. Leave out target, or pass a table."
-            )
+            raise InputError(f"{self.path}: the label of a pair (X, y) is y. Drop target, or pass a table.")
         return super().table(features, "label" if self._is_pair else labels)
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, NDArray[Any]]:

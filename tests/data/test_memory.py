@@ -147,7 +147,7 @@ def test_sweeps_take_data_in_memory_and_skip_finished_runs(tmp_path):
         ({"data": {"a": Y, "label": [None, *"x" * 119]}}, "of labels has a value that is missing"),
         ({"data": {"a": Y, "label": pd.Series([np.nan, *"x" * 119])}}, "has a value that says it is"),
         ({"data": FRAME, "target": "staid"}, "memory has no staid, but a, b, c, stay. Give target=NAME."),
-        ({"data": (FRAME, Y), "target": "stay"}, "memory: the label of a pair (X, y) is y. Leave out"),
+        ({"data": (FRAME, Y), "target": "stay"}, "memory: the label of a pair (X, y) is y. Drop target"),
         ({"data": (csr_array(X), Y)}, "memory: features is a sparse matrix. Pass its toarray()."),
         ({"data": (np.ma.masked_less(X, 0), Y)}, "memory: features has masked values. Fill or remove them."),
         ({"data": {"a": np.ma.masked_less(X[:, 0], 0), "y": Y}}, "memory: a has masked values"),
