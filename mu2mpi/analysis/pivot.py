@@ -137,11 +137,14 @@ def pivot_tables(
     # All tables have the same row settings: those that differ in any section.
     names = sections[0].layout.rows
     shown = [k for k in range(len(names)) if len({row[k] for s in sections for row in s.rows}) > 1]
-    return [_pivot_table(section, shown, labels, mark_best) for section in sections]
+    same = set.intersection(*({*section.settings.items()} for section in sections))
+    return [_pivot_table(section, shown, same, labels, mark_best) for section in sections]
 
 
-def _pivot_table(section: TableSection, shown: Sequence[int], labels: Labels, mark_best: bool) -> PivotTable:
-    """Return a section of runs as a text table; `shown` are indices of the row settings with a column."""
+def _pivot_table(
+    section: TableSection, shown: Sequence[int], same: set[tuple[str, Any]], labels: Labels, mark_best: bool
+) -> PivotTable:
+    """Return a text table: `shown` indexes row settings with a column, `same` are settings of all tables."""
     layout, aggregates = section.layout, section.aggregates
     formats = {n: choose_format(n, [a.values[n].mean for a in aggregates.values()]) for n in layout.values}
     best, best_note = _best_means(section, formats, labels) if mark_best else (set(), "")
@@ -174,6 +177,7 @@ def _pivot_table(section: TableSection, shown: Sequence[int], labels: Labels, ma
     legend = [_legend(section, formats), *_dependent_settings_note(section, labels), *[best_note] * mark_best]
     headers = [*(labels.name(layout.rows[k]) for k in shown), *[""] * has_value_labels]
     common = _shown_settings(section.settings, section.default_settings)
+    common |= dict(section.settings.items() - same)
     common |= {name: value for name, value in constant.items() if value is not None}
     title = labels.settings({name: common[name] for name in sorted(common, key=TABLE_AXIS_SETTINGS.index)})
     columns = [_column_label(dict(zip(layout.columns, key, strict=True)), labels) for key in section.columns]
@@ -217,13 +221,15 @@ def _best_means(
             n_close += abs(values[first].mean - values[second].mean) <= 2 * math.hypot(*errors)
     if not n_sets:
         return best, "No two means can be compared."
-    shown = [n for n in _PROBLEM_SETTINGS if n in axes and (n, "machines" in axes) != ("rounds", True)]
+    levels = zip(axes, *(row + column for row, column in section.aggregates), strict=True)
+    varying = [name for name, *values in levels if len({*values}) > 1]
+    shown = [n for n in compared_at if n in varying and (n, "machines" in axes) != ("rounds", True)]
     equal = [*map(labels.name, shown)]
     balls = {aggregate.diameters for aggregate in section.aggregates.values() if aggregate.seeds}
     if "excess_loss" in formats and len(balls) > 1:
         equal.append(f"{labels.name('diameter')} (of the excess loss)")
     at = f"at the same {' and '.join(equal)}" if equal else "of the table"
-    note = f"{{best}}: the best mean {at}"
+    note = f"{{best}}: the best mean {at.replace(' and ', ', ', len(equal) - 2)}"
     note += f"; {n_close:,} of {n_sets:,} lead by less than two standard errors" if n_close else ""
     which = f" of {n_single:,} of {n_sets:,}" if n_single < n_sets else ""
     note += f"; one seed cannot show whether the lead{which} is significant" if n_single else ""

@@ -175,9 +175,13 @@ class Runs(Sequence[Result]):
         return Runs([*self.summaries, *others.summaries])
 
     def select(self, **settings: Any) -> "Runs":
-        """Select runs by settings, as ``epsilon=2, server="trusted"`` (None: unset); InputError if none."""
-        conditions = [f"{name}={format_value(value)}" for name, value in settings.items()]
-        return Runs(select_runs(self.summaries, conditions))
+        """Select runs by values of settings (None: unset; a list: any of them); InputError if none."""
+        runs = self.summaries
+        for name, value in settings.items():
+            values = value if value and isinstance(value, list | tuple) else [value]
+            kept = {id(run) for v in values for run in select_runs(runs, [f"{name}={format_value(v)}"])}
+            runs = [run for run in runs if id(run) in kept]
+        return Runs(runs)
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one data frame row per run: settings, measurements and file, without diagnostics."""
@@ -264,16 +268,17 @@ class LiveFigure(Callback):
     def on_start(self, start: RunStart) -> None:
         """Create an empty figure for the loss and score of a run."""
         from mu2mpi.analysis.figures import DEFAULT_OPTIONS, figure_style
-        from mu2mpi.analysis.figures.figure import Layout, line_style, palette, set_log_ticks
+        from mu2mpi.analysis.figures.figure import Layout, line_style, palette, set_log_ticks, wrap_text
 
         self._evaluations: list[Evaluation] = []
         self._handle: Any = None
-        self._next_update, rounds = monotonic(), start.constants.rounds
+        self._next_update, rounds, run = monotonic(), start.constants.rounds, start.experiment
+        title = f"{start.name}: {run.data}, {run.chosen_method.title}, {run.server} server"
         with figure_style(DEFAULT_OPTIONS):
             layout = Layout(DEFAULT_OPTIONS, 1, 2, 2.2)
             self.figure = layout.figure
             self.figure.set_figheight(2.8)
-            self.figure.suptitle(f"{start.name}: {start.experiment.data}, {start.experiment.server} server")
+            self.figure.suptitle(wrap_text(title, DEFAULT_OPTIONS.width))
             for panel in layout.panels.flat:
                 panel.set(xlim=(0.9, 1.1 * rounds), xlabel="round t")
                 set_log_ticks(panel.xaxis, [10**k for k in range(len(str(rounds)))])

@@ -43,7 +43,8 @@ RowGetter = Callable[[RunSummary], Mapping[str, Any]]  # Columns of a run by nam
 
 def selection_error(problem: str, setting: str) -> InputError:
     """Return the error for incompatible runs, with advice to select some by a setting."""
-    return InputError(f"{problem}. Select runs, for example with --where {setting}=...")
+    python = f"in Python: runs.select({setting}=...)"
+    return InputError(f"{problem}. Select runs, for example with --where {setting}=... ({python})")
 
 
 def varying_settings(runs: Sequence[RunSummary]) -> list[str]:

@@ -12,6 +12,7 @@ from helpers.summaries import comparison_run, shared_runs
 
 import mu2mpi
 from mu2mpi.analysis.figures import FigureOptions, draw_figure, get_figure, render_figure
+from mu2mpi.analysis.figures._encoding import dodged_places
 from mu2mpi.analysis.figures.comparison_figure import method_curves
 from mu2mpi.analysis.figures.noise_figure import noise_norm, signal_norm
 from mu2mpi.analysis.setting_labels import select_runs, varying_settings
@@ -207,12 +208,42 @@ def test_scales_are_free_by_row():
     assert good.get_ylim()[1] < 3
 
 
+def test_the_tradeoffs_of_methods_share_their_scale_unless_one_is_far_off():
+    def limits(**losses):
+        study = [
+            made(method=method.replace("_", "-"), machines=machines, server=server, rho=rho,
+                 reached=loss / rho + 0.01 * machines)
+            for method, loss in losses.items()
+            for machines in (2, 4)
+            for server in ("untrusted", "aggregated", "trusted")
+            for rho in (1.0, 2.0)
+        ]  # fmt: skip
+        panels = draw_figure("tradeoff", study, options=FigureOptions(values=["test_loss"])).axes
+        assert len(panels) == len(losses)
+        return [panel.get_ylim() for panel in panels]
+
+    first, second = limits(mu2_sgd=1.0, anytime_sgd=1.4)
+    assert first == second
+    bad, good = limits(mu2_sgd=1.0, anytime_sgd=9.0)
+    assert good[1] < 2 < 8 < bad[1]
+    # Ranges of one width, but far from each other.
+    first, second = limits(mu2_sgd=1.0, anytime_sgd=-1.0)
+    assert first != second
+
+
+def test_lines_are_moved_apart_by_a_fifth_of_the_distance_at_most():
+    places = [dodged_places([0.5, 2.0, 8.0], k, 20, is_log=True)[0.5] for k in range(20)]
+    assert 0.43 < places[0] < places[-1] < 0.58
+
+
 def test_losses_without_a_unit_in_common_are_not_mixed():
     hinge, softmax, logistic = (
         made(data="synthetic", classes=2, loss=name) for name in ("smoothed-hinge", "softmax", "logistic")
     )
     for other in (softmax, logistic):
-        with pytest.raises(InputError, match="--where loss="):
+        with pytest.raises(
+            InputError, match=r"--where loss=\.\.\. \(in Python: runs\.select\(loss=\.\.\.\)\)"
+        ):
             draw_figure("tradeoff", [hinge, other], x_axis="loss")
     assert (
         draw_figure("tradeoff", [softmax, logistic], x_axis="loss").axes[0].get_ylabel() == "test loss (nats)"
@@ -221,6 +252,9 @@ def test_losses_without_a_unit_in_common_are_not_mixed():
 
 def test_weights_are_the_rows_of_x(runs, tmp_path):
     best = min(runs, key=lambda run: run.test_loss)
+    title = draw_figure("weights", runs).get_suptitle().replace("\n", " ")
+    assert "μ²-SGD" in title
+    assert title.endswith("— the run of smallest loss")
     images = [panel.images[0].get_array() for panel in draw_figure("weights", runs).axes if panel.images]
     np.testing.assert_array_equal([image.ravel() for image in images], read_result(best.path).x[:, :-1])
     people = ["age,height,weight,label", *(f"0.{k},0.5,0.{k % 7},{k % 3}" for k in range(60))]
@@ -230,7 +264,11 @@ def test_weights_are_the_rows_of_x(runs, tmp_path):
     table = mu2mpi.load(tmp_path)
     with pytest.raises(InputError, match="plot coefficients"):
         draw_figure("weights", table.summaries)
-    (panel,) = draw_figure("coefficients", table.summaries).axes
+    figure = draw_figure("coefficients", table.summaries, options=FigureOptions("column"))
+    (panel,) = figure.axes
+    assert "people.csv, softmax, μ²-SGD, untrusted server, M = 2" in figure.get_suptitle().replace("\n", " ")
+    assert "smallest loss" not in figure.get_suptitle()
+    assert max(map(len, figure.get_suptitle().splitlines())) < 55
     names = [text.get_text() for text in panel.get_yticklabels()]
     assert names == ["age", "height", "weight", "(intercept)"]
     widths = np.array([bar.get_width() for bar in panel.patches]).reshape(3, 4)

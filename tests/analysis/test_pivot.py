@@ -74,6 +74,38 @@ def test_the_best_mean_at_equal_privacy_is_marked():
     assert "|  | accuracy % | **60.7 ± 0.6** |" in clear
 
 
+def on_all_servers():
+    return [
+        comparison_run(4000, seed, server=server, method=method, epsilon=epsilon)
+        for server in ("untrusted", "aggregated", "shuffled", "trusted")
+        for method in ("mu2-sgd", "anytime-sgd")
+        for epsilon in (1.0, 4.0)
+        for seed in (1, 2)
+    ]
+
+
+def test_every_setting_that_splits_tables_is_in_their_captions():
+    layout = TableLayout(("method",), ("epsilon",), ("test_loss",))
+    captions = [
+        text for text in build_table(on_all_servers(), layout).render().splitlines() if "M = 4" in text
+    ]
+    assert [re.findall(r"\w+ server", caption) for caption in captions] == [
+        [f"{server} server"] for server in ("untrusted", "aggregated", "shuffled", "trusted")
+    ]
+    single = [run for run in on_all_servers() if run.experiment.server == "untrusted"]
+    assert "untrusted" not in build_table(single, layout).render()
+
+
+def test_the_note_on_the_best_names_the_server_where_servers_differ():
+    text = best(on_all_servers())
+    assert text.count("*:") == 1
+    assert "the best mean at the same ε and server" in plain(text)
+    sizes = [comparison_run(800, 1, method=method, machines=M, rounds=800 // M, server=server, epsilon=e)
+             for M in (2, 4) for method in ("mu2-sgd", "anytime-sgd")
+             for server in ("untrusted", "trusted") for e in (1.0, 2.0)]  # fmt: skip
+    assert "the best mean at the same M, ε and server" in plain(best(sizes))
+
+
 def test_means_that_are_not_comparable_have_no_best():
     assert "*" not in best([comparison_run(4000, s, epsilon=e) for s in (1, 2) for e in (1.0, 2.0)])
     single = [comparison_run(4000, seed, **METHODS[name][0]) for name, seed in (("STORM", 1), ("DP-SGD", 2))]

@@ -101,6 +101,16 @@ def test_a_notebook_shows_tables(runs):
     assert [text for name, text in of_privacy if name == "but"] == [c.full for c in result.privacy.concerns()]
 
 
+def test_a_list_selects_runs_with_any_of_its_values(runs):
+    some = runs.select(rho=[4, 16.0], server=("trusted",), method=["mu2-sgd"])
+    chosen = [r for r in runs.summaries if r.experiment.rho in (4, 16) and r.experiment.server == "trusted"]
+    assert some.summaries == chosen != []
+    assert runs.select(clip_norm=[None]).summaries == runs.summaries
+    for values in ([], [4, 5]):
+        with pytest.raises(InputError, match="rho is "):
+            runs.select(rho=values)
+
+
 def test_what_cannot_be_used_is_named_and_skipped(folder, tmp_path):
     content = next(folder.glob("*.h5")).read_bytes()
     (tmp_path / "good.h5").write_bytes(content)
@@ -130,6 +140,7 @@ def test_a_live_figure_draws_what_was_measured(labels):
     loss = "softmax" if labels == "classes" else "squared"
     figure = mu2mpi.LiveFigure()
     result = mu2mpi.run({**SETTINGS, "loss": loss}, callbacks=[figure])
+    assert "synthetic, μ²-SGD, untrusted server" in figure.figure.get_suptitle()
     score = 100 * result.history.test_accuracy if labels == "classes" else result.history.test_r2
     for panel, values in zip(figure.figure.axes, (result.history.test_loss, score), strict=True):
         (line,) = panel.lines

@@ -37,7 +37,7 @@ from mu2mpi.results.reader import RunSummary
 CHANNEL_LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
 MIN_FIT_POINTS = 3  # fewest points to fit an exponent to
 # Distance of lines, and of all of them, at a value of the horizontal axis, relative to the next value
-DODGE_STEP, MAX_DODGE = 0.05, 0.4
+DODGE_STEP, MAX_DODGE = 0.05, 0.2
 Settings = Sequence[str]  # names of settings
 
 

@@ -11,6 +11,7 @@ from mu2mpi.analysis.figures.figure import (
     Layout,
     best_run,
     palette,
+    run_title,
     shorten_name,
 )
 from mu2mpi.core.errors import InputError
@@ -40,7 +41,8 @@ class CoefficientsFigure(Figure):
         limit = int(MAX_BARS_INCHES / term_inches) - 1
         largest = np.argsort(-np.abs(coefficients.values[:, :-1]).max(axis=0), kind="stable")[:limit]
         selected = [*np.sort(largest).tolist(), terms - 1]
-        layout = Layout(options, 1, 1, 0.1 + term_inches * len(selected), [run.path.name])
+        layout = Layout(options, 1, 1, 0.1 + term_inches * len(selected))
+        layout.title = run_title(runs, options)
         panel, positions = layout.panels[0, 0], np.arange(len(selected))
         panel.axvline(0, color=FOREGROUND, linewidth=0.7)
         for k, (name, colour) in enumerate(zip(coefficients.row_names, palette(rows), strict=True)):

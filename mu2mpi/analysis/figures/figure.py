@@ -24,6 +24,7 @@ MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
+RUN_TITLE = ("data", "loss", "method", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
 TICK_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
@@ -57,6 +58,14 @@ def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 def best_run(runs: Sequence[RunSummary]) -> RunSummary:
     """Return the run with the smallest test loss; the first of them, or of runs without test losses."""
     return min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
+
+
+def run_title(runs: Sequence[RunSummary], options: FigureOptions) -> str:
+    """Return a title for the model of `best_run`, with its settings in `RUN_TITLE`."""
+    run = best_run(runs)
+    settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
+    suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
+    return f"$x_T$: {options.labels.settings(settings)}{suffix}"
 
 
 def shorten_name(name: str) -> str:

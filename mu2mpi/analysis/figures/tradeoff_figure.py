@@ -23,6 +23,7 @@ from mu2mpi.results.reader import RunSummary
 PAPER_MARKER: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 # Horizontal line of runs without noise, whose rho is infinite
 NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
+MAX_RANGE_RATIO = 3.0  # largest ratio of a common vertical range to that of one row
 PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_MEASUREMENTS)
 
 
@@ -74,6 +75,11 @@ class TradeoffFigure(Figure):
                     panel.set_xlim(-0.5, len(values) - 0.5)
                 elif is_log:
                     set_log_ticks(panel.xaxis, values)
+            limits = [panel.get_ylim() for panel in column]
+            low, high = min(limits)[0], max(top for _, top in limits)
+            if len(limits) > 1 and high - low <= MAX_RANGE_RATIO * min(top - base for base, top in limits):
+                for panel in column:
+                    panel.set_ylim(low, high)
         if len(encoding.titles) == 1 and x_axis in ("rho", "epsilon", "machines"):
             is_drawn = _draw_paper_values(layout.panels[0], y_axes, runs, x_axis)
             layout.legend += [legend_entry("the paper's values", **PAPER_MARKER)] * is_drawn

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, best_run, shorten_name
+from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, best_run, run_title, shorten_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
@@ -13,7 +13,6 @@ from mu2mpi.results.reader import RunSummary, read_result
 MAX_IMAGES = 64  # rows of the model
 MAX_IMAGES_INCHES = 2.9  # height of all images
 MIN_IMAGE_SIDE_PIXELS = 8  # pixels
-TITLE_SETTINGS = ("data", "loss", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 
 
 @register
@@ -41,8 +40,5 @@ class WeightsFigure(Figure):
             image = panel.imshow(row.reshape(side, side), cmap="cividis", vmin=-limit, vmax=limit)
             panel.set_title(shorten_name(name))
         layout.add_colorbar(image, "weight (bias not shown)")
-        chosen = run.independent_settings
-        settings = {name: chosen[name] for name in TITLE_SETTINGS if chosen[name] is not None}
-        suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-        layout.title = f"$x_T$: {options.labels.settings(settings)}{suffix}"
+        layout.title = run_title(runs, options)
         return layout
