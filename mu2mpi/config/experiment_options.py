@@ -348,6 +348,4 @@ def _pydantic_message(error: Any) -> str:
     for bound in {"gt", "ge", "lt", "le"} & error.get("ctx", {}).keys():
         # Pydantic writes such bounds with hundreds of zeros.
         message = f"{message.rpartition(' ')[0]} {repr(error['ctx'][bound]).removesuffix('.0')}"
-    given = error["input"]
-    is_short = isinstance(given, str | bool | int | float | None)
-    return f"{location} {f'= {given!r}' if is_short else f'of type {type(given).__name__}'} {message}"
+    return f"{location} = {error['input']!r} {message}"

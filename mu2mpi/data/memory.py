@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.column_values import ColumnValues, object_array
 from mu2mpi.data.formats.format import MEMORY, DataFile, Table, ValueType
 from mu2mpi.data.redaction import safe_text
 from mu2mpi.data.table_schema import Schema, read_schema, validate_schema
+
+if TYPE_CHECKING:  # listing sources must not import MPI
+    from mu2mpi.core.parallel import Communicator
 
 # Where data are: in memory, or in a folder of data sets, which is None for the default folder
 DataLocation: TypeAlias = "MemoryData | Path | None"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
@@ -18,8 +18,10 @@ from mu2mpi.core.options import Options
 from mu2mpi.core.registry import OptionValue, known_names, lookup
 from mu2mpi.core.suggestions import should_be_one_of
 from mu2mpi.data.formats.format import describe_suffixes, is_data_file
-from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.redaction import DataError, redacted_errors, safe_text
+
+if TYPE_CHECKING:
+    from mu2mpi.data.memory import MemoryData
 
 SplitName = Literal["training", "test"]
 Labels: TypeAlias = "NDArray[Any]"

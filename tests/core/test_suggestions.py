@@ -76,8 +76,8 @@ def test_an_unknown_name_without_similar_ones_gets_the_list():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"data": np.zeros((100, 3))}, "data of type ndarray should be a valid string"),
-        ({"preset": np.zeros(3)}, "preset of type ndarray should be a valid string"),
+        ({"data": np.zeros((100, 3))}, "data should be a number or a name, not of type ndarray. Pass arrays"),
+        ({"preset": np.zeros(3)}, "preset should be a number or a name, not of type ndarray"),
         ({"quux": 3}, "unknown option 'quux'; `mu2mpi run --help all` lists all settings"),
         ({"method": "storm", "batch": 3}, "batch needs method = one of accelerated-srgd, dp-gd, "),
         ({"colluders": 1}, "colluders needs server = aggregated or shuffled; got server = untrusted"),
