@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from mu2mpi.config.experiment_options import (
     PER_MACHINE_OPTIONS,
@@ -217,6 +218,11 @@ class Experiment(ExperimentOptions):
     def has_unprotected_test_set(self) -> bool:
         """Whether the test set is a share of a user's data file, which no noise protects."""
         return self.source.is_user_data and not isinstance(self.test, str)
+
+    def option_field(self, name: str) -> FieldInfo | None:
+        """Return the declaration of an option of this experiment; None if its components lack the option."""
+        owners: list[type[BaseModel]] = [type(self), *map(type, self._component_options.values())]
+        return next((owner.model_fields[name] for owner in owners if name in owner.model_fields), None)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are not None by name, without defaults that the preset replaces."""

@@ -144,6 +144,19 @@ def test_what_was_run_tells_what_follows_in_some_runs(runs):
     assert told["rounds"] == f"{choice['rounds']}, 718"
 
 
+def test_meanings_of_settings_are_those_of_the_methods_and_data_that_were_used(runs):
+    common = {"server": "trusted", "machines": 2, "epsilon": 2.0}
+    files = [
+        Experiment(data="a.csv", method="dp-gd", batch=3, data_seed=1, **common),
+        Experiment(data="a.csv", method="dp-sgd", batch=30, data_seed=1, **common),
+    ]
+    table = settings_table([replace(runs[0], experiment=experiment) for experiment in files])
+    meanings = {name: meaning for name, _, meaning in table}
+    assert meanings["data_seed"] == "seed of the test split"
+    assert meanings["batch"] == "batch size of each machine; or expected batch size over all machines"
+    assert meanings["epsilon"] == "privacy budget epsilon at --delta"
+
+
 def test_the_sweep_that_repeats_the_runs(page, runs):
     toml = html.unescape(re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1])
     assert {*Sweep(tomllib.loads(toml)).experiments} == {run.experiment for run in runs}

@@ -82,13 +82,14 @@ def _spaces_as_wide_as(text: str) -> str:
 def settings_table(runs: Sequence[RunSummary]) -> TableRows:
     """Return table rows with name, values and description of each setting that any run has."""
     rows, labels = [], Labels()
-    for name, field in option_fields().items():
+    for name in option_fields():
         # Computed values are included if any run gives the setting.
         if any(run.independent_settings[name] is not None for run in runs):
             groups = setting_labels.group_by_settings(runs, [name])
             values = (labels.table_value(name, value) for (value,) in groups)
-            meaning = re.split(r"[:;\[]", field.title or str(field.description))[0].strip()
-            rows.append([name, ", ".join(values), meaning])
+            fields = filter(None, (run.experiment.option_field(name) for run in runs))
+            texts = (re.split(r"[:;,\[]", field.title or str(field.description))[0] for field in fields)
+            rows.append([name, ", ".join(values), "; or ".join(dict.fromkeys(map(str.strip, texts)))])
     return rows
 
 
