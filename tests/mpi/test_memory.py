@@ -52,6 +52,7 @@ def test_estimators_are_fitted_to_the_arrays_of_rank_0(communicator: Communicato
         module.DPClassifier().fit(X * np.nan, Y)
 
 
+@pytest.mark.several_ranks
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
@@ -70,6 +71,7 @@ def test_parameters_that_differ_between_ranks_are_refused_on_all(
         module.DPClassifier(**parameters[communicator.rank % 2]).fit(X, Y)
 
 
+@pytest.mark.several_ranks
 def test_estimators_of_two_classes_are_refused_on_all_ranks(communicator: Communicator):
     module = pytest.importorskip("mu2mpi.sklearn")
     estimator = (module.DPRegressor, module.DPClassifier)[communicator.rank % 2]
