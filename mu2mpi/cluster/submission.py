@@ -78,9 +78,7 @@ class SweepJob:
     def runs(self) -> dict[Path, Plan]:
         """Plan of each run, by result file; warns of runs that are refused, InputError if all are."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
-        resolved = resolve_sweep(
-            self.sweep, experiments, self._data_dir, Communicator(), ranks, reads_data=False
-        )
+        resolved = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
         if lines := [*self.sweep.exclusions, *resolved.refusal_lines()]:
             warn("\n".join(lines))
         paths = dict(zip(experiments, self.result_paths, strict=True))

@@ -1,6 +1,6 @@
 """Plans of a sweep's runs, resolved and checked before the first run, and which of them are unfinished."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,14 +48,14 @@ def resolve_sweep(
     communicator: Communicator,
     ranks: int | None = None,
     *,
-    reads_data: bool = True,
+    to_read: Iterable[Experiment] = (),
 ) -> SweepPlans:
     """Resolve and check the plan of each experiment of a sweep; InputError if all are refused; collective.
 
-    With `reads_data`, all samples are checked as well.
+    The samples of the experiments `to_read` are checked as well.
     """
-    plans, refused = dict[Experiment, Plan](), dict[str, str]()
-    sources = open_sources(experiments, location, communicator, reads_data)
+    plans, refused, accepted = dict[Experiment, Plan](), dict[str, str](), dict[Experiment, bool]()
+    sources = open_sources(experiments, location, communicator, to_read)
     ranks = ranks or communicator.size
     with communicator.collective_errors():
         for experiment in experiments:
@@ -63,7 +63,7 @@ def resolve_sweep(
             try:
                 plans[experiment] = _checked_plan(experiment, source, ranks)
             except InputError as error:
-                is_possible = partial(_is_possible, experiment, source, ranks)
+                is_possible = partial(_is_possible, experiment, source, ranks, accepted)
                 if sweep.can_exclude(settings, error, is_possible):
                     sweep.exclude(settings, error)
                 else:
@@ -83,31 +83,46 @@ def _checked_plan(experiment: Experiment, source: DataSource | InputError, ranks
 
 
 def _is_possible(
-    experiment: Experiment, source: DataSource | InputError, ranks: int, settings: Mapping[str, Any]
+    experiment: Experiment,
+    source: DataSource | InputError,
+    ranks: int,
+    accepted: dict[Experiment, bool],
+    settings: Mapping[str, Any],
 ) -> bool:
-    """Whether a run with some settings, on the data of an experiment and else by default, is accepted."""
+    """Whether a run with some settings, on the data of an experiment and else by default, is accepted.
+
+    `accepted` keeps the answers, since many runs of a sweep differ in other settings alone.
+    """
     of_data = ("data", "loss", "normalize", "preset", *type(experiment.source_options).model_fields)
     own = {name: value for name, value in experiment.settings().items() if name in of_data}
     try:
-        _checked_plan(Experiment(**{**own, "clip_norm": 1.0, **settings}), source, ranks)
+        default_run = Experiment(**{**own, "clip_norm": 1.0, **settings})
+        if default_run not in accepted:
+            accepted[default_run] = False
+            _checked_plan(default_run, source, ranks)
+            accepted[default_run] = True
     except InputError:
         return False
-    return True
+    return accepted[default_run]
 
 
 def open_sources(
     experiments: Sequence[Experiment],
     location: DataLocation,
     communicator: Communicator,
-    reads_data: bool = False,
+    to_read: Iterable[Experiment] = (),
 ) -> dict[tuple[object, ...], DataSource | InputError]:
-    """Open, and read, each distinct data set; return sources or errors by `Experiment.data_set_identity`."""
+    """Open each distinct data set; return sources, or errors, by `Experiment.data_set_identity`.
+
+    The samples of the experiments `to_read` are checked as well; collective.
+    """
     examples = {experiment.data_set_identity: experiment for experiment in experiments}
+    identities_to_read = {experiment.data_set_identity for experiment in to_read}
     sources = dict[tuple[object, ...], DataSource | InputError]()
     for identity, experiment in examples.items():
         try:
             source = open_source_on_ranks(experiment, location, communicator)
-            if reads_data:
+            if identity in identities_to_read:
                 check_data_on_ranks(source, communicator)
             sources[identity] = source
         except InputError as error:

@@ -14,7 +14,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
-from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.parallel import world
 from mu2mpi.core.text import print_message
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.evaluation_schedule import run_seconds
@@ -45,32 +45,24 @@ def run_sweep(
     Returns the result files, and lines on the runs that are refused.
     """
 
-    def print_on_rank_0(communicator: Communicator, message: str) -> None:
+    def print_on_rank_0(message: str) -> None:
         if progress and communicator.rank == 0:
             print_message(message)
 
-    def run_experiment(context: RunContext, path: Path, plan: Plan, label: str, is_concurrent: bool) -> None:
-        # Another job may have worked on the same folder in the meantime.
-        group, run_callbacks = context.communicator, [*callbacks]
-        is_done = group.rank == 0 and context.other_job_changed(path) and is_result_of(path, plan.experiment)
-        if group.bcast_object(is_done):
-            print_on_rank_0(group, f"{label} {path}: finished by another job")
-            return
-        if progress:
-            # Several progress bars on one terminal would overwrite each other.
-            log = LogProgress(sys.stderr, label, LOG_INTERVAL_SECONDS) if is_concurrent else None
-            run_callbacks.append(log or progress_callback(label, LOG_INTERVAL_SECONDS))
-        context.run_to_file(plan.experiment, plan.source, path, run_callbacks, plan)
-
     with recording_stop_requests() as requests:
         communicator = world()
-        check_settings_on_ranks([experiment for _, experiment in selected_runs], communicator)
-        resolved = resolve_sweep(sweep, [e for _, e in selected_runs], data_dir, communicator)
+        experiments = [experiment for _, experiment in selected_runs]
+        check_settings_on_ranks(experiments, communicator)
+        # Like the output of a single run, the folder is that of rank 0.
+        folder, is_missing = communicator.bcast_object(folder), list[bool]()
+        with communicator.collective_errors():
+            if communicator.rank == 0:
+                is_missing = [overwrite or not (folder / sweep.file_name(e)).exists() for e in experiments]
+        to_read = itertools.compress(experiments, communicator.bcast_object(is_missing))
+        resolved = resolve_sweep(sweep, experiments, data_dir, communicator, to_read=to_read)
         refusals = resolved.refusal_lines()
         for line in (*sweep.exclusions, *refusals):
-            print_on_rank_0(communicator, line)
-        # Like the output of a single run, the folder is that of rank 0.
-        folder = communicator.bcast_object(folder)
+            print_on_rank_0(line)
         with communicator.collective_errors():
             runs = {folder / sweep.file_name(e): plan for e, plan in resolved.plans.items()}
             # Recorded before the check, so that files written by other jobs from here on are noticed.
@@ -79,7 +71,7 @@ def run_sweep(
         todo, identities = communicator.bcast_object((todo, identities))
         context = RunContext(communicator, lambda: requests.pending, overwrite, checkpoint_every, identities)
         finished = f"{len(runs) - len(todo)} of {len(runs)} runs are finished"
-        print_on_rank_0(communicator, f"{finished}; {len(todo)} to go")
+        print_on_rank_0(f"{finished}; {len(todo)} to go")
         machines = [runs[path].constants.problem.machines for path in todo]
         costs = [run_seconds(runs[path]) for path in todo]
         schedule = schedule_runs(machines, costs, communicator.size)
@@ -90,12 +82,36 @@ def run_sweep(
                 for run in queue:
                     path, is_concurrent = todo[run], len(concurrent_runs.queues) > 1
                     label = f"[{numbers[run]}/{len(todo)}{time_left}]"
-                    run_experiment(group_context, path, runs[path], label, is_concurrent)
+                    _run_unless_done(
+                        group_context, path, runs[path], label, callbacks, progress, is_concurrent
+                    )
                     time_left.record(run)
         which = "the other" if refusals else "all"
-        done = f"{which} {len(runs)} runs are in {folder}; next: mu2mpi table {folder}"
-        print_on_rank_0(communicator, done)
+        print_on_rank_0(f"{which} {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
         return list(runs), refusals
+
+
+def _run_unless_done(
+    context: RunContext,
+    path: Path,
+    plan: Plan,
+    label: str,
+    callbacks: Sequence[Callback],
+    progress: bool,
+    is_concurrent: bool,
+) -> None:
+    """Run one experiment of a sweep, unless another job has written its result in the meantime."""
+    group, run_callbacks = context.communicator, [*callbacks]
+    is_done = group.rank == 0 and context.other_job_changed(path) and is_result_of(path, plan.experiment)
+    if group.bcast_object(is_done):
+        if progress and group.rank == 0:
+            print_message(f"{label} {path}: finished by another job")
+        return
+    if progress:
+        # Several progress bars on one terminal would overwrite each other.
+        log = LogProgress(sys.stderr, label, LOG_INTERVAL_SECONDS) if is_concurrent else None
+        run_callbacks.append(log or progress_callback(label, LOG_INTERVAL_SECONDS))
+    context.run_to_file(plan.experiment, plan.source, path, run_callbacks, plan)
 
 
 class ConcurrentRuns(NamedTuple):

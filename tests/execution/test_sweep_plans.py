@@ -7,6 +7,7 @@ import pytest
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.execution import sweep_plans as plans_module
 from mu2mpi.execution.sweep_plans import resolve_sweep
 
 DATA = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 4}
@@ -15,7 +16,7 @@ DATA = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "round
 def resolved(settings):
     """Return a sweep, the file names of its accepted runs, and the reasons of its refused ones."""
     sweep = Sweep(settings)
-    plans, refused = resolve_sweep(sweep, sweep.experiments, None, Communicator())
+    plans, refused = resolve_sweep(sweep, sweep.experiments, None, Communicator(), to_read=sweep.experiments)
     return sweep, [sweep.file_name(experiment) for experiment in plans], refused
 
 
@@ -123,3 +124,11 @@ def test_data_that_cannot_be_read_refuse_their_runs_alone(tmp_path):
     assert names == ["digits.h5"]
     assert len(refused) == 1
     assert "absent.csv" in str(refused)
+
+
+def test_whether_a_pair_goes_together_is_found_out_once(monkeypatch):
+    calls, resolve_plan = [], plans_module.resolve_plan
+    monkeypatch.setattr(plans_module, "resolve_plan", lambda *a: calls.append(a) or resolve_plan(*a))
+    _, names, refused = resolved({**DATA, "rounds": [4, 31], "server": ["trusted"], "seed": [*range(1, 21)]})
+    assert (len(names), len(refused)) == (20, 20)
+    assert len(calls) == 42

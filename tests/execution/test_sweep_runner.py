@@ -172,3 +172,14 @@ def test_the_time_left_is_that_of_the_runs_of_this_rank(monkeypatch):
     assert str(ranks[0]) == ", 13 s left"
     ranks[1].record(3)
     assert str(ranks[1]) == ""
+
+
+def test_data_of_finished_runs_are_not_read_again(tmp_path, monkeypatch):
+    settings = {**DATA, "data_seed": [1, 2], "seed": 1}
+    done(tmp_path, settings, index=0)
+    read = []
+    monkeypatch.setattr(plans_module, "check_data_on_ranks", lambda source, _: read.append(source))
+    done(tmp_path, settings)
+    assert len(read) == 1
+    done(tmp_path, settings)
+    assert len(read) == 1

@@ -77,7 +77,8 @@ def _list_runs(
     from mu2mpi.execution.sweep_plans import resolve_sweep
 
     experiments = [experiment for _, experiment in chosen]
-    plans, _ = resolved = resolve_sweep(sweep, experiments, arguments.data_dir, communicator)
+    resolved = resolve_sweep(sweep, experiments, arguments.data_dir, communicator, to_read=experiments)
+    plans = resolved.plans
     refusals = resolved.refusal_lines()
     if communicator.rank == 0:
         for line in (*sweep.exclusions, *refusals):
