@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, MissingPackageError
 from mu2mpi.core.parallel import world
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import check_agreement
@@ -21,7 +21,8 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
-    raise InputError('this needs scikit-learn from 1.6 on. Use: pip install "mu2mpi[sklearn]"') from error
+    message = 'this needs scikit-learn from 1.6 on. Use: pip install "mu2mpi[sklearn]"'
+    raise MissingPackageError(message) from error
 
 _fit_numbers = itertools.count(1)  # of private fits in this process
 
@@ -66,9 +67,7 @@ class _DPLinearModel(BaseEstimator):
                 if self.epsilon is None or self.delta is None:
                     raise InputError("epsilon and delta must be numbers, not None")
         except (TypeError, ValueError) as error:
-            # scikit-learn and NumPy name values of private data in quotes, or in further lines.
-            text = re.split("['\"\n]", str(error))[0] or "X or y has values of a type that cannot be used"
-            raise next(k for k in (InputError, TypeError, ValueError) if isinstance(error, k))(text) from None
+            raise _redacted_error(error) from None
         seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
         check_agreement({"the parameter bounds": (low.tobytes(), high.tobytes())}, communicator)
         middle, scale = low / 2 + high / 2, high / 2 - low / 2
@@ -83,14 +82,21 @@ class _DPLinearModel(BaseEstimator):
         self.coef_, self.intercept_ = (coef[0], intercept[0]) if is_regressor(self) else (coef, intercept)
         self.privacy_ = result.privacy
         # All ranks communicate before a filter may turn a warning of rank 0 into an error.
-        for name, values in (("bounds", "features"), ("label_bounds", "labels")):
-            if getattr(self, name, ()) is None and communicator.rank == 0:
-                warnings.warn(f"{name} not given: {values} are clipped to (-1, 1)", stacklevel=2)
-        if result.experiment.target_epsilon < np.inf and next(_fit_numbers) == 2 and communicator.rank == 0:
-            text = "Another private fit: privacy losses of fits that share samples add up. A search over c "
-            text += "candidates with k folds and a final fit spends up to (c k + 1) epsilon."
-            warnings.warn(text, PrivacyWarning, stacklevel=2)
+        if communicator.rank == 0:
+            self._warn(is_private=result.experiment.target_epsilon < np.inf)
         return self
+
+    def _warn(self, is_private: bool) -> None:
+        """Warn of default bounds, and at the second private fit of this process that losses add up."""
+        for name, values in (("bounds", "features"), ("label_bounds", "labels")):
+            if getattr(self, name, ()) is None:
+                warnings.warn(f"{name} not given: {values} are clipped to (-1, 1)", stacklevel=3)
+        if is_private and next(_fit_numbers) == 2:
+            text = (
+                "Another private fit: privacy losses of fits that share samples add up. A search over c "
+                "candidates with k folds and a final fit spends up to (c k + 1) epsilon."
+            )
+            warnings.warn(text, PrivacyWarning, stacklevel=3)
 
     def _margins(self, X: Any) -> FloatArray:
         """Margins of new samples, whose features are clipped as in training: shape (n_samples, rows)."""
@@ -186,6 +192,17 @@ class DPRegressor(RegressorMixin, _DPLinearModel):
     def predict(self, X: Any) -> FloatArray:
         """Return predicted labels, clipped to `label_bounds`: shape (n_samples,)."""
         return np.asarray(np.clip(self._margins(X)[:, 0], *self.label_bounds_))
+
+
+def _redacted_error(error: Exception) -> Exception:
+    """Error of the same kind, without the values of private data that scikit-learn and NumPy name.
+
+    These stand in quotes, or in further lines.
+    """
+    text = re.split("['\"\n]", str(error))[0] or "X or y has values of a type that cannot be used"
+    if isinstance(error, InputError):
+        return InputError(text)
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
 def _check_bounds(name: str, bounds: Any, shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
