@@ -228,8 +228,8 @@ def _best_means(
     balls = {aggregate.diameters for aggregate in section.aggregates.values() if aggregate.seeds}
     if "excess_loss" in formats and len(balls) > 1:
         equal.append(f"{labels.name('diameter')} (of the excess loss)")
-    at = f"at the same {' and '.join(equal)}" if equal else "of the table"
-    note = f"{{best}}: the best mean {at.replace(' and ', ', ', len(equal) - 2)}"
+    listed = " and ".join(filter(None, [", ".join(equal[:-1]), *equal[-1:]]))
+    note = f"{{best}}: the best mean {f'at the same {listed}' if equal else 'of the table'}"
     note += f"; {n_close:,} of {n_sets:,} lead by less than two standard errors" if n_close else ""
     which = f" of {n_single:,} of {n_sets:,}" if n_single < n_sets else ""
     note += f"; one seed cannot show whether the lead{which} is significant" if n_single else ""

@@ -339,9 +339,9 @@ def _pydantic_message(error: Any) -> str:
         return f"{location} is a list of values. Use `mu2mpi sweep` for lists"
     if isinstance(error["input"], dict):
         return f"{location} is a table. Give it a value, as in {location} = ..."
-    if not isinstance(error["input"], str | int | float):
-        hint = ". Pass arrays and data frames as mu2mpi.run(settings, data=...)" if location == "data" else ""
-        return f"{location} should be a number or a name, not of type {type(error['input']).__name__}{hint}"
+    if not isinstance(given := error["input"], str | int | float):
+        hint = ". Pass arrays and data frames as mu2mpi.run(settings, data=...)" * (location == "data")
+        return f"{location} should be a number or a name, not of type {type(given).__name__}{hint}"
     message = str(error["msg"]).removeprefix("Input ").removeprefix("String ").removeprefix("Value error, ")
     if error["type"] == "literal_error" and location in option_fields():
         message += did_you_mean(str(error["input"]), choices(option_fields()[location]) or ())

@@ -93,7 +93,7 @@ class MemoryData:
         return cls(files, schema, settings)
 
     def location(self, data_dir: Path | str | None) -> DataLocation:
-        """Return where to find the data of a run: here, or else in a folder of data sets."""
+        """Location of the data of a run: these data in memory, or else a folder of data sets."""
         return self if self.files else None if data_dir is None else Path(data_dir)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mu2mpi.analysis.figures._theme import DEFAULT_OPTIONS, FigureOptions as FigureOptions, figure_style
 from mu2mpi.analysis.setting_labels import drop_repeated_runs
 from mu2mpi.core.errors import InputError, import_extra
-from mu2mpi.core.registry import lookup
-from mu2mpi.core.suggestions import suggest_or_list
+from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.core.suggestions import one_of, suggest_or_list
 from mu2mpi.results.reader import RunSummary
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def draw_figure(
     """
     figure = get_figure(name, x_axis)
     if options.values and not figure.has_value_panels:
-        raise InputError(f"the figure {name} has no panels for --values. Use history, tradeoff or comparison")
+        others = one_of(each for each in known_names("figures") if get_figure(each).has_value_panels)
+        raise InputError(f"the figure {name} has no panels for --values. Use {others}")
     distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns)
     lacking = [run.path for run in distinct if math.isnan(run.table_row.get(figure.required_column, 0.0))]
     if lacking:
