@@ -23,10 +23,13 @@ from mu2mpi.federation.timer import Timer
 from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,
+    add_noise,
     derive_key,
     key_to_uint32,
+    padded_zeros,
     root_key,
 )
+from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 
 SIZES = [7, 12, 3, 9, 5]
 M, DIMENSION, CLASSES = len(SIZES), 4, 3
@@ -45,6 +48,7 @@ class Absent:
     trusted: bool
     sample: object  # of a machine, and for the how-manieth time: z and its label
     normals: object  # of a machine or of the server, and for the how-manieth time or round
+    dithered: object  # draws in grid units, likewise, of a standard deviation
     grid_spacing: float
 
     def __post_init__(self):
@@ -67,7 +71,12 @@ class Absent:
         return math.sqrt(np.sum(sigma**2 * persists) / self.T) / self.total
 
     def rounded(self, sigma, who, number):
-        units = np.rint(sigma / self.grid_spacing * self.normals(who, number))
+        scale = sigma / self.grid_spacing
+        # The tests of dithered draws are elsewhere.
+        is_dithered = scale > DITHER_THRESHOLD
+        units = (
+            self.dithered(who, number, scale) if is_dithered else np.rint(scale * self.normals(who, number))
+        )
         return units.reshape(CLASSES, F) * self.grid_spacing
 
     def noise(self, t, sigma, is_cumulative):
@@ -162,9 +171,16 @@ def reference_of(experiment, source, constants, rho, kind, by_samples):
         return standard_normal(key, *who, number, CLASSES * F)
 
     sizes = source.owner_sizes if plan.partition == "owner" else np.full(M, sum(SIZES) // M)
+
+    def dithered(who, number, scale):
+        stream, machine = (SERVER_STREAM, 0) if who is None else (MACHINE_STREAM, who)
+        nothing, (noised, draw) = padded_zeros((CLASSES, F))[0], padded_zeros((CLASSES, F))
+        add_noise(noised, nothing, key, stream, machine, 1, number, scale)
+        return draw
+
     return Absent(
         present, expected_of(kind, present), sizes if by_samples else np.ones(M), rho,
-        experiment.server == "trusted", sample, normals, constants.mechanism.grid_spacing,
+        experiment.server == "trusted", sample, normals, dithered, constants.mechanism.grid_spacing,
     )  # fmt: skip
 
 
