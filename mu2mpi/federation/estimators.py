@@ -33,7 +33,6 @@ class Estimator:
     """Gradient estimator: the message of round t estimates k_t f'(x_t), with k_t = `gradient_weight(t)`."""
 
     name: str
-    kernel_name: str  # function of `mu2mpi.federation.increments` that adds samples to a message
     gradients_per_sample: int
     is_cumulative: bool  # whether messages are cumulative: a sample is in all messages from its round on
 
@@ -54,11 +53,11 @@ class Estimator:
         """Return the kernel that adds samples to messages, compiled for a loss and a number of rows."""
         from mu2mpi.federation import increments
 
-        kernel_name = self.kernel_name + ("_one_row" if model_rows == 1 else "")
-        return loss_function.compile_kernel(getattr(increments, kernel_name))
+        template = increments.add_increments_one_row if model_rows == 1 else increments.add_increments
+        return loss_function.compile_kernel(template, HAS_MOMENTUM=self.is_cumulative)
 
 
 # q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)
-CORRECTED_MOMENTUM = Estimator("corrected-momentum", "add_increments", 2, is_cumulative=True)
+CORRECTED_MOMENTUM = Estimator("corrected-momentum", 2, is_cumulative=True)
 # The sum of gradients of the round's samples alone
-GRADIENT_ESTIMATOR = Estimator("gradient", "add_gradients", 1, is_cumulative=False)
+GRADIENT_ESTIMATOR = Estimator("gradient", 1, is_cumulative=False)

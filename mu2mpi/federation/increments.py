@@ -16,6 +16,7 @@ from mu2mpi.losses.model.linear import (
 # Range of squared norms of c and z without overflow of their product or relevant underflow of squares
 MIN_SAFE_SQUARED_NORM = 2.0**-500
 MAX_SAFE_SQUARED_NORM = 2.0**500
+HAS_MOMENTUM = True  # placeholder in kernel templates: whether increments are of corrected momentum
 
 
 @inline
@@ -111,13 +112,13 @@ def add_increments(  # type: ignore[no-untyped-def]
     message, x, x_previous, features, labels, feature_scales, bias,
     first_sample, end_sample, t, reduced_clip_norm, grid_spacing, block_size,
 ):  # fmt: skip
-    """Add the increments s_{t,i} of samples, clipped and rounded to the grid, to a sum of messages.
+    """Add increments of samples, clipped and rounded to the grid, to a sum of messages (kernel template).
 
-    An increment is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and 4.2).
-    Samples are those of `HostedSamples` from `first_sample` to `end_sample`, exclusive; `message`, x_t and
-    x_{t-1} have shape (rows, F), and `message` is in grid units. `block_size` sets the order of sums, so it
-    must not depend on the number of ranks. Returned are the largest unclipped squared norm and the number of
-    clipped increments.
+    The increment s_{t,i} is c z^T with c = r + (t - 1)(r - r~), of norm ||c|| ||z|| <= S (Lemmas 4.1 and
+    4.2); or the gradient r z^T at x_t unless `HAS_MOMENTUM`. Samples are those of `HostedSamples` from
+    `first_sample` to `end_sample`, exclusive; `message`, x_t and x_{t-1} have shape (rows, F), and `message`
+    is in grid units. `block_size` sets the order of sums, so it must not depend on the number of ranks.
+    Returned are the largest unclipped squared norm and the number of clipped increments.
     """
     classes, width = x.shape
     z = zero_sample_block(block_size, width)
@@ -127,36 +128,17 @@ def add_increments(  # type: ignore[no-untyped-def]
         count = min(block_size, end_sample - start)
         for i in range(count):
             load_sample(features[start + i], feature_scales[start + i], bias, z[i])
-        two_model_margins(x, x_previous, z, margins, margins_previous)
+        if HAS_MOMENTUM:
+            two_model_margins(x, x_previous, z, margins, margins_previous)
+        else:
+            model_margins(x, z, margins, margins_previous)
         for i in range(count):
             r, r_previous = margins[i], margins_previous[i]
             residual(r, labels[start + i])
-            residual(r_previous, labels[start + i])
-            for k in range(classes):
-                r[k] += (t - 1.0) * (r[k] - r_previous[k])
-        squared, clipped = _add_clipped_products(message, margins, z, count, reduced_clip_norm, grid_spacing)
-        largest = max(largest, squared)
-        clipped_count += clipped
-    return largest, clipped_count
-
-
-def add_gradients(  # type: ignore[no-untyped-def]
-    message, x, x_previous, features, labels, feature_scales, bias,
-    first_sample, end_sample, t, reduced_clip_norm, grid_spacing, block_size,
-):  # fmt: skip
-    """Set `message` to the sum of samples' clipped, rounded gradients at x_t, as in `add_increments`."""
-    message[:] = 0
-    classes, width = x.shape
-    z = zero_sample_block(block_size, width)
-    margins, workspace = np.empty((block_size, classes)), np.empty((block_size, (classes + 1) // 2))
-    largest, clipped_count = 0.0, 0
-    for start in range(first_sample, end_sample, block_size):
-        count = min(block_size, end_sample - start)
-        for i in range(count):
-            load_sample(features[start + i], feature_scales[start + i], bias, z[i])
-        model_margins(x, z, margins, workspace)
-        for i in range(count):
-            residual(margins[i], labels[start + i])
+            if HAS_MOMENTUM:
+                residual(r_previous, labels[start + i])
+                for k in range(classes):
+                    r[k] += (t - 1.0) * (r[k] - r_previous[k])
         squared, clipped = _add_clipped_products(message, margins, z, count, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped_count += clipped
@@ -167,33 +149,20 @@ def add_increments_one_row(  # type: ignore[no-untyped-def]
     message, x, x_previous, features, labels, feature_scales, bias,
     first_sample, end_sample, t, reduced_clip_norm, grid_spacing, block_size,
 ):  # fmt: skip
-    """Add clipped increments to a message for a model of one row: `add_increments` without blocks."""
+    """Add increments to a message for a model of one row: `add_increments` without blocks."""
     margins = np.empty((2, 1))
+    r, r_previous = margins[0], margins[1]
     largest, clipped_count = 0.0, 0
     for i in range(first_sample, end_sample):
-        r, r_previous = margins[0], margins[1]
-        r[0], r_previous[0], square = _two_margins(x[0], x_previous[0], features[i], feature_scales[i], bias)
-        residual(r, labels[i])
-        residual(r_previous, labels[i])
-        r[0] += (t - 1.0) * (r[0] - r_previous[0])
-        squared, is_clipped = _clip(r, square, reduced_clip_norm, grid_spacing)
-        largest = max(largest, squared)
-        clipped_count += is_clipped
-        _add_scaled_sample(message[0], r[0], features[i], feature_scales[i], bias)
-    return largest, clipped_count
-
-
-def add_gradients_one_row(  # type: ignore[no-untyped-def]
-    message, x, x_previous, features, labels, feature_scales, bias,
-    first_sample, end_sample, t, reduced_clip_norm, grid_spacing, block_size,
-):  # fmt: skip
-    """Set `message` to a sum of clipped gradients for a model of one row: `add_gradients` without blocks."""
-    message[0] = 0
-    r = np.empty(1)
-    largest, clipped_count = 0.0, 0
-    for i in range(first_sample, end_sample):
-        r[0], square = _margin(x[0], features[i], feature_scales[i], bias)
-        residual(r, labels[i])
+        if HAS_MOMENTUM:
+            products = _two_margins(x[0], x_previous[0], features[i], feature_scales[i], bias)
+            r[0], r_previous[0], square = products
+            residual(r, labels[i])
+            residual(r_previous, labels[i])
+            r[0] += (t - 1.0) * (r[0] - r_previous[0])
+        else:
+            r[0], square = _margin(x[0], features[i], feature_scales[i], bias)
+            residual(r, labels[i])
         squared, is_clipped = _clip(r, square, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped_count += is_clipped

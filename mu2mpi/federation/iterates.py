@@ -19,22 +19,11 @@ def _subtract_scaled(w, message_sum, step_factor):  # type: ignore[no-untyped-de
 
 
 @kernel
-def take_step(w, x, x_next, message_sum, step_factor, radius, averaging_weight):  # type: ignore[no-untyped-def]
-    """Set w to proj(w_t - step_factor message_sum), and x_next to the average of x_t and w_{t+1}."""
-    w, x, x_next, message_sum = w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
-    squared = 0.0
-    for start in range(0, w.size, COORDINATES_PER_NORM_BLOCK):
-        stop = start + COORDINATES_PER_NORM_BLOCK
-        squared += _subtract_scaled(w[start:stop], message_sum[start:stop], step_factor)
-    factor = projection_factor(squared, radius)
-    for j in range(w.size):
-        w[j] *= factor
-        x_next[j] = (1.0 - averaging_weight) * x[j] + averaging_weight * w[j]
+def take_step(dual, w, x, x_next, message_sum, step_factor, radius, averaging_weight):  # type: ignore[no-untyped-def]
+    """Subtract step_factor message_sum from `dual`; set w to proj(dual), and x_next to its average with x_t.
 
-
-@kernel
-def take_dual_averaging_step(dual, w, x, x_next, message_sum, step_factor, radius, averaging_weight):  # type: ignore[no-untyped-def]
-    """Subtract step_factor message_sum from `dual`, the sum of steps; set w to proj(dual), and x_next."""
+    `dual` is w itself, or in dual averaging the sum of all steps, which is not projected.
+    """
     dual, w, x, x_next, message_sum = dual.ravel(), w.ravel(), x.ravel(), x_next.ravel(), message_sum.ravel()
     squared = 0.0
     for start in range(0, w.size, COORDINATES_PER_NORM_BLOCK):
@@ -105,19 +94,20 @@ class Iterates:
             w -= step_factor * self._step_size(t) * self.constants.estimator.gradient_weight(t) * l2 * self.x
 
     def projected_step(
-        self, t: int, message_sum: IntArray, step_factor: float, w: FloatArray | None = None
+        self,
+        t: int,
+        message_sum: IntArray,
+        step_factor: float,
+        w: FloatArray | None = None,
+        dual: FloatArray | None = None,
     ) -> None:
-        """Set w, or self.w, to proj(w - step_factor message_sum), in place; average it into x_{t+1}."""
-        points, weight = (self.w if w is None else w, self.x, self.x_previous), self._averaging_weight(t + 1)
-        take_step(*points, message_sum, step_factor, self._radius, weight)
-        self.swap_query_points()
+        """Set w, or self.w, to proj(dual - step_factor message_sum), dual = w; average it into x_{t+1}.
 
-    def dual_averaging_step(
-        self, dual: FloatArray, t: int, message_sum: IntArray, step_factor: float
-    ) -> None:
-        """Subtract step_factor message_sum from `dual`; set w_{t+1} = proj(dual); average it into x_{t+1}."""
-        points, weight = (self.w, self.x, self.x_previous), self._averaging_weight(t + 1)
-        take_dual_averaging_step(dual, *points, message_sum, step_factor, self._radius, weight)
+        For dual averaging, `dual` is another array, the sum of all steps, from which the step is subtracted.
+        """
+        w = self.w if w is None else w
+        points, weight = (w, self.x, self.x_previous), self._averaging_weight(t + 1)
+        take_step(w if dual is None else dual, *points, message_sum, step_factor, self._radius, weight)
         self.swap_query_points()
 
     def swap_query_points(self) -> None:

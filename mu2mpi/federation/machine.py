@@ -1,6 +1,6 @@
 """Client side of a round on one rank: accumulate clipped increments of the hosted machines, add noise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -142,34 +142,17 @@ class Machines:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
         kernel_arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
-        if self._per_machine_clip_norms is None:
-            bounds = samples.round_bounds(t)
-            self._add_increments(kernel_arrays, bounds, t, self._reduced_clip_norm, self._grid_spacing)
-            return
-        # Kernels of gradients overwrite the sum, which then holds one machine at a time.
-        gradient_sum = None if self._is_cumulative else np.zeros_like(self.message_sum)
-        for machine, reduced_clip_norm, grid_spacing in self._per_machine_clip_norms:
-            bounds = samples.batch_bounds(t, machine)
-            if bounds[0] < bounds[1]:
-                self._add_increments(kernel_arrays, bounds, t, reduced_clip_norm, grid_spacing)
-                if gradient_sum is not None:
-                    gradient_sum += self.message_sum
-        if gradient_sum is not None:
-            np.copyto(self.message_sum, gradient_sum)
-
-    def _add_increments(
-        self,
-        kernel_arrays: tuple[Any, ...],
-        bounds: tuple[int, int],
-        t: int,
-        reduced_clip_norm: float,
-        grid_spacing: float,
-    ) -> None:
-        """Run the increment kernel on the samples within `bounds`, and record how many it clipped."""
-        clipping = reduced_clip_norm, grid_spacing, self._samples_per_block
-        largest, clipped = self._increment_kernel(self.message_sum, *kernel_arrays, *bounds, t, *clipping)
-        self.largest_squared_norm = max(self.largest_squared_norm, largest)
-        self.clipped_count += clipped
+        batches: Iterable[Any] = [(samples.round_bounds(t), self._reduced_clip_norm, self._grid_spacing)]
+        if (clip_norms := self._per_machine_clip_norms) is not None:
+            batches = ((samples.batch_bounds(t, machine), *clipping) for machine, *clipping in clip_norms)
+        if not self._is_cumulative:
+            self.message_sum[...] = 0
+        for (start, stop), *clipping in batches:
+            if start < stop:
+                position = start, stop, t, *clipping, self._samples_per_block
+                largest, clipped = self._increment_kernel(self.message_sum, *kernel_arrays, *position)
+                self.largest_squared_norm = max(self.largest_squared_norm, largest)
+                self.clipped_count += clipped
 
     def noised_message(self, t: int) -> IntArray:
         """Return the sum of machines' noised messages q_{t,i} + Y_{t,i}, in a buffer that is reused."""

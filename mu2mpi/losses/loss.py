@@ -78,10 +78,11 @@ class Loss(ABC):
     def check_label_range(self, low: float, high: float) -> None:  # noqa: B027 - most losses accept any
         """Raise InputError if the loss does not support numeric labels in the unscaled range [low, high]."""
 
-    def compile_kernel(self, template: Callable[..., Any]) -> Any:
-        """Compile a kernel template with this loss's kernels in place of `residual` and `loss`."""
+    def compile_kernel(self, template: Callable[..., Any], **constants: bool) -> Any:
+        """Compile a kernel template with this loss's kernels for `residual` and `loss`, and constants."""
         kernels = {"residual": self.residual_kernel, "loss": self.loss_kernel}
-        return specialise_kernel(template, self._kernel_cache_tag, **kernels)
+        cache_tag = "-".join([self._kernel_cache_tag, *map(str, constants.values())])
+        return specialise_kernel(template, cache_tag, **kernels, **constants)
 
     def compilation_error(self) -> str | None:
         """Return the error message of the loss kernel that numba cannot compile, or None if both compile."""

@@ -73,7 +73,7 @@ class AnytimeDpMf(Method):
         """Take a lazily projected step (Zinkevich, 2003): correlated noise cancels in the sum of steps."""
         steps = iterates.optimizer_state["sum"]
         iterates.apply_regulariser(t, steps)
-        iterates.dual_averaging_step(steps, t, message_sum, step_factor)
+        iterates.projected_step(t, message_sum, step_factor, dual=steps)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
         """Return the learning rate eta, the step size of every round."""

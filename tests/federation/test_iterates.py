@@ -88,7 +88,7 @@ def test_gradients_are_off_by_no_more_than_is_charged(
 def step_errors(w, total, step, radius):
     """Return the error of a step with its projection, the norm of what is subtracted, and the bound."""
     new, x_next = w.copy(), np.zeros_like(w)
-    take_step(new, np.zeros_like(w), x_next, total, step, radius, 1.0)
+    take_step(new, new, np.zeros_like(w), x_next, total, step, radius, 1.0)
     np.testing.assert_array_equal(new, x_next)
     with mpmath.workdps(60):
         pairs = list(zip(w.ravel().tolist(), total.ravel().tolist(), strict=True))
