@@ -58,11 +58,9 @@ class AcceleratedSrgd(Method):
         return rounds * (options.batch or 2), {}
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
-        """Return the option `batch`: the batch size per machine."""
         return {"batch": batching.max_batch_size}
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
-        """Return the largest learning rate of the theory, 1 / (8 L), for any number of rounds."""
         return 1 / (8 * problem.smoothness)
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:

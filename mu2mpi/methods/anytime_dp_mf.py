@@ -62,7 +62,6 @@ class AnytimeDpMf(Method):
         return min(problem.diameter / (error * math.sqrt(batching.rounds)), self.max_eta(problem, batching))
 
     def state_names(self, options: Any) -> tuple[str, ...]:
-        """Return the name of the state array, the unprojected sum of steps."""
         return ("sum",)
 
     def iterates_reveal_messages(self, options: Any) -> bool:
@@ -76,5 +75,4 @@ class AnytimeDpMf(Method):
         iterates.projected_step(t, message_sum, step_factor, dual=steps)
 
     def step_size(self, eta: float, rounds: int, t: int) -> float:
-        """Return the learning rate eta, the step size of every round."""
         return eta

@@ -93,11 +93,9 @@ class DpGd(Method):
         return problem.diameter**2 / (8 * self.theory_eta(problem, batching, mechanism) * R) + error_term
 
     def state_names(self, options: Any) -> tuple[str, ...]:
-        """Return the name of the state array of momentum, the previous iterate, or none."""
         return ("w_previous",) if options.momentum else ()
 
     def iterates_reveal_messages(self, options: Any) -> bool:
-        """Whether iterates determine messages: True without momentum."""
         return not options.momentum
 
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:

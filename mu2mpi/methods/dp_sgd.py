@@ -74,7 +74,6 @@ class DpSgd(Method):
         return PoissonBatches(problem.samples, rounds, problem.samples, probability=batch / total_samples)
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
-        """Return the option `batch`: the expected batch size over all machines."""
         total_samples = problem.machines * problem.samples
         return {"batch": problem.method_options.batch or default_batch_size(total_samples)}
 

@@ -48,7 +48,6 @@ class Mu2Sgd(Method):
     estimator, query_point = CORRECTED_MOMENTUM, AVERAGED_ITERATE
 
     def select_variant(self, options: Any) -> Method:
-        """Return the method that has the estimator and query point of the options."""
         name = METHOD_VARIANTS.get((options.estimator, options.query))
         return self if name is None else lookup("methods", name)
 

@@ -57,7 +57,6 @@ class NoisyMinibatchSgd(Method):
         return ReplacementBatches(problem.samples, rounds, batch)
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
-        """Return the option `batch`: the batch size per machine."""
         return {"batch": batching.max_batch_size}
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:

@@ -41,7 +41,6 @@ class Storm(Method):
         return 9 * constants.L * min(noise_limit, max_step)
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
-        """Return the theory's learning rate without noise, 1 / (9 L)."""
         return 1 / (9 * problem.smoothness)
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:

@@ -1,5 +1,7 @@
 """Accounts by the distribution of the privacy loss."""
 
+from typing import NamedTuple
+
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
@@ -34,7 +36,16 @@ def test_delta_that_is_too_small_to_be_computed_with_is_refused():
     assert 3 * 0.995 < PoissonMechanism.compute_epsilon(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3
 
 
+class RoundedUp(NamedTuple):
+    """A distribution whose losses are rounded up by 2e-4 at least."""
+
+    multiplier: float
+
+    def get_epsilon_for_delta(self, delta):
+        return 2e-4 + 1 / self.multiplier
+
+
 def test_an_epsilon_below_what_discretisation_allows_is_refused():
     """However much noise is added, rounding of the losses leaves a positive epsilon."""
     with pytest.raises(InputError, match=r"--epsilon 0\.0001 is too small"):
-        min_noise_multiplier(lambda multiplier, delta: 2e-4 + 1 / multiplier, 1e-4, 1e-9, 0.0)
+        min_noise_multiplier(lambda multiplier, *_: RoundedUp(multiplier), 1, 1.0, 1, 1e-4, 1e-9)

@@ -41,11 +41,9 @@ class SecureAggregationServer(WithColluders, UntrustedServer):
 
     @classmethod
     def simulation_label(cls, options: Any) -> str:
-        """Return the simulation's label in privacy statements: "unmasked" without masks, else "protocol"."""
         return "unmasked" if options.masks == "none" else "protocol"
 
     def set_up_rank(self) -> None:
-        """Allocate the buffers and create the masks of the rank's machines."""
         from mu2mpi.privacy.noise.masks import Masks
         from mu2mpi.privacy.noise.noise_stream import derive_key, padded_zeros
 

@@ -57,7 +57,6 @@ class ShuffledServer(WithColluders, TrustedServer):
     reveals_sums = True
 
     def set_up_rank(self) -> None:
-        """Allocate the buffers, and set the key of noise bits if messages are simulated one by one."""
         super().set_up_rank()
         self._bits_key, self._machines_in_sum = None, 0
         if self._key is not None and self._constants.problem.server_options.shuffle == "messages":
@@ -65,12 +64,10 @@ class ShuffledServer(WithColluders, TrustedServer):
 
     @classmethod
     def distributes_key(cls, options: Any) -> bool:
-        """Return whether all ranks get the noise key: only if noise bits are simulated one by one."""
         return bool(options.shuffle == "messages")
 
     @classmethod
     def check_constants(cls, constants: "RunConstants") -> None:
-        """Raise InputError if a run has too many messages per round to simulate them one by one."""
         if constants.problem.server_options.shuffle != "messages":
             return
         mechanism: Any = constants.mechanism

@@ -30,7 +30,6 @@ class TrustedServer(Server):
     supports_partial_participation = True
 
     def set_up_rank(self) -> None:
-        """Allocate the message buffers of rank 0 and create its noise source."""
         from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, padded_zeros
 
         self._noise_source: NoiseSource | None = None
@@ -76,13 +75,11 @@ class TrustedServer(Server):
         return self._communicator.reduce(machines.message_sum, self._message_sum)
 
     def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
-        # A lone rank gets its own array back.
-        is_received = message_sum is self._message_sum
-        return self._add_noise(t, self._flat_message_sum if is_received else machines.flat_message_sum)
-
-    def _add_noise(self, t: int, flat_message_sum: IntArray) -> IntArray:
-        """Return a padded sum of messages with the noise of round t; RuntimeError without a noise key."""
+        """Return the sum of messages with the noise of round t; RuntimeError without a noise key."""
         if self._noise_source is None:
             raise RuntimeError("the server holds no noise key")
+        # A lone rank gets its own array back.
+        is_received = message_sum is self._message_sum
+        flat_message_sum = self._flat_message_sum if is_received else machines.flat_message_sum
         self._noise_source(self._flat_message, flat_message_sum, t)
         return self._message

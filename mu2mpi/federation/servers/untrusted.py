@@ -25,7 +25,6 @@ class UntrustedServer(Server):
     supports_partial_participation = True
 
     def set_up_rank(self) -> None:
-        """Allocate the buffer of the sum of messages."""
         from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
         _, self._message_sum = padded_zeros(self._message_shape)

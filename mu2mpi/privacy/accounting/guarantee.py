@@ -65,11 +65,9 @@ class GaussianGuarantee(Guarantee):
     sampler_error: SamplerError = NO_SAMPLER_ERROR
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Smallest epsilon at which a rho-GDP mechanism with exact noise is (epsilon, delta)-DP."""
         return gaussian_dp.epsilon_exact(self.rho, delta)
 
     def epsilon_paper(self, delta: float) -> float:
-        """Epsilon at `delta` by Lemma 2.5 of the paper, with the noise sampler's error included."""
         return epsilon_with_sampler(partial(gaussian_dp.epsilon_paper, self.rho), delta, self.sampler_error)
 
     def __add__(self, other: Guarantee) -> Guarantee:
@@ -87,7 +85,6 @@ class PrivacyCurveGuarantee(Guarantee):
     sampler_error: SamplerError = NO_SAMPLER_ERROR
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Epsilon at `delta` for exact noise, from the privacy curve."""
         return self.epsilon_at(delta)
 
 
@@ -98,12 +95,10 @@ class ComposedGuarantee(Guarantee):
     components: tuple[Guarantee, ...]
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Epsilon at `delta` for exact noise: sum of the components' epsilons at equal shares of delta."""
         delta_share = delta / len(self.components)
         return math.fsum(guarantee.epsilon_exact_noise(delta_share) for guarantee in self.components)
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at `delta` for sampled noise: sum of the components' epsilons at equal shares of delta."""
         return math.fsum(guarantee.epsilon(delta / len(self.components)) for guarantee in self.components)
 
 
@@ -118,11 +113,9 @@ class GroupGuarantee(Guarantee):
     group_size: int  # k
 
     def epsilon_exact_noise(self, delta: float) -> float:
-        """Epsilon at `delta` of the whole group for exact noise; infinite if the search finds none."""
         return self._group_epsilon(self.sample_guarantee.epsilon_exact_noise, delta)
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at `delta` of the whole group for sampled noise; infinite if the search finds none."""
         return self._group_epsilon(self.sample_guarantee.epsilon, delta)
 
     def _group_epsilon(self, epsilon_at: Callable[[float], float], delta: float) -> float:

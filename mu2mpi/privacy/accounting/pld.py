@@ -8,6 +8,7 @@ adjacency the sensitivity is 2 C.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from mu2mpi.core.errors import InputError, import_extra
@@ -31,19 +32,27 @@ def discretization_interval(rounds: int) -> float:
     return min(1e-3, 0.02 / math.sqrt(rounds))
 
 
+@lru_cache(maxsize=32)
 def min_noise_multiplier(
-    epsilon_at: Callable[[float, float], float],
+    compose_pld: Callable[[float, int, float, int], Any],
+    samples: int,
+    batch_size: float,
+    rounds: int,
     epsilon: float,
     delta: float,
-    reserved_share: float,
-    initial_multiplier: float = 1,
+    reserved_share: float = 0.0,
 ) -> float:
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
-    `epsilon_at` maps (noise multiplier, delta) to epsilon, faster for more noise. A `reserved_share` of
-    epsilon and delta is left unspent. InputError if they are too small for a PLD. The `initial_multiplier`
-    and the path of the search, by interpolation or bisection, do not affect the result.
+    `compose_pld` returns the PLD of a multiplier, samples, batch size and rounds, faster for more noise. A
+    `reserved_share` of epsilon and delta is left unspent. InputError if they are too small for a PLD. The
+    path of the search, by interpolation or bisection, does not affect the result.
     """
+    if rounds > MAX_PLD_ROUNDS:
+        raise InputError(
+            f"--rounds must be at most {MAX_PLD_ROUNDS} for accounting by privacy loss distributions, got "
+            f"{rounds}."
+        )
     if delta < _MIN_DELTA:
         raise InputError(
             f"--delta must be at least {_MIN_DELTA:g} to account for subsampling, got {delta:g}."
@@ -52,13 +61,16 @@ def min_noise_multiplier(
     points: list[tuple[float, float]] = []  # log2 of epsilon / target, log2 of the multiplier
 
     def suffices(multiplier: float) -> bool:
-        spent_epsilon = epsilon_at(multiplier, unreserved * delta)
+        losses = compose_pld(multiplier, samples, batch_size, rounds)
+        spent_epsilon = float(losses.get_epsilon_for_delta(unreserved * delta))
         if 0 < spent_epsilon < math.inf and epsilon > 0:
             points.append((math.log2(spent_epsilon / (unreserved * epsilon)), math.log2(multiplier)))
         return spent_epsilon <= unreserved * epsilon
 
     low, high = -math.inf, math.inf  # log2 of multipliers: too small, sufficient
-    estimate = math.log2(initial_multiplier)
+    # Close to the result for large batches, where a multiplier that is too small takes long
+    initial = 4 * batch_size / samples * math.sqrt(rounds) / epsilon if epsilon else 1.0
+    estimate = math.log2(min(max(1.0, initial), MAX_NOISE_MULTIPLIER))
     while high > max(low + _LOG2_STEP, lowest):
         on_grid = math.ceil(estimate / _LOG2_STEP) * _LOG2_STEP
         log = max(lowest, low + _LOG2_STEP, min(on_grid, high - _LOG2_STEP))

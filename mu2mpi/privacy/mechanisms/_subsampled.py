@@ -3,10 +3,9 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
-from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting import pld
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, Guarantee, PrivacyCurveGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
@@ -18,6 +17,7 @@ class SubsampledMechanism(Mechanism):
     """Gaussian noise of constant std in sums over random batches: privacy amplification by subsampling."""
 
     budget_parameter = "epsilon"
+    subsampling: ClassVar[str]  # kind of batches that the accountant assumes
     accountant: ClassVar[str]  # name of the accountant, for reports
     # (C, n, K, T, epsilon, delta, reserved_share) -> sigma, for T sums over K of n samples, clipped to norm C
     find_sigma: ClassVar[Callable[..., float]]
@@ -25,33 +25,26 @@ class SubsampledMechanism(Mechanism):
 
     @classmethod
     def supports(cls, released_sums: ReleasedSums) -> bool:
-        """Whether the batches of a release are sampled as the accountant assumes."""
-        return released_sums.subsampling == cls.name
+        return released_sums.subsampling == cls.subsampling
 
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
-        """Build the mechanism with the smallest noise std whose epsilon is within the budget."""
         if math.isinf(budget.rho):
             return cls.from_sigma(released_sums, 0.0)
         sizes = released_sums.clip_norm, released_sums.samples, released_sums.batch_size, released_sums.rounds
         sigma = cls.find_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_BUDGET_SHARE)
         return cls.from_sigma(released_sums, sigma)
 
-    def epsilon(self, rounds: int, delta: float) -> float:
-        """Epsilon at `delta` of the messages of the first `rounds` rounds, for exact noise."""
-        return self.compute_epsilon(self.clip_norm, self.samples, self.batch_size, rounds, self.sigma, delta)
-
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> Guarantee:
-        """Privacy curve of the messages of the first `rounds` rounds, by default of all."""
         messages = self.rounds if rounds is None else rounds
         if messages == 0:
             return GaussianGuarantee(0.0)
-        curve = partial(self.epsilon, messages) if self.is_noisy else lambda delta: math.inf
+        sizes = self.clip_norm, self.samples, self.batch_size, messages
+        curve = partial(self.compute_epsilon, *sizes, self.sigma) if self.is_noisy else lambda _: math.inf
         return PrivacyCurveGuarantee(curve, self.sampler_error(messages, aggregated_machines))
 
     @property
     def accounting_note(self) -> str:
-        """Phrase for reports: name of the privacy accountant, and the batch size."""
         batch = f"{self.batch_size:.6g} of its {self.samples:,} samples"
         return f"by {self.accountant}. A machine draws {batch} in each round, in secret."
 
@@ -69,7 +62,7 @@ class PldMechanism(SubsampledMechanism):
     @classmethod
     def find_sigma(cls, C: float, *arguments: Any) -> float:
         """Smallest noise std within the budget; `arguments` are n, K, T, epsilon, delta, reserved share."""
-        return C * _min_noise_multiplier(cls, *arguments)
+        return C * pld.min_noise_multiplier(cls.compose_pld, *arguments)
 
     @classmethod
     def compute_epsilon(
@@ -80,24 +73,7 @@ class PldMechanism(SubsampledMechanism):
         return float(losses.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:
-        """Error messages on fields outside of their range, or for which no PLD can be computed."""
         errors, C = super().range_errors(), self.clip_norm
         if self.sigma != 0 and not pld.MIN_NOISE_MULTIPLIER * C <= self.sigma <= pld.MAX_NOISE_MULTIPLIER * C:
             errors.append(f"no epsilon can be computed for sigma = {self.sigma!r} and clip_norm = {C!r}")
         return errors
-
-
-@lru_cache(maxsize=32)
-def _min_noise_multiplier(
-    mechanism: type[PldMechanism], n: int, K: float, T: int, epsilon: float, delta: float, share: float = 0
-) -> float:
-    if T > pld.MAX_PLD_ROUNDS:
-        raise InputError(
-            f"--rounds must be at most {pld.MAX_PLD_ROUNDS} for accounting by privacy loss distributions, "
-            f"got {T}."
-        )
-    epsilon_at = partial(mechanism.compute_epsilon, 1.0, n, K, T)
-    # Close to the result for large batches, where a multiplier that is too small takes long
-    estimate = 4 * K / n * math.sqrt(T) / epsilon if epsilon else 1.0
-    initial = min(max(1.0, estimate), pld.MAX_NOISE_MULTIPLIER)
-    return pld.min_noise_multiplier(epsilon_at, epsilon, delta, share, initial)

@@ -98,7 +98,6 @@ class BinomialMechanism(GaussianMechanism):
     def noise_source(
         self, key: "Key", streams: "StreamRange", variance_factor: float, size: int, max_std: float = math.inf
     ) -> "NoiseSource":
-        """Source of consecutive machines' binomial noise; parameters as in `Mechanism.noise_source`."""
         from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 
         if not self.fair_bits:
@@ -118,7 +117,6 @@ class BinomialMechanism(GaussianMechanism):
 
     @property
     def communication_note(self) -> str:
-        """Sentences on the number and size of the messages that the shuffle protocol sends."""
         bits = 1 + max(1, (self.parameters - 1).bit_length())
         return (
             f"In each round a machine sends {self.messages_per_round:.4g} messages of {bits} bits: for each "
@@ -128,7 +126,6 @@ class BinomialMechanism(GaussianMechanism):
         )
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Error messages on mechanism fields that contradict each other."""
         errors = super().consistency_errors(delta)
         noise_std = math.sqrt(self.noise_shares * self.fair_bits) / 2 * self.grid_spacing
         if not approx_equal(self.sigma, noise_std):

@@ -99,7 +99,6 @@ class CorrelatedMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
-        """Build the correlated mechanism with the smallest sigma within the privacy budget."""
         fields = {"rho": budget.rho, **cls.released_fields(released_sums)}
         noiseless = cls(sigma=0.0, grid_spacing=1.0, **fields)
         check_correlated_rounds(released_sums.rounds)
@@ -119,7 +118,6 @@ class CorrelatedMechanism(Mechanism):
 
     @classmethod
     def released_fields(cls, released_sums: ReleasedSums) -> dict[str, Any]:
-        """Fields of the mechanism that follow from a release and its options."""
         power, buffers = released_sums.mechanism_options.power_and_buffers
         return super().released_fields(released_sums) | {"power": power, "buffers": buffers}
 
@@ -141,7 +139,6 @@ class CorrelatedMechanism(Mechanism):
 
     @property
     def max_noise_std(self) -> float:
-        """Upper bound on the noise std per coordinate of a message in any round."""
         return self.sigma * self._max_std_ratio
 
     @property
@@ -152,7 +149,6 @@ class CorrelatedMechanism(Mechanism):
 
     @property
     def uncancelled_std_ratio(self) -> float:
-        """Ratio of the noise std of the sum of all messages without cancellation to that with it."""
         T = self.rounds
         return math.sqrt((T + 1) * (2 * T + 1) / (6 * T)) if self.is_cumulative and not self.power else 1.0
 
@@ -165,7 +161,6 @@ class CorrelatedMechanism(Mechanism):
 
     @property
     def dither_threshold(self) -> float:
-        """Largest std of a noise draw, in grid units, that is not dithered."""
         if not (self.is_noisy and math.isfinite(self.rho)):
             return DITHER_THRESHOLD
         draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
@@ -177,7 +172,6 @@ class CorrelatedMechanism(Mechanism):
         return self.sigma * self.correlation.column_norm(t)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
-        """Privacy guarantee for the messages of the first `rounds` rounds, by default of all rounds."""
         messages = self.rounds if rounds is None else rounds
         if messages == 0:
             return GaussianGuarantee(0.0)
@@ -190,5 +184,4 @@ class CorrelatedMechanism(Mechanism):
         return GaussianGuarantee(sensitivity / self.sigma, error)
 
     def rho_fraction(self, first_round: int, last_round: int) -> float:
-        """Fraction of a sample's rho of all rounds that `first_round` to `last_round` spend."""
         return self.correlation.sensitivity_fraction(first_round, last_round)

@@ -131,12 +131,10 @@ class LastIterateMechanism(Mechanism):
 
     @classmethod
     def supports(cls, released_sums: ReleasedSums) -> bool:
-        """Whether a release hides all iterates but the last."""
         return released_sums.hides_iterates
 
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
-        """Build the last-iterate mechanism with the smallest sigma within the privacy budget."""
         M, d, C, rho = released_sums.machines, released_sums.parameters, released_sums.clip_norm, budget.rho
         check_sgd_rounds(released_sums.rounds)
         final_batch, fields = final_batch_size(M, d, rho), cls.released_fields(released_sums)
@@ -179,7 +177,6 @@ class LastIterateMechanism(Mechanism):
         return self.sigma * int(self.batch_sizes[t - 1]) if t < self.rounds else 0.0
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Error messages on mechanism fields that contradict each other."""
         errors = super().consistency_errors(delta)
         final_batch = final_batch_size(self.machines, self.parameters, self.rho)
         if not approx_equal(self.final_batch, final_batch):
@@ -190,11 +187,9 @@ class LastIterateMechanism(Mechanism):
 
     @classmethod
     def adversary(cls, server: str, colluders: str = "c") -> str:
-        """Adversary as the subject of a sentence: observers of the last iterate."""
         return "Whoever sees the output alone, and no iterate before it,"
 
     def concerns(self) -> list[Concern]:
-        """Limitation of the privacy guarantee: earlier iterates are not protected."""
         full = (
             "Only the last iterate, the output, is protected. Every machine sees earlier iterates and has to "
             "be trusted with them; whoever else sees one of them, a message or a checkpoint may learn more."

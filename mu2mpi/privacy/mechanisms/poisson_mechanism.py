@@ -17,12 +17,11 @@ from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 class PoissonMechanism(PldMechanism):
     """Gaussian noise in sums over Poisson batches: each of n samples with probability batch_size / n."""
 
-    name = "poisson"
+    name = subsampling = "poisson"
 
     @staticmethod
     @lru_cache(maxsize=4)
     def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-        """Compose the PLD of Poisson subsampling over all rounds, replace-one; `multiplier` is sigma / C."""
         pld = import_pld().privacy_loss_distribution
         from dp_accounting.privacy_accountant import NeighboringRelation
 
@@ -35,7 +34,6 @@ class PoissonMechanism(PldMechanism):
         return one_round.self_compose(rounds)
 
     def range_errors(self) -> list[str]:
-        """Error messages on mechanism fields outside of their ranges."""
         errors = super().range_errors()
         if self.batch_size > self.samples:
             errors.append(f"batch_size = {self.batch_size!r} is more than samples = {self.samples:,}")

@@ -6,7 +6,6 @@ from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.replacement_pld import compose_replacement_pld
 from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
-from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 @register
@@ -14,11 +13,6 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 class ReplacementExactMechanism(PldMechanism):
     """Gaussian noise in sums over K draws with replacement from n samples, accounted for by PLDs."""
 
-    name = "replacement-exact"
+    name, subsampling = "replacement-exact", "replacement"
     max_samples_used = ReplacementMechanism.max_samples_used
     compose_pld = staticmethod(compose_replacement_pld)
-
-    @classmethod
-    def supports(cls, released_sums: ReleasedSums) -> bool:
-        """Whether the batches of a release are sampled with replacement."""
-        return released_sums.subsampling == "replacement"

@@ -62,20 +62,19 @@ def with_replacement_epsilon(
 class ReplacementMechanism(SubsampledMechanism):
     """Gaussian noise in sums over K draws with replacement from n samples, with the std of Theorem D.2."""
 
-    name, accountant = "replacement", "the theorem of Lowy and Razaviyayn"
+    name = subsampling = "replacement"
+    accountant = "the theorem of Lowy and Razaviyayn"
     find_sigma, compute_epsilon = staticmethod(with_replacement_sigma), staticmethod(with_replacement_epsilon)
 
     @property
     def max_samples_used(self) -> int:
-        """Upper bound on the number of distinct samples that all machines draw."""
         return self.machines * min(self.samples, round(self.batch_size) * self.rounds)
 
     def consistency_errors(self, delta: float) -> list[str]:
-        """Error messages on mechanism fields that contradict each other or Theorem D.2."""
         errors = super().consistency_errors(delta)
         if not self.is_noisy:
             return errors
-        epsilon = self.epsilon(self.rounds, delta)
+        epsilon = self.guarantee().epsilon_exact_noise(delta)
         lowest, highest = epsilon * (1 - 1e-9), 2 * math.log(2 / delta)  # tolerates rounding errors
         sizes = self.samples, self.rounds
         if not (lowest <= highest and round(self.batch_size) >= min_batch_size(*sizes, lowest, delta)):

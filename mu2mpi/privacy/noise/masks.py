@@ -16,7 +16,7 @@ from numba import uint32, uint64
 
 from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.kernels import aligned_empty, inline, kernel
+from mu2mpi.core.kernels import aligned_empty, kernel
 from mu2mpi.core.memory import available_memory
 from mu2mpi.privacy.noise.chacha20 import KEYSTREAM_BLOCKS, fill_keystream
 from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, derive_key, key_to_uint32
@@ -79,12 +79,6 @@ def edge_key(root_key: bytes, i: int, j: int) -> UInt32Array:
     return key_to_uint32(derive_key(root_key, "edge", f"{i} {j}"))
 
 
-@inline
-def _add_keystream(masked, keystream, sign):  # type: ignore[no-untyped-def]
-    for i in range(CHUNK_WORDS):
-        masked[i] += sign * keystream[i]
-
-
 @kernel
 def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
     """Add (sign 1) or subtract (-1) round t's masks, one per key, modulo 2^64; keys: shape (edges, 8)."""
@@ -94,7 +88,8 @@ def add_masks(masked, keys, signs, t):  # type: ignore[no-untyped-def]
         for n in range(signs.size):
             words, counter = keystream.view(np.uint32), uint32(chunk * KEYSTREAM_BLOCKS)
             fill_keystream(words, keys[n], counter, uint32(_NONCE_BASE), uint32(0), uint32(t))
-            _add_keystream(masked_chunk, keystream, uint64(signs[n]))
+            for i in range(CHUNK_WORDS):
+                masked_chunk[i] += uint64(signs[n]) * keystream[i]
 
 
 def add_rank_masks(flat_sum: IntArray, key: UInt32Array, nonce: bytes, rank: int, ranks: int) -> None:

@@ -67,7 +67,8 @@ def fill_normal_pairs(  # type: ignore[no-untyped-def]
         nonce = uint32(stream + _NONCE_LEVEL_STEP * level)
         fill_keystream(halves, key, uint32(chunk * KEYSTREAM_BLOCKS), nonce, uint32(machine), uint32(t))
         if level == _DITHER_NONCE_LEVEL:
-            _fill_dither(dither, extension, bits)
+            for i in range(CHUNK_WORDS):
+                dither[i] = int64(extension[i] >> uint64(63 - bits)) - (int64(1) << bits)
             level = 0
         elif level == 0:
             if not _fill_squared_radii(squared_radii, uniforms, keystream):
@@ -112,12 +113,6 @@ def _extend_small_uniforms(squared_radii, uniforms, keystream, extension, level)
 def dither_bits(std_units, dither_threshold):  # type: ignore[no-untyped-def]
     """Bits b of the dither, which is uniform over 2^(b + 1) integers; -1 for no dither."""
     return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > dither_threshold else -1
-
-
-@inline
-def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
-    for i in range(CHUNK_WORDS):
-        dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
 
 
 def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
