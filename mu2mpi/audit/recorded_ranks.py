@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
-from threading import Semaphore
+from threading import BrokenBarrierError, Semaphore
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -19,10 +19,6 @@ class CollectiveMismatchError(RuntimeError):
     """Error of ranks that do not call the same MPI collectives."""
 
 
-class _AbandonedRankError(RuntimeError):
-    """Error on a rank that waits for another rank, which has failed."""
-
-
 class Rendezvous:
     """Synchronisation of rank threads: each runs in turn until it waits for the others."""
 
@@ -35,7 +31,7 @@ class Rendezvous:
         """Block the thread of a rank until its turn."""
         self._turns[rank].acquire()
         if self._is_broken:
-            raise _AbandonedRankError
+            raise BrokenBarrierError
 
     def signal_next(self, rank: int) -> None:
         """Start the turn of the rank that follows the given rank."""
@@ -135,6 +131,6 @@ def run_on_ranks(size: int, action: Callable[[RecordedRank], RankOutcome]) -> li
             rendezvous.abort()
             raise
     errors = [error for future in futures if (error := future.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, _AbandonedRankError)):
+    for error in sorted(errors, key=lambda error: isinstance(error, BrokenBarrierError)):
         raise error
     return [future.result() for future in futures]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from mu2mpi.privacy.accounting.replacement_pld import hockey_stick
-from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism, hockey_stick
 
 EPSILONS = np.array([0.0, 0.003, 0.05, 0.3, 1.0, 2.5])
 
