@@ -67,7 +67,6 @@ class FreshSamples(Batching):
     is_fresh = True
 
     def distinct_samples_until(self, t: int) -> int:
-        """Return t, the number of samples that a machine uses in rounds 1 .. t."""
         return t
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
@@ -89,11 +88,9 @@ class DisjointBatches(Batching):
         return cls(batch_ends[-1], len(batch_ends), largest, batch_ends=batch_ends)
 
     def batch_size(self, t: int) -> float:
-        """Return the number of samples in a machine's batch of round t."""
         return self.distinct_samples_until(t) - self.distinct_samples_until(t - 1)
 
     def distinct_samples_until(self, t: int) -> int:
-        """Return the sum of a machine's first t batch sizes."""
         return self.batch_ends[t - 1] if t else 0
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
@@ -109,7 +106,6 @@ class CyclicBatches(Batching):
     """Batches of K = `max_batch_size` consecutive samples, in cyclic passes over a machine's n samples."""
 
     def processed_samples_until(self, t: int) -> int:
-        """Return K t, the sum of a machine's batch sizes over rounds 1 .. t."""
         return self.max_batch_size * t
 
     def max_uses_per_sample(self, t: int) -> int:
@@ -149,7 +145,6 @@ class PoissonBatches(Batching):
     description_template = "q = {probability:.3g}"
 
     def batch_size(self, t: int) -> float:
-        """Return q n, the expected number of samples in a batch."""
         return self.probability * self.samples_per_machine
 
     def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:

@@ -11,7 +11,7 @@ class ReleasedSums:
     rounds: int  # T, number of released sums
     machines: int  # M, machines whose messages are summed
     parameters: int  # d, coordinates of a sum
-    clip_norm: float  # C, L2 clipping norm of one sample's term; replacing the sample moves a sum by 2 C
+    clip_norm: float  # C, L2 clipping norm of one sample's term
     max_gradient_norm: float  # bound on the L2 norm of a gradient
     affected_sums: int  # largest number of released sums that depend on one sample
     increments_per_message: int  # largest number of clipped increments in one machine's message
@@ -23,3 +23,8 @@ class ReleasedSums:
     hides_iterates: bool = False  # only the last iterate is released, and steps are contractions
     is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on
     mechanism_options: Any = None  # the mechanism's options, as given by the user
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity of one sum to the replacement of one sample's term: 2 C."""
+        return 2 * self.clip_norm

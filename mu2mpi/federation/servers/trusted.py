@@ -47,7 +47,6 @@ class TrustedServer(Server):
 
     @classmethod
     def variance_factor(cls, machines: int, noise_shares: int) -> float:
-        """Return 1, the noise variance of a sum in units of sigma^2: the server adds noise once."""
         return 1
 
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:

@@ -31,7 +31,6 @@ class UntrustedServer(Server):
 
     @classmethod
     def variance_factor(cls, machines: int, noise_shares: int) -> float:
-        """Return M, the noise variance of a sum in units of sigma^2: every machine adds noise."""
         return machines
 
     def run_round(self, t: int, machines: "Machines", timer: "Timer") -> None:

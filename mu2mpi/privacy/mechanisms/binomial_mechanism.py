@@ -62,7 +62,7 @@ class BinomialMechanism(GaussianMechanism):
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
         """Build the mechanism with the fewest fair coins per machine within the privacy budget."""
         machines, noise_shares = released_sums.machines, released_sums.noise_shares
-        sensitivity = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums)
+        sensitivity = released_sums.sensitivity * math.sqrt(released_sums.affected_sums)
         normal_sigma = sensitivity / budget.rho
         if not 0 < normal_sigma < math.inf:
             return cls.from_sigma(released_sums, normal_sigma, rho=budget.rho, fair_bits=0)
@@ -81,10 +81,10 @@ class BinomialMechanism(GaussianMechanism):
         return cls(sigma=sigma, grid_spacing=grid_spacing, **fields)
 
     def _composed_rho(self, n_sums: int) -> float:
-        """Compute rho of `n_sums` sums of sensitivity 2 C; at least the calibrated rho."""
+        """Compute rho of `n_sums` sums; at least the calibrated rho."""
         if not self.is_noisy:
             return math.inf
-        shift = 2 * self.clip_norm / self.grid_spacing
+        shift = self.sensitivity / self.grid_spacing
         computed = shift * unit_shift_rho(self.noise_shares * self.fair_bits)
         calibrated = self.rho / math.sqrt(self.affected_sums)
         return math.sqrt(n_sums) * max(computed, calibrated)

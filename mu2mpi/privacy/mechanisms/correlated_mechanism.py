@@ -107,8 +107,8 @@ class CorrelatedMechanism(Mechanism):
                 f"Rounding errors of correlated noise are too large for {released_sums.rounds} rounds of "
                 f"{released_sums.parameters} parameters. Use fewer --rounds or a larger --rho."
             )
-        sensitivity = noiseless.correlation.sensitivity
-        sigma = 2 * released_sums.clip_norm * sensitivity * (1 + _ROUNDOFF_RHO_SHARE) / budget.rho
+        sensitivity = released_sums.sensitivity * noiseless.correlation.sensitivity
+        sigma = sensitivity * (1 + _ROUNDOFF_RHO_SHARE) / budget.rho
         if not math.isfinite(sigma):
             return cls.from_sigma(released_sums, sigma)
         min_sigma = sigma / math.sqrt(released_sums.noise_shares)
@@ -144,7 +144,7 @@ class CorrelatedMechanism(Mechanism):
     @property
     def equivalent_independent_sigma(self) -> float:
         """Std of independent noise with a similar effect on running sums; sigma for streams of gradients."""
-        independent = 2 * self.clip_norm * math.sqrt(self.rounds) / self.rho
+        independent = self.sensitivity * math.sqrt(self.rounds) / self.rho
         return independent * self.uncancelled_std_ratio if self.is_cumulative else self.sigma
 
     @property
@@ -178,7 +178,7 @@ class CorrelatedMechanism(Mechanism):
         if not self.is_noisy:
             return GaussianGuarantee(math.inf)
         strategy = self.correlation
-        sensitivity = 2 * self.clip_norm * strategy.sensitivity * (1 + _ROUNDOFF_RHO_SHARE)
+        sensitivity = self.sensitivity * strategy.sensitivity * (1 + _ROUNDOFF_RHO_SHARE)
         sensitivity *= strategy.sensitivity_fraction(1, messages)
         error = self.sampler_error(self.rounds, aggregated_machines, max_factor=strategy.column_norm(1))
         return GaussianGuarantee(sensitivity / self.sigma, error)

@@ -34,7 +34,7 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
-        sigma = 2 * released_sums.clip_norm * math.sqrt(released_sums.affected_sums) / budget.rho
+        sigma = released_sums.sensitivity * math.sqrt(released_sums.affected_sums) / budget.rho
         return cls.from_sigma(released_sums, sigma, rho=budget.rho)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
@@ -44,8 +44,7 @@ class GaussianMechanism(Mechanism):
         return GaussianGuarantee(self._composed_rho(n_sums), self.sampler_error(n_sums, aggregated_machines))
 
     def _composed_rho(self, n_sums: int) -> float:
-        """Compute rho of `n_sums` sums of sensitivity 2 C."""
-        return math.sqrt(n_sums) * 2 * self.clip_norm / self.sigma if self.is_noisy else math.inf
+        return math.sqrt(n_sums) * self.sensitivity / self.sigma if self.is_noisy else math.inf
 
     def group_guarantee(
         self, group_size: int, one_sample_per_round: bool, aggregated_machines: int = 1

@@ -150,6 +150,11 @@ class Mechanism(ABC):
         return add_independent_noise
 
     @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity of one released sum, as in `ReleasedSums`."""
+        return 2 * self.clip_norm
+
+    @property
     def is_noisy(self) -> bool:
         """Whether the mechanism adds any noise."""
         return self.sigma > 0
