@@ -100,6 +100,11 @@ class PracticalPreset(Preset):
             f"accurate than --method {method.name} (docs/guides/practical.md)."
         )
 
+    def clip_norm(self, loss_function: Any, sample_norm: float, gradient_bound: float) -> float:
+        """Return the preset's clipping norm, given bounds on sample and gradient norms at margins up to 1."""
+        unit_clip_norm = loss_function.practical_defaults.clip_norm
+        return float(gradient_bound / 2 if unit_clip_norm is None else unit_clip_norm * sample_norm)
+
     def practical_constants(
         self, experiment: Any, public_facts: PublicFacts, diameter_factor: float = 1.0
     ) -> PresetConstants:
@@ -116,8 +121,7 @@ class PracticalPreset(Preset):
         radius = (experiment.diameter if "diameter" in experiment.explicit_settings else diameter) / 2
         unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, public_facts.classes)
         G, L, _ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
-        clip_norm = unit_margin.G / 2 if defaults.clip_norm is None else defaults.clip_norm * sample_norm
-        clip_norm = round_to_four_digits(clip_norm)
+        clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
         trust_mode, machines = experiment.trust_mode, experiment.machines or 1
         noise_shares = trust_mode.noise_shares(experiment.server_options, machines)
         return PresetConstants(
