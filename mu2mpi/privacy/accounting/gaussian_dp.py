@@ -7,6 +7,7 @@ the conservative side. Without noise, rho and epsilon are infinite.
 """
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +21,20 @@ _MAX_Z_SCORE = 100.0  # standard deviations; a larger z-score means a delta belo
 # Positive nodes of the six-point Gauss-Legendre rule on [-1, 1], and their weights
 _GAUSS_NODES = 0.9324695142031521, 0.6612093864662645, 0.2386191860831969
 _GAUSS_WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
+
+
+class GaussianEvent(NamedTuple):
+    """Gaussian mechanism applied several times: noise std sigma, L2 sensitivity under replacement."""
+
+    sensitivity: float
+    sigma: float
+    repetitions: int = 1
+
+
+def compose_rho(events: Iterable[GaussianEvent]) -> float:
+    """Compute rho of adaptively composed Gaussian mechanisms: root of the sum of (sensitivity / sigma)^2."""
+    rhos = (math.sqrt(e.repetitions) * e.sensitivity / e.sigma if e.sigma > 0 else math.inf for e in events)
+    return math.hypot(*rhos)
 
 
 def epsilon_paper(rho: float, delta: float) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mu2mpi.core.registry import register
+from mu2mpi.privacy.accounting.gaussian_dp import GaussianEvent, compose_rho
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
@@ -44,7 +45,7 @@ class GaussianMechanism(Mechanism):
         return GaussianGuarantee(self._composed_rho(n_sums), self.sampler_error(n_sums, aggregated_machines))
 
     def _composed_rho(self, n_sums: int) -> float:
-        return math.sqrt(n_sums) * self.sensitivity / self.sigma if self.is_noisy else math.inf
+        return compose_rho([GaussianEvent(self.sensitivity, self.sigma, n_sums)])
 
     def group_guarantee(
         self, group_size: int, one_sample_per_round: bool, aggregated_machines: int = 1
