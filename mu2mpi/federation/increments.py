@@ -98,16 +98,6 @@ def _margin(x, row, feature_scale, bias):  # type: ignore[no-untyped-def]
     return product_x, square
 
 
-@inline
-def _add_scaled_sample(message, c, row, feature_scale, bias):  # type: ignore[no-untyped-def]
-    """Add c times a sample's features z, rounded, to a message; nothing if c is 0 and z is not finite."""
-    if c == 0.0:
-        return
-    for j in range(row.size):
-        message[j] += round_to_integer(c * (feature_scale * np.float64(row[j])))
-    message[row.size] += round_to_integer(c * bias)
-
-
 def add_increments(  # type: ignore[no-untyped-def]
     message, x, x_previous, features, labels, feature_scales, bias,
     first_sample, end_sample, t, reduced_clip_norm, grid_spacing, block_size,
@@ -154,17 +144,21 @@ def add_increments_one_row(  # type: ignore[no-untyped-def]
     r, r_previous = margins[0], margins[1]
     largest, clipped_count = 0.0, 0
     for i in range(first_sample, end_sample):
+        row, scale = features[i], feature_scales[i]
         if HAS_MOMENTUM:
-            products = _two_margins(x[0], x_previous[0], features[i], feature_scales[i], bias)
-            r[0], r_previous[0], square = products
+            r[0], r_previous[0], square = _two_margins(x[0], x_previous[0], row, scale, bias)
             residual(r, labels[i])
             residual(r_previous, labels[i])
             r[0] += (t - 1.0) * (r[0] - r_previous[0])
         else:
-            r[0], square = _margin(x[0], features[i], feature_scales[i], bias)
+            r[0], square = _margin(x[0], row, scale, bias)
             residual(r, labels[i])
         squared, is_clipped = _clip(r, square, reduced_clip_norm, grid_spacing)
         largest = max(largest, squared)
         clipped_count += is_clipped
-        _add_scaled_sample(message[0], r[0], features[i], feature_scales[i], bias)
+        c = r[0]
+        if c != 0.0:  # it is 0 for samples that are not finite
+            for j in range(row.size):
+                message[0, j] += round_to_integer(c * (scale * np.float64(row[j])))
+            message[0, row.size] += round_to_integer(c * bias)
     return largest, clipped_count
