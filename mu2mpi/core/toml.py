@@ -12,6 +12,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 
 MAX_TOML_BYTES = 1 << 20  # Largest TOML file accepted
+MAX_TOML_DEPTH = 32  # Nested tables and lists, and dots of a name
 EXAMPLES_FOLDER = "jobs"  # In the repository, and the default output folder of `mu2mpi examples`
 
 
@@ -23,11 +24,32 @@ def read_toml(path: Path) -> dict[str, Any]:
     if path.stat().st_size > MAX_TOML_BYTES:
         raise InputError(f"{path} is no configuration or schema: it has more than {MAX_TOML_BYTES} bytes")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8. Save it as UTF-8.") from None
+
+
+def parse_toml(text: str, origin: str) -> dict[str, Any]:
+    """Parse the text of a TOML file; InputError that begins with its origin if it is not valid TOML."""
+    try:
+        # The parser takes memory in proportion to the square of the dots in a name.
+        if max(name.count(".") for name in re.split(r"[,=\[\]{}\n]|\.\.+", text)) > MAX_TOML_DEPTH:
+            raise RecursionError
+        content = tomllib.loads(text)
+        level: list[Any] = [content]
+        for _ in range(MAX_TOML_DEPTH):
+            members = (table.values() if isinstance(table, dict) else table for table in level)
+            level = [value for values in members for value in values if isinstance(value, dict | list)]
+        if level:
+            raise RecursionError
+    except ValueError as error:
+        raise InputError(f"{origin} is not valid TOML: {error}") from None
+    except RecursionError:
+        limit = f"at most {MAX_TOML_DEPTH} dots in a name and nested tables or lists"
+        raise InputError(f"{origin} is nested too deeply. Use {limit}.") from None
+    return content
 
 
 def example_texts() -> dict[str, str]:

@@ -3,7 +3,6 @@
 import io
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -22,6 +21,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
+from mu2mpi.core.toml import parse_toml
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
@@ -239,7 +239,8 @@ def _apply_renames(file: h5py.File) -> None:
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:
     """Return the settings of the run that are stored in an open result file or checkpoint."""
     try:
-        experiment = Experiment.from_settings(tomllib.loads(read_text(file.id, "experiment")), str(path))
+        settings = parse_toml(read_text(file.id, "experiment"), str(path))
+        experiment = Experiment.from_settings(settings, str(path))
     except InputError as error:
         if not h5py.h5a.exists(file.id, b"imported_files"):
             raise

@@ -1,6 +1,5 @@
 """Experiment or sweep file that repeats the runs of a report."""
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,6 +9,7 @@ import tomli_w
 from mu2mpi.analysis.setting_labels import sort_key
 from mu2mpi.config.experiment import Experiment, preset_and_server_settings
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.toml import parse_toml
 from mu2mpi.results.reader import RunSummary
 
 SettingRows = frozenset[frozenset[tuple[str, Any]]]  # settings of each run: pairs of name and value
@@ -32,7 +32,7 @@ def repeat_config(runs: Sequence[RunSummary]) -> str:
 def _repeating_settings(run: RunSummary) -> dict[str, Any]:
     """Return settings that repeat a run, without those that its preset and server choose again."""
     facts, stored = run.public_facts, run.experiment.to_toml()
-    settings = tomllib.loads(stored)
+    settings = parse_toml(stored, str(run.path))
     chosen = preset_and_server_settings(run.experiment, facts)
     own = {name: value for name, value in settings.items() if chosen.get(name) != value}
     with suppress(InputError):
