@@ -56,6 +56,7 @@ class DpSgd(Method):
         """Return the practical preset's settings, with 100 to 20,000 rounds of Poisson batches."""
         samples = constants.public_facts.samples
         batch = constants.experiment.batch or default_batch_size(samples)
+        check_batch(batch, samples, "all machines")
         rounds_range = 100, min(20_000, max_accounted_rounds(samples, batch))
         return constants.multi_pass_settings(samples, rounds_range, tail=0.5)
 

@@ -8,6 +8,7 @@ from helpers.sources import random_source
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.plan import resolve_plan
 
@@ -32,6 +33,15 @@ def test_presets_fill_all_settings_that_they_name(method):
     assert chosen.items() <= plan.experiment.settings().items()
     assert planned(method, diameter=7.0, **quiet).experiment.diameter == 7.0
     assert planned(method, normalize="none", **quiet).experiment.normalize == "none"
+
+
+@pytest.mark.parametrize("batch", [4001, 10**8, 2**32 - 1])
+def test_a_batch_beyond_all_samples_is_refused(batch):
+    limit = "--batch must be at most 400 "
+    with pytest.raises(InputError, match=limit):
+        planned("dp-sgd", batch=batch)
+    with pytest.raises(InputError, match=limit):
+        resolve_plan(Experiment(method="dp-sgd", batch=batch, **ASKED), SOURCE, 1)
 
 
 @pytest.mark.parametrize("server", ["trusted", "untrusted"])
