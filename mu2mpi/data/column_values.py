@@ -5,18 +5,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.redaction import DataError, as_input_errors, describe_row, safe_text
+from mu2mpi.data.text_encoding import to_nfc
 
 # Texts that stand for a missing value in common tools, in lower case
 MISSING_MARKERS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}
 # Control characters and lone surrogates: HDF5 cannot store them, or a terminal executes them
 UNPRINTABLE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# Notations of numbers that float() rejects, by name: their pattern, and what to do about them
+_NUMBER_NOTATIONS = {
+    "a percent sign": (r"[-+]?[\d.,]*\d\s?%", "remove the signs"),
+    "a comma": (
+        r"[-+]?\d{1,3},\d{3}",
+        'declare decimal = "," in a schema, or remove commas that mark thousands',
+    ),
+    "a decimal comma": (r"[-+]?\d*,\d+(e[-+]?\d+)?", 'declare decimal = "," in a schema'),
+    "thousands marks": (r"[-+]?\d{1,3}([,.' ’\u00a0\u202f])\d{3}(\1\d{3})*([.,]\d+)?", "remove the marks"),
+}
+_SWAP_COMMA_AND_POINT = str.maketrans(",.", ".,")
 MISSING_CODE = -1  # category code of a missing value
 UNDECLARED_CODE = -2  # category code of a value that the schema does not declare
 
@@ -30,13 +44,14 @@ class ColumnValues:
     rows: IntArray
     values: NDArray[Any]
     has_header: bool = False
+    decimal: str = "."  # decimal mark of numbers in text
 
     def reject_values(self, is_bad: BoolArray, reason: str, advice: str) -> None:
         """Raise DataError about the first column value that the mask `is_bad` marks, if there is one."""
         if is_bad.any():
             k = int(np.argmax(is_bad))
             row, value = describe_row(int(self.rows[k]), self.has_header), safe_text(self.values[k])
-            column = f"column {safe_text(self.column) or 'without a name'}"
+            column = f"column {safe_text(self.column)}"
             raise DataError(
                 f"{self.path}: {column} has {reason}; {advice}",
                 f"{self.path}: {row} has '{value}' in {column}, {reason}; {advice}",
@@ -46,13 +61,18 @@ class ColumnValues:
         """Convert the column values to float64, missing ones to NaN; DataError if a value is not a number."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(np.float64)
-        try:
-            return np.array(list(map(float, self.values.tolist())), np.float64)
-        except (TypeError, ValueError):
-            numbers = [math.nan if _is_missing(t) else parse_number(t) for t in self._stripped_texts()]
+        with suppress(TypeError, ValueError):
+            if self.decimal == ".":
+                return np.array(list(map(float, self.values.tolist())), np.float64)
+        texts = self._number_texts()
+        numbers = [math.nan if _is_missing(text) else parse_number(text) for text in texts]
         is_bad = np.array([number is None for number in numbers], bool)
-        advice = "correct it, or declare another type with --schema"
-        self.reject_values(is_bad, "a value that is not a number", advice)
+        reason, advice = "a value that is not a number", "correct it, or declare another type with --schema"
+        if is_bad.any() and (notation := number_notation([*map(str, compress(texts, is_bad))])):
+            reason, advice = f"a number with {notation}", _NUMBER_NOTATIONS[notation][1]
+            if self.decimal == "," and "comma" in notation:
+                reason, advice = reason.replace("comma", "point"), "the schema declares decimal commas"
+        self.reject_values(is_bad, reason, advice)
         return np.array(numbers, np.float64)
 
     def to_category_codes(self, category_codes: Mapping[str, int], match_integers: bool) -> IntArray:
@@ -61,7 +81,7 @@ class ColumnValues:
             distinct, inverse = np.unique(self.values, return_inverse=True)
             codes = [_number_category(number, category_codes) for number in distinct.tolist()]
             return np.array(codes, np.int64)[inverse.ravel()]
-        texts = self._stripped_texts()
+        texts = self._number_texts() if match_integers else self._stripped_texts()
         code_of_text = {text: _text_category(text, category_codes, match_integers) for text in set(texts)}
         return np.array([code_of_text[text] for text in texts], np.int64)
 
@@ -71,7 +91,8 @@ class ColumnValues:
             with np.errstate(invalid="ignore"):
                 ints = self.values.astype(np.int64)
             reason = "a value that is neither a whole number nor text"
-            self.reject_values(ints != self.values, reason, "correct it")
+            advice = "correct it, or give numeric labels a --label-range LOW:HIGH and --loss squared"
+            self.reject_values(ints != self.values, reason, advice)
             return ints
         texts = self._texts()
         faults: dict[str, Callable[[Any], object]] = {
@@ -88,10 +109,17 @@ class ColumnValues:
 
     def _texts(self) -> list[Any]:
         with as_input_errors(self.path):
-            return [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
+            texts = [value.decode() if isinstance(value, bytes) else value for value in self.values.tolist()]
+        return [to_nfc(value) if isinstance(value, str) else value for value in texts]
 
     def _stripped_texts(self) -> list[str | None]:
         return [value if value is None else str(value).strip() for value in self._texts()]
+
+    def _number_texts(self) -> list[str | None]:
+        """Texts of numbers with decimal points, each without spaces around it."""
+        texts = self._stripped_texts()
+        swap = _SWAP_COMMA_AND_POINT if self.decimal == "," else {}
+        return [text if text is None or _is_missing(text) else text.translate(swap) for text in texts]
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:
@@ -105,6 +133,15 @@ def parse_number(text: str | None) -> float | None:
         return float(text or "")
     except ValueError:
         return None
+
+
+def number_notation(texts: Sequence[str]) -> str | None:
+    """Name of the first notation of `_NUMBER_NOTATIONS` that all of the texts have; None if there is none."""
+    patterns = ((name, pattern) for name, (pattern, _) in _NUMBER_NOTATIONS.items())
+    has_pattern = (
+        name for name, p in patterns if all(re.fullmatch(p, text, re.IGNORECASE) for text in texts)
+    )
+    return next(has_pattern, None)
 
 
 def _is_missing(text: str | None) -> bool:

@@ -13,6 +13,7 @@ from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
 from mu2mpi.data.redaction import safe_text
+from mu2mpi.data.text_encoding import to_nfc
 
 BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
 MAX_TRACE_MACHINE_ROUNDS = 10**8  # machines x rounds of a trace
@@ -34,8 +35,8 @@ def read_privacy_budgets(path: Path, machine_names: Sequence[str]) -> dict[int, 
         budgets = [(kind, *pair) for pair in dict.fromkeys(zip(machines, values.tolist(), strict=True))]
     index_of = {name: i for i, name in enumerate(machine_names)}
     by_machine: dict[int, tuple[str, float]] = {}
-    for kind, name, value in budgets:
-        if name not in index_of:
+    for kind, given_name, value in budgets:
+        if (name := to_nfc(given_name)) not in index_of:
             raise InputError(f"{path} has a budget of {safe_text(name)}, and there is no such machine")
         if index_of[name] in by_machine:
             raise InputError(f"{path} has several budgets of {safe_text(name)}; give one")

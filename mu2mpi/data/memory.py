@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.column_values import ColumnValues, object_array
-from mu2mpi.data.formats.format import MEMORY, DataFile, Table, ValueType
+from mu2mpi.data.formats.format import MEMORY, DataFile, Table, ValueType, check_distinct_names
 from mu2mpi.data.redaction import safe_text
 from mu2mpi.data.table_schema import Schema, read_schema, validate_schema
+from mu2mpi.data.text_encoding import to_nfc
 
 if TYPE_CHECKING:  # listing sources must not import MPI
     from mu2mpi.core.parallel import Communicator
@@ -33,9 +34,8 @@ class MemoryFile(DataFile):
             raise InputError(f"{path} must be a pair (X, y), a data frame, or a mapping of columns")
         names: Any = getattr(features, "columns", features) if self.is_table else ()
         columns = [(name, features[name]) for name in names] + [("label", y) for y in labels]
-        self._arrays = {str(name): _column_array(path, name, values) for name, values in columns}
-        if len(self._arrays) < len(columns):
-            raise InputError(f"{path}: two columns have the same name")
+        check_distinct_names(path, [to_nfc(str(name)) for name, _ in columns])
+        self._arrays = {to_nfc(str(name)): _column_array(path, name, values) for name, values in columns}
         if not self.is_table:
             self._arrays["features"] = _dense_array(path, "features", features)
         elif len(set(map(len, self._arrays.values()))) > 1:
@@ -53,7 +53,8 @@ class MemoryFile(DataFile):
         arrays = {name: self._arrays[name] for name in wanted_arrays}
         for name, array in arrays.items() if self.is_table else ():
             if wanted_arrays[name] == "numbers":
-                arrays[name] = ColumnValues(self.path, name, np.arange(len(array)), array).to_numbers()
+                rows = np.arange(len(array))
+                arrays[name] = ColumnValues(self.path, name, rows, array, decimal=self.decimal).to_numbers()
         return arrays
 
 
@@ -88,7 +89,7 @@ class MemoryData:
             settings["schema"] = MEMORY
             is_mapping = isinstance(schema, Mapping)
             schema = validate_schema(schema, "schema") if is_mapping else read_schema(Path(schema))
-        if target is not None and (schema is None or str(target) != schema.label[0]):
+        if target is not None and (schema is None or to_nfc(str(target)) != schema.label[0]):
             settings["labels"] = str(target)
         return cls(files, schema, settings)
 

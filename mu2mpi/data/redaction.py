@@ -1,12 +1,13 @@
 """Redaction of error messages: messages about private data name neither rows nor values."""
 
 import gzip
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import FileIdentity, file_identity
+from mu2mpi.data.text_encoding import describe_encoding
 
 MAX_LISTED_NAMES = 20  # names per message
 
@@ -39,6 +40,8 @@ def as_input_errors(path: Path) -> Iterator[None]:
         raise
     except MemoryError:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} {describe_encoding(error.object)}") from None
     except Exception as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
         detail = f"cannot read {path}: {safe_text(reason, 300)}"
@@ -59,10 +62,15 @@ def describe_row(row: int, has_header: bool) -> str:
     return f"row {row + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
 
 
+def display_name(column: str, columns: Sequence[str]) -> str:
+    """Name of a column for messages; if it has none, its number from 1 among the columns of its file."""
+    return column or f"{columns.index(column) + 1} (without a name)"
+
+
 def format_names(names: Collection[object]) -> str:
     """Text with a comma-separated list of at most `MAX_LISTED_NAMES` names, made printable."""
     more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
-    return ", ".join(safe_text(n) or "'' (without a name)" for n in list(names)[:MAX_LISTED_NAMES]) + more
+    return ", ".join(map(safe_text, list(names)[:MAX_LISTED_NAMES])) + more
 
 
 def safe_text(value: object, max_length: int = 60) -> str:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from mu2mpi.core.arrays import BoolArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name
 from mu2mpi.core.suggestions import did_you_mean, one_of
-from mu2mpi.core.toml import read_toml
+from mu2mpi.core.toml import parse_toml, read_toml
 from mu2mpi.data.column_values import MISSING_CODE, UNDECLARED_CODE, UNPRINTABLE_CHARACTERS, ColumnValues
 from mu2mpi.data.formats.format import (
     MAX_FEATURES,
-    ColumnReader,
     ColumnRole,
+    DataFile,
     Table,
     ValueType,
     describe_suffixes,
     is_data_file,
 )
-from mu2mpi.data.redaction import format_names, safe_text
+from mu2mpi.data.redaction import display_name, format_names, safe_text
+from mu2mpi.data.text_encoding import to_nfc
 
 MAX_CLASSES = 1_000_000
 NUMERIC_LABEL_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts
@@ -55,6 +55,7 @@ BOOLEAN_TEXTS = {  # code of each common spelling of a boolean, in lower, upper 
 def _validate_categories(values: object) -> tuple[str | int, ...]:
     if not isinstance(values, list | tuple) or not values or any(type(v) not in (str, int) for v in values):
         raise ValueError("must be a list of texts or whole numbers")
+    values = [to_nfc(value) if isinstance(value, str) else value for value in values]
     texts = [*map(str, values)]
     if len(set(texts)) < len(texts):
         raise ValueError("must have no value twice")
@@ -175,12 +176,13 @@ def _encode_categories(values: Sequence[str | int | None], column: ColumnValues)
 
 
 class Schema(BaseModel):
-    """Schema of a table: declarations of its columns in order, and the test set (a share or a file)."""
+    """Schema of a table: declarations of its columns in order, test set, and decimal mark of numbers."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
-    columns: dict[str, ColumnSchema]
+    columns: dict[Annotated[str, AfterValidator(to_nfc)], ColumnSchema]
     test: TestSetOption = None
+    decimal: Literal[","] | None = None
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
@@ -236,7 +238,7 @@ class Schema(BaseModel):
     def check_column_names(self, path: Path, names: Sequence[str]) -> None:
         """Raise InputError unless the columns of a data file are exactly those that the schema declares."""
         faults = []
-        if extra := [name for name in names if name not in self.columns]:
+        if extra := [display_name(name, names) for name in names if name not in self.columns]:
             faults.append(f"has the columns {format_names(extra)}, which the schema does not declare")
         if missing := [name for name in self.columns if name not in names]:
             faults.append(f"lacks {format_names(missing)}, which the schema declares")
@@ -254,7 +256,7 @@ def read_schema(path: Path) -> Schema:
 
 def parse_schema(text: str) -> Schema:
     """Parse and validate the TOML text of a schema, as results store it."""
-    return validate_schema(tomllib.loads(text), "the schema")
+    return validate_schema(parse_toml(text, "the schema"), "the schema")
 
 
 def validate_schema(content: Mapping[str, Any], origin: str) -> Schema:
@@ -277,13 +279,23 @@ def _schema_error_text(error: Any) -> str:
     if isinstance(given, str) and given in COLUMN_TYPES:
         return f'{place}{message}; a column of type = "{given}" {COLUMN_TYPES[given][1]}'
     hint = f"the types are {', '.join(COLUMN_TYPES)}{did_you_mean(str(given or ''), COLUMN_TYPES)}"
-    return f"{place}{message}; a schema has a table [columns.NAME] for each column, and perhaps test; {hint}"
+    keys = "a table [columns.NAME] for each column, and perhaps test or decimal"
+    return f"{place}{message}; a schema has {keys}; {hint}"
 
 
 class EncodedTable(Table):
     """Table of samples encoded by a schema, with features in [-1, 1], that counts invalid values."""
 
-    def __init__(self, reader: ColumnReader, schema: Schema, invalid_values: InvalidValues) -> None:
+    def __init__(
+        self,
+        file: DataFile,
+        schema: Schema,
+        invalid_values: InvalidValues,
+        value_types: Mapping[str, ValueType],
+    ) -> None:
+        file.decimal = schema.decimal or "."
+        reader = file.column_reader(value_types)
+        reader.decimal = file.decimal
         self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
         self._invalid_values, self.feature_dtype = invalid_values, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None

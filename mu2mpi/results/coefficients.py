@@ -17,6 +17,7 @@ from mu2mpi.data.memory import MemoryFile
 from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
+from mu2mpi.data.text_encoding import to_nfc
 from mu2mpi.federation.problem import Problem
 
 X_NAME = Path("X")  # Name of samples in memory in error messages
@@ -33,8 +34,8 @@ def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
     if file is None:
         raise InputError("this model needs named columns: a data frame, a mapping by name, or a file")
     _check_columns(file.path, value_types, file.column_names)
-    columns = file.column_reader(value_types)
-    return EncodedTable(columns, schema, InvalidValues()).features(np.arange(columns.samples))
+    table = EncodedTable(file, schema, InvalidValues(), value_types)
+    return table.features(np.arange(table.samples))
 
 
 def feature_matrix(
@@ -87,7 +88,7 @@ def _read_features(
     if not (file.has_header or file.is_table):
         columns = [data_format.find_array_name(file.path, file.array_names, experiment.features, "features")]
     elif feature_names:
-        columns = list(feature_names)
+        columns = [*map(to_nfc, feature_names)]
         _check_columns(file.path, columns, file.array_names)
     elif len(columns := [name for name in file.array_names if name != OWNER_COLUMN]) != n_features:
         # The surplus column may be the label, as in training.

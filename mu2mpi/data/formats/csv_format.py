@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,9 +15,10 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
-from mu2mpi.data.column_values import ColumnValues, object_array, parse_number
+from mu2mpi.data.column_values import ColumnValues, number_notation, object_array, parse_number
 from mu2mpi.data.formats.format import TextFile, ValueType
-from mu2mpi.data.redaction import DataError, describe_row
+from mu2mpi.data.redaction import DataError, describe_row, display_name
+from mu2mpi.data.text_encoding import to_nfc
 
 CSV_CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
 CSV_BYTES_PER_CELL = 100  # memory of a cell during the conversion
@@ -26,21 +28,27 @@ CSV_BYTES_PER_CELL = 100  # memory of a cell during the conversion
 class CsvFile(TextFile):
     """File of comma-, semicolon- or tab-separated values; without a header, columns are named 0, 1, ..."""
 
-    name, suffixes = "csv", (".csv", ".csv.gz")
+    name, suffixes = "csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     is_table = True
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with self._rows() as rows:
-            first = [name.strip() for name in next(rows, [])]
-        self.has_header = self.has_column_names = not first or None in map(parse_number, first)
+            first = [to_nfc(name.strip()) for name in next(rows, [])]
+        is_number = (parse_number(name) is not None or number_notation([name]) for name in first)
+        self.has_header = self.has_column_names = not first or not all(is_number)
         self.array_names = first if self.has_header else [str(k) for k in range(len(first))]
 
     @contextmanager
     def _rows(self) -> Iterator[Iterator[list[str]]]:
         with self.text() as lines:
-            first = next((line for line in lines if line.strip()), "")
-            delimiter = max(",;\t", key=first.count)
+            nonempty_lines = filter(str.strip, lines)
+            first = next(nonempty_lines, "")
+            # Neither quoted separators nor decimal commas count.
+            separators = re.sub(r'"[^"]*"|(?<=\d),(?=\d)', "", first)
+            delimiter = max("\t" if ".tsv" in self.path.name.lower() else ",;\t", key=separators.count)
+            if named := re.fullmatch(r'"?sep=([^"\s]|\t)"?\s*', first, re.IGNORECASE):  # as Excel writes it
+                delimiter, first = named[1], next(nonempty_lines, "")
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, NDArray[Any]]:
@@ -52,16 +60,19 @@ class CsvFile(TextFile):
                 check_fits_in_memory(self.path, CSV_BYTES_PER_CELL * len(block) * width)
                 for number, row in enumerate(block, n_rows) if {*map(len, block)} != {width} else ():
                     if len(row) != width:
-                        message = f"{self.path}: a row has more or fewer values than the first"
+                        fault = f"has {len(row)} values, and the first {width}"
+                        if (row if len(row) > width else self.array_names)[-1] == "":
+                            fault += "; remove the separator at the end of its line"
                         place = f"{self.path}: {describe_row(number, self.has_header)}"
-                        raise DataError(message, f"{place} has {len(row)} values, and the first {width}")
+                        raise DataError(f"{self.path}: a row {fault}", f"{place} {fault}")
                 numbers = np.arange(n_rows, n_rows + len(block))
                 columns = dict(zip(self.array_names, zip(*block, strict=True), strict=True))
                 n_rows += len(block)
                 for name, value_type in wanted_arrays.items():
                     if value_type == "numbers":
-                        texts = object_array(columns[name])
-                        values = ColumnValues(self.path, name, numbers, texts, self.has_header).to_numbers()
+                        texts, label = object_array(columns[name]), display_name(name, self.array_names)
+                        column = ColumnValues(self.path, label, numbers, texts, self.has_header, self.decimal)
+                        values = column.to_numbers()
                     else:
                         values = object_array([*map(sys.intern, map(str.strip, columns[name]))])
                     blocks[name].append(values)

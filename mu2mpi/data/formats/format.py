@@ -21,6 +21,7 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
+from mu2mpi.data.text_encoding import describe_signature, to_nfc
 
 # Default names of the array or columns of features and labels, by option, in order of preference
 DEFAULT_ARRAY_NAMES = {
@@ -31,6 +32,7 @@ OWNER_COLUMN = "machine"  # name of the array or column of owners
 MEMORY = "memory"  # name in settings of data, a test set or a schema that a Python program passes
 MAX_FEATURES = 10_000_000
 MIN_GZIP_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
+SIGNATURE_BYTES = 256  # bytes of a text file by which other kinds of files are recognised
 MAX_GZIP_RATIO = 250  # largest ratio of unpacked to packed size of such a file
 
 ColumnRole = Literal["label", "owner"]
@@ -57,8 +59,10 @@ class Table:
             if column.shape[0] != shape[0]:
                 raise InputError(f"{path} holds {shape[0]} rows of features but {column.shape[0]} {role}s")
         self.samples, self.dimension = shape[0], math.prod(shape[1:])
-        if 0 in shape:
-            raise InputError(f"{path} is empty: its features have the shape {shape}")
+        if self.samples == 0:
+            raise InputError(f"{path} is empty: it has no rows")
+        if self.dimension == 0:
+            raise InputError(f"{path} has no features, but only labels and owners. Add columns of features.")
         if self.dimension > MAX_FEATURES:
             raise InputError(f"{path} must have at most {MAX_FEATURES} features, got {self.dimension}")
         if features.dtype.kind not in "biuf":
@@ -83,6 +87,8 @@ class Table:
 class ColumnReader:
     """Random access to named columns of a data file by ascending row numbers."""
 
+    decimal = "."  # decimal mark of numbers in text
+
     def __init__(self, path: Path, samples: int, read_columns: ReadColumns, has_header: bool = False) -> None:
         self.path, self.samples, self.read_columns, self.has_header = path, samples, read_columns, has_header
         if samples == 0:
@@ -90,8 +96,8 @@ class ColumnReader:
 
     def columns(self, names: Sequence[str], rows: IntArray) -> dict[str, ColumnValues]:
         """Unconverted values of named columns in given rows (ascending), by column name."""
-        values = self.read_columns(names, rows)
-        return {name: ColumnValues(self.path, name, rows, values[name], self.has_header) for name in names}
+        values, form = self.read_columns(names, rows), (self.has_header, self.decimal)
+        return {name: ColumnValues(self.path, name, rows, values[name], *form) for name in names}
 
 
 class DataFile(ABC):
@@ -104,6 +110,7 @@ class DataFile(ABC):
     has_header = False  # whether the first row holds column names
     has_column_names = True  # whether columns have names, and not only numbers
     is_table = False  # whether each array is one column
+    decimal = "."  # decimal mark of numbers in text
     first_feature_number = 0  # number of the first column of a feature matrix
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
@@ -123,6 +130,10 @@ class DataFile(ABC):
         targets = [label_name, *({OWNER_COLUMN} & {*self.array_names})]
         if self.is_table and features is None:
             inputs = [name for name in self.array_names if name not in targets]
+            if "" in inputs:
+                column = f"column {self.array_names.index('') + 1} has no name"
+                fix = "Name or remove it (a separator at the end of lines makes one), or give --features"
+                raise InputError(f"{self.path}: {column}. {fix}.")
         name, count = Counter([*inputs, *set(targets)]).most_common(1)[0]
         if count > 1:
             raise InputError(f"{self.path}: {safe_text(name)} is named twice; name others with --features")
@@ -158,7 +169,7 @@ class DataFile(ABC):
         if self.is_table or (self._matrix_table is None and self._structured_array is None):
             return self.array_names
         if self._matrix_table is None:
-            return list(self._structured_array.dtype.names)
+            return [*map(to_nfc, self._structured_array.dtype.names)]
         numbers = range(self.first_feature_number, self.first_feature_number + self._matrix_table.dimension)
         return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._matrix_table.has_owners]
 
@@ -179,14 +190,15 @@ class DataFile(ABC):
                 }
 
             return ColumnReader(self.path, table.samples, read_numbered)
+        fields = {to_nfc(name): name for name in array.dtype.names}
         for name in wanted_arrays:
-            field = array.dtype[name]
+            field = array.dtype[fields[name]]
             if field.subdtype or field.kind not in "biufSUO":
                 raise InputError(f"{path}: field {safe_text(name)} is of type {field}; declare it as ignored")
 
         def read_fields(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
             block = array[rows].reshape(len(rows))
-            return {name: block[name] for name in names}
+            return {name: block[fields[name]] for name in names}
 
         return ColumnReader(self.path, array.shape[0], read_fields)
 
@@ -211,6 +223,8 @@ class TextFile(DataFile):
         """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
         opener: Any = gzip.open if self.is_gzipped else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+            if fault := describe_signature(file.buffer.peek(SIGNATURE_BYTES)[:SIGNATURE_BYTES]):
+                raise InputError(f"{self.path} {fault}")
             yield file
 
 
@@ -240,6 +254,15 @@ def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = Fals
     return ColumnReader(path, lengths.pop(), read_columns, has_header)
 
 
+def check_distinct_names(path: Path, names: Sequence[str]) -> None:
+    """Raise InputError if two columns of a file, named in its order, have the same name."""
+    [name, count], *_ = Counter(names).most_common(1) or [("", 1)]
+    if count > 1:
+        numbers = " and ".join(str(k) for k, other in enumerate(names, 1) if other == name)
+        title = f"the same name {safe_text(name)}" if name else "no name"
+        raise InputError(f"{path}: columns {numbers} have {title}. Rename all but one of them.")
+
+
 def formats_by_suffix() -> dict[str, type[DataFile]]:
     """Return the registered file formats, by suffix of file names such as .csv."""
     formats = (lookup("formats", name) for name in known_names("formats"))
@@ -263,7 +286,6 @@ def open_data_file(path: Path, dimension: int = 0) -> DataFile:
     for suffix, file_format in formats_by_suffix().items():
         if name.endswith(suffix):
             file = file_format(path, dimension)
-            if len(set(file.array_names)) < len(file.array_names):
-                raise InputError(f"{path}: two columns have the same name")
+            check_distinct_names(path, file.array_names)
             return file
     raise InputError(f"{path} has an unknown suffix; give {describe_suffixes()}")

@@ -1,6 +1,6 @@
 """File format LIBSVM of sparse samples, read into memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueType
+from mu2mpi.data.redaction import DataError, describe_row
 
 
 @register
@@ -22,7 +23,12 @@ class SvmFile(TextFile):
         super().__init__(path)
         sklearn_datasets = import_extra("sklearn.datasets", "digits")
         with self.text() as lines:
-            features, labels = sklearn_datasets.load_svmlight_file(lines.buffer)
+            try:
+                features, labels = sklearn_datasets.load_svmlight_file(lines.buffer)
+            except (ValueError, OverflowError):
+                lines.seek(0)
+                _reject_faulty_line(path, lines)
+                raise
         if features.shape[1] > MAX_FEATURES or (features.nnz and features.indices.min() < 0):
             raise InputError(f"{path}: features must be numbered 1 to {MAX_FEATURES}")
         if features.shape[1] < dimension:
@@ -33,3 +39,20 @@ class SvmFile(TextFile):
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
         return {name: self._arrays[name] for name in wanted_arrays}
+
+
+def _reject_faulty_line(path: Path, lines: Iterable[str]) -> None:
+    """Raise DataError about the first line with several labels, or with features in no ascending order."""
+    for row, line in enumerate(lines):
+        label, *pairs = line.partition("#")[0].split() or [""]
+        numbers = [float(name) for name, _, _ in (pair.partition(":") for pair in pairs) if name.isdecimal()]
+        faults = {
+            "several labels; keep one": "," in label,
+            f"a feature number above {MAX_FEATURES}; renumber the features": max(numbers, default=0)
+            > MAX_FEATURES,
+            "the same feature twice; keep one of its values": len(set(numbers)) < len(numbers),
+            "features in another order than that of their numbers; sort them": numbers != sorted(numbers),
+        }
+        for fault in (fault for fault, is_present in faults.items() if is_present):
+            place = describe_row(row, has_header=False)
+            raise DataError(f"{path}: a line has {fault}", f"{path}: {place} has {fault}")

@@ -16,7 +16,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, Options, check_file_name
 from mu2mpi.core.registry import register
-from mu2mpi.data.column_values import MISSING_MARKERS, UNPRINTABLE_CHARACTERS
+from mu2mpi.data.column_values import MISSING_MARKERS, UNPRINTABLE_CHARACTERS, parse_number
 from mu2mpi.data.formats.format import MEMORY, DataFile, Table, open_data_file
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.redaction import DataError, describe_row, redacted_errors, safe_text
@@ -31,13 +31,16 @@ from mu2mpi.data.table_schema import (
     TestSetOption,
     read_schema,
 )
+from mu2mpi.data.text_encoding import to_nfc
 
 MAX_ABS_FEATURE = 1e150  # sums of squares of larger features may overflow
 FEATURE_READ_BYTES = 4 << 20  # features read at a time
 MAX_STORED_TEST_ROWS = 1_000_000  # rows of the test set that a result stores
 MAX_CLASSES_WITH_FEW_SAMPLES = 100  # with more classes, an average class must have at least three samples
+MAX_FRACTIONAL_CLASSES = 10  # classes called by numbers that are not all whole
 
 FileName = Annotated[str | None, AfterValidator(lambda name: name and check_file_name(name))]
+Text = Annotated[str | None, AfterValidator(lambda text: text and to_nfc(text))]
 BoolOption = Annotated[bool | None, AfterValidator(lambda value: value or None)]
 
 # `schema` shadows a deprecated method of pydantic, now called model_json_schema.
@@ -54,10 +57,10 @@ class FileOptions(Options):
     schema: FileName = Field(  # type: ignore[assignment]
         None, description="file declaring the columns of a table in public terms (docs/guides/data.md)"
     )
-    features: str | None = _text(
+    features: Text = _text(
         "dataset or columns of features [default: features, X, x, images or data; in CSV all others]"
     )
-    labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
+    labels: Text = _text("dataset or column of labels [default: labels, label, y, target or class]")
     test: TestSetOption = Field(None, description="share for testing, or another file [default: 0.2]")
     missing_labels: Literal["keep"] | None = Field(
         None, description="treatment of labels such as NA: keep them as class names"
@@ -221,7 +224,7 @@ class UserFile(DataSource):
         if schema is None:
             return file.table(self._options.features, self._options.labels)
         schema.check_column_names(file.path, file.column_names)
-        return EncodedTable(file.column_reader(schema.value_types), schema, self.invalid_values)
+        return EncodedTable(file, schema, self.invalid_values, schema.value_types)
 
     def _open_file(self, split: str, name: str, dimension: int) -> DataFile:
         if name != MEMORY:
@@ -236,11 +239,14 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
     classes = table.column("label", np.arange(0)).to_integers_or_texts(missing_markers)
     for rows in row_chunks(table.samples):
         classes = np.union1d(classes, table.column("label", rows).to_integers_or_texts(missing_markers))
-        if len(classes) > MAX_CLASSES or (MAX_CLASSES_WITH_FEW_SAMPLES < len(classes) > table.samples / 3):
-            fix = "give numbers a --label-range LOW:HIGH and a loss such as squared, or name other labels"
+        are_fractions = len(classes) > MAX_FRACTIONAL_CLASSES and _are_fractions(classes)
+        are_rare = MAX_CLASSES_WITH_FEW_SAMPLES < len(classes) > table.samples / 3
+        if len(classes) > MAX_CLASSES or are_rare or are_fractions:
+            fix = "give numbers a --label-range LOW:HIGH and --loss squared, or name other labels"
+            kind = "different labels with fractions" if are_fractions else "different labels"
             raise DataError(
-                f"{table.path} has too many different labels for classes; {fix}",
-                f"{table.path} has {len(classes)} different labels in its first {rows[-1] + 1} rows; {fix}",
+                f"{table.path} has too many {kind} for classes; {fix}",
+                f"{table.path} has {len(classes)} {kind} in its first {rows[-1] + 1} rows; {fix}",
             )
     if len(classes) < 2:
         raise DataError(
@@ -248,6 +254,12 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
             f"{table.path}: every label is {safe_text(classes[0])}; classification needs two",
         )
     return classes
+
+
+def _are_fractions(labels: NDArray[Any]) -> bool:
+    """Whether all labels are numbers, and some of them not whole."""
+    numbers = [parse_number(str(label)) for label in labels.tolist()]
+    return None not in numbers and any(number is not None and number % 1 for number in numbers)
 
 
 class HoldoutSplit:
