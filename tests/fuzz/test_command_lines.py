@@ -15,9 +15,21 @@ from mu2mpi.execution.job import run
 NAMES = "good.h5", "ä ☃.h5", os.fsdecode(b"\xff.h5"), "two\nlines.h5", "-o.h5", "results/a.h5", "results/b.h5"
 """Under which a result is there."""
 
+DIRTY = {
+    "utf-16.csv": "a,label\n1,0\n0,1\n".encode("utf-16"),
+    "latin-1.csv": "größe,label\n1,0\n0,1\n".encode("latin-1"),
+    "commas.csv": b"sep=;\na;label\n0,5;0\n0,25;1\n",
+    "nameless.tsv": b"a\tlabel\t\n1\t0\t\n0\t1\t\n",
+    "twice.csv": b"a,a,label\n1,0,1\n0,1,0\n",
+    "label.csv": b"label\n1\n0\n",
+    "fractions.csv": "\n".join(["a,label", *(f"0.5,{k / 7}" for k in range(40))]).encode(),
+    "unsorted.svm": b"1 2:0.5 1:0.5\n0 1:1\n",
+}
+"""Tables that a spreadsheet or a script wrote in a way that needs a word."""
+
 OTHERS = (
     "absent", "absent/a.h5", "empty", "results", "cut.h5", "random.h5", "secret.h5", "good.h5/a",
-    "broken.toml", "good.toml", "list.toml", "table.csv", "loop", ".", "/dev/null", "x" * 300, "",
+    "broken.toml", "deep.toml", "good.toml", "list.toml", "table.csv", *DIRTY, "loop", ".", "/dev/null", "x" * 300, "",
 )  # fmt: skip
 VALUES = (
     "", "0", "-1", "4", "1e-5", "nan", "-inf", "1e999", "9" * 30, "ä", "\n", "\udcff", "x" * 300,
@@ -45,7 +57,11 @@ OPTIONS = {
     ),
     "sweep": ("--index", "--part", "--rho", "--machines", "--seed", "--data", "--labels"),
 }
-SUITED = {"job": ("good.toml",), "sweep": ("good.toml",), "data": ("table.csv", "digits", "population")}
+SUITED = {
+    "job": ("good.toml",),
+    "sweep": ("good.toml",),
+    "data": ("table.csv", *DIRTY, "digits", "population"),
+}
 """What a command is for; the others are for results."""
 
 
@@ -65,6 +81,9 @@ def template(tmp_path_factory):
     (folder / "good.toml").write_text("rho = 4.0\nseed = 1\n")
     (folder / "list.toml").write_text('rho = [1.0, 4.0]\nlabels = ["a b", "a-b"]\ndata = "table.csv"\n')
     (folder / "broken.toml").write_bytes(b"rho = [\xff")
+    (folder / "deep.toml").write_text(f"rho{'.a' * 20_000} = 1\n")
+    for name, content in DIRTY.items():
+        (folder / name).write_bytes(content)
     (folder / "table.csv").write_text("a,label\n" + "0.5,0\n0.25,1\n" * 20)
     (folder / "loop").symlink_to("loop")
     return folder

@@ -1,12 +1,16 @@
-"""Files of data that are broken at random: each can be used or is refused, soon, and nothing else happens."""
+"""Files of data that are broken at random: each can be used or is refused, soon, and nothing else happens.
 
+Spreadsheets that are written in an odd way are read as they are meant, or the message says what is odd.
+"""
+
+import csv
 import gzip
 import io
 import random
 import struct
 import time
 import warnings
-from unicodedata import category
+from unicodedata import category, normalize
 
 import h5py
 import numpy as np
@@ -15,6 +19,7 @@ from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.data.sources.user_file import HoldoutSplit
 from mu2mpi.execution.plan import open_source
 
 SECONDS = 20
@@ -113,6 +118,85 @@ def test_any_file_can_be_used_or_is_refused(chance, tmp_path, count):
         assert time.process_time() - began < SECONDS, path
         path.unlink()
     assert 0 < usable < count
+
+
+SEPARATORS = {",": ".csv", ";": ".csv", "\t": ".tsv", "|": ".csv"}
+CLASSES = ("nein", "jä", "vielleicht, später")
+TABLE = [[*map(str, row), CLASSES[y]] for row, y in zip((np.rint(8 * X) / 8).tolist(), Y, strict=True)]
+NAMES = ["größe", 'ein "Name"', "x;y,z", "label"]
+
+
+def ending_in_separators(rows):
+    return [[*row, ""] for row in rows]
+
+
+def with_first_column(change):
+    """Return a defect that writes the numbers of the first column in another way."""
+    return lambda rows: [rows[0], *([change(row[0]), *row[1:]] for row in rows[1:])]
+
+
+# Words of the message, and how a table gets the defect that it is about
+DEFECTS = {
+    "": lambda rows: rows,
+    "column 5 has no name": ending_in_separators,
+    "column 2 has no name": lambda rows: [[row[0], str(k or ""), *row[1:]] for k, row in enumerate(rows)],
+    "values, and the first 4": lambda rows: [rows[0], *ending_in_separators(rows[1:])],
+    "columns 1 and 3 have the same name größe": lambda rows: [[*rows[0][:2], "größe", "label"], *rows[1:]],
+    "has no features": lambda rows: [[row[3].partition(",")[0]] for row in rows],
+    "a decimal comma": with_first_column(lambda number: number.replace(".", ",")),
+    "a percent sign": with_first_column(lambda number: f"{number}%"),
+    "thousands marks": with_first_column(lambda number: f"{12345678 + float(number):,}"),
+    "not a number": with_first_column(lambda number: f"{number} kg"),
+    "every label is the same": lambda rows: [rows[0], *([*row[:3], "nein"] for row in rows[1:])],
+    "different labels with fractions": lambda rows: [
+        [*row[:3], str(k / 7) if k else "label"] for k, row in enumerate(rows)
+    ],
+}
+ENCODINGS = {
+    "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-32": "UTF-32", "latin-1": "Latin-1",
+}  # fmt: skip
+
+
+def spreadsheet(chance: random.Random, folder, defect: str, encoding: str):
+    """Write a table with one defect at most, in other respects as one program or another would."""
+    separator, newline = chance.choice([*SEPARATORS]), chance.choice(("\n", "\r\n", "\r"))
+    quoting = chance.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=separator, quoting=quoting, lineterminator=newline)
+    writer.writerows(DEFECTS[defect]([NAMES, *TABLE]))
+    is_marked = separator == "|" or chance.random() < 0.3
+    content = newline * chance.randrange(3) + f"sep={separator}{newline}" * is_marked + text.getvalue()
+    content = content.replace(newline, newline * chance.choice((1, 1, 2)))
+    if encoding == "utf-8":
+        content = chance.choice(("", "\ufeff")) + normalize(chance.choice(("NFC", "NFD")), content)
+    is_packed = chance.random() < 0.2
+    path = folder / f"{chance.randrange(10**9)}{SEPARATORS[separator]}{'.gz' * is_packed}"
+    path.write_bytes(gzip.compress(content.encode(encoding)) if is_packed else content.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("count", [60, *slow(3000)])
+def test_spreadsheets_are_read_as_they_are_meant_or_the_message_says_what_is_odd(chance, tmp_path, count):
+    want = np.array([row[:3] for row in TABLE], float)
+    for _ in range(count):
+        encoding = chance.choice(["utf-8"] * 9 + [*ENCODINGS])
+        defect = chance.choice([*DEFECTS, ""]) if encoding == "utf-8" else ""
+        path = spreadsheet(chance, tmp_path, defect, encoding)
+        try:
+            source = open_source(Experiment(data=str(path), test=0.2))
+            samples = source.read_training(np.arange(source.training_samples))
+        except InputError as error:
+            said = str(error).removeprefix(str(path))
+            assert (defect or ENCODINGS.get(encoding, "no message")) in said, (said, path.read_bytes()[:500])
+            assert not any(name in said for name in CLASSES), said
+            assert not any(row[0] in said for row in TABLE if len(row[0]) > 4), said
+            continue
+        assert (defect, encoding) == ("", "utf-8"), path.read_bytes()[:500]
+        assert source.feature_names == tuple(NAMES[:3])
+        assert source.class_names == tuple(sorted(CLASSES))
+        rows = HoldoutSplit(ROWS, 0.2, 0).training_rows(np.arange(source.training_samples))
+        np.testing.assert_array_equal(samples.features, want[rows])
+        assert [source.class_names[k] for k in samples.labels] == [TABLE[row][3] for row in rows]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
