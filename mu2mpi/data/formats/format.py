@@ -145,16 +145,17 @@ class DataFile(ABC):
         matrix = np.column_stack([np.empty((len(arrays[targets[0]]), 0)), *columns])
         table = Table(self.path, matrix, *(arrays[name] for name in targets))
         table.has_header = self.has_header
-        table.feature_names = tuple(inputs) if self.has_column_names else None
+        table.feature_names = tuple(map(to_nfc, inputs)) if self.has_column_names else None
         return table
 
     @cached_property
-    def _structured_array(self) -> Any:
-        """Structured array of a file that contains no other array, else None."""
-        if len(self.array_names) != 1:
-            return None
-        [array] = self.arrays({self.array_names[0]: "texts"}).values()
-        return array if len(array.shape) == 1 and array.dtype.names else None
+    def _fields(self) -> dict[str, tuple[str, str | None]]:
+        """Array of each named column, and its field in a structured array that is alone in the file."""
+        is_single = len(self.array_names) == 1 and not self.is_table
+        for name, array in self.arrays({self.array_names[0]: "texts"}).items() if is_single else ():
+            if len(array.shape) == 1 and array.dtype.names:
+                return {to_nfc(field): (name, field) for field in array.dtype.names}
+        return {to_nfc(name): (name, None) for name in self.array_names}
 
     @cached_property
     def _matrix_table(self) -> Table | None:
@@ -166,18 +167,14 @@ class DataFile(ABC):
     @property
     def column_names(self) -> list[str]:
         """Names of all columns of the file, as a schema declares them."""
-        if self.is_table or (self._matrix_table is None and self._structured_array is None):
-            return self.array_names
-        if self._matrix_table is None:
-            return [*map(to_nfc, self._structured_array.dtype.names)]
+        if self.is_table or self._matrix_table is None:
+            return [*self._fields]
         numbers = range(self.first_feature_number, self.first_feature_number + self._matrix_table.dimension)
         return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._matrix_table.has_owners]
 
     def column_reader(self, wanted_arrays: Mapping[str, ValueType]) -> ColumnReader:
         """Reader of columns or arrays; `wanted_arrays` maps names to text conversions."""
-        if set(wanted_arrays) <= set(self.array_names):
-            return column_reader(self.path, self.arrays(wanted_arrays), self.has_header)
-        path, table, array = self.path, self._matrix_table, self._structured_array
+        table = None if set(wanted_arrays) <= set(self._fields) else self._matrix_table
         if table is not None:
 
             def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
@@ -190,17 +187,25 @@ class DataFile(ABC):
                 }
 
             return ColumnReader(self.path, table.samples, read_numbered)
-        fields = {to_nfc(name): name for name in array.dtype.names}
+        arrays = self.arrays({self._fields[name][0]: kind for name, kind in wanted_arrays.items()})
         for name in wanted_arrays:
-            field = array.dtype[fields[name]]
-            if field.subdtype or field.kind not in "biufSUO":
-                raise InputError(f"{path}: field {safe_text(name)} is of type {field}; declare it as ignored")
+            array_name, field = self._fields[name]
+            shape, dtype = arrays[array_name].shape, arrays[array_name].dtype
+            dtype = dtype if field is None else dtype[field]
+            if (len(shape) != 1 and shape[1:] != (1,)) or dtype.kind not in "biufSUO":
+                fault = f"must have one axis of numbers or text, got the shape {shape} and the type {dtype}"
+                raise InputError(f"{self.path}: {safe_text(name)} {fault}. Declare it as ignored.")
+        lengths = {array.shape[0] for array in arrays.values()}
+        if len(lengths) != 1:
+            raise InputError(f"{self.path} has columns of different lengths")
 
-        def read_fields(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-            block = array[rows].reshape(len(rows))
-            return {name: block[fields[name]] for name in names}
+        def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
+            blocks = {name: arrays[name][rows] for name in {self._fields[name][0] for name in names}}
+            places = ((name, *self._fields[name]) for name in names)
+            columns = ((name, blocks[a] if field is None else blocks[a][field]) for name, a, field in places)
+            return {name: column.reshape(len(rows)) for name, column in columns}
 
-        return ColumnReader(self.path, array.shape[0], read_fields)
+        return ColumnReader(self.path, lengths.pop(), read_columns, self.has_header)
 
 
 class TextFile(DataFile):
@@ -230,28 +235,14 @@ class TextFile(DataFile):
 
 def find_array_name(path: Path, array_names: Collection[str], name: str | None, option: str) -> str:
     """Name of the array that --features or --labels selects; by default one of DEFAULT_ARRAY_NAMES."""
+    names = {to_nfc(array_name): array_name for array_name in array_names}
     for candidate in DEFAULT_ARRAY_NAMES[option] if name is None else (name,):
-        if candidate in array_names:
-            return candidate
+        if candidate in names:
+            return names[candidate]
     lack = f"none of {', '.join(DEFAULT_ARRAY_NAMES[option])}" if name is None else f"no {safe_text(name)}"
     found = format_names(array_names) or "nothing"
     fix = "target=NAME" if path.name.endswith(MEMORY) else f"--{option} NAME"
     raise InputError(f"{path} has {lack}, but {found}. Give {fix}.")
-
-
-def column_reader(path: Path, arrays: Mapping[str, Any], has_header: bool = False) -> ColumnReader:
-    """Reader of a data file whose columns are the given arrays, indexed by ascending rows."""
-    for name, array in arrays.items():
-        if len(array.shape) != 1 and (len(array.shape) != 2 or array.shape[1] != 1):
-            raise InputError(f"{path}: {safe_text(name)} must have one axis, got the shape {array.shape}")
-    lengths = {array.shape[0] for array in arrays.values()}
-    if len(lengths) != 1:
-        raise InputError(f"{path} has columns of different lengths")
-
-    def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-        return {name: arrays[name][rows].reshape(len(rows)) for name in names}
-
-    return ColumnReader(path, lengths.pop(), read_columns, has_header)
 
 
 def check_distinct_names(path: Path, names: Sequence[str]) -> None:
@@ -286,6 +277,6 @@ def open_data_file(path: Path, dimension: int = 0) -> DataFile:
     for suffix, file_format in formats_by_suffix().items():
         if name.endswith(suffix):
             file = file_format(path, dimension)
-            check_distinct_names(path, file.array_names)
+            check_distinct_names(path, [*map(to_nfc, file.array_names)])
             return file
     raise InputError(f"{path} has an unknown suffix; give {describe_suffixes()}")

@@ -17,7 +17,6 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import DEFAULT_ARRAY_NAMES, OWNER_COLUMN, DataFile, ValueType
 from mu2mpi.data.redaction import as_input_errors, check_unchanged, safe_text
-from mu2mpi.data.text_encoding import to_nfc
 
 HDF5_BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must locate, decompress or convert
 
@@ -41,20 +40,18 @@ class Hdf5File(DataFile):
             self._owner_names = sorted(owners) if isinstance(owners, h5py.Group) else None
             if self._owner_names is None:
                 self._table_groups = [_find_table_group(file)]
-                names = [name for name in self._table_groups[0] if not name.startswith("_i_")]
-                self.array_names = [*map(to_nfc, names)]
+                self.array_names = [name for name in self._table_groups[0] if not name.startswith("_i_")]
                 return
             self._table_groups = [owners[name] for name in self._owner_names]
         if not self._table_groups or not all(isinstance(group, h5py.Group) for group in self._table_groups):
             raise InputError(f"{path}: its group {OWNER_COLUMN} must have a group for each owner")
-        self.array_names = [*map(to_nfc, self._table_groups[0]), OWNER_COLUMN]
+        self.array_names = [*self._table_groups[0], OWNER_COLUMN]
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
         owners = self._owner_names
         names = [name for name in wanted_arrays if owners is None or name != OWNER_COLUMN]
         with as_input_errors(self.path):
-            groups = [(group, {to_nfc(name): name for name in group}) for group in self._table_groups]
-            datasets = {n: [DatasetRows(self.path, n, group[own[n]]) for group, own in groups] for n in names}
+            datasets = {n: [DatasetRows(self.path, n, g[n]) for g in self._table_groups] for n in names}
         if owners is None:
             return {name: parts[0] for name, parts in datasets.items()}
         lengths = {tuple(part.shape[0] for part in parts) for parts in datasets.values()}

@@ -11,7 +11,6 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import DataFile, ValueType
 from mu2mpi.data.redaction import as_input_errors
-from mu2mpi.data.text_encoding import to_nfc
 
 
 @register
@@ -24,16 +23,12 @@ class NpzFile(DataFile):
         super().__init__(path)
         self._loaded_arrays: dict[str, NDArray[Any]] = {}
         with as_input_errors(path), open(path, "rb") as file:
-            stored_names = np.load(file).files
-        self.array_names = [*map(to_nfc, stored_names)]
-        self._stored_names = dict(zip(self.array_names, stored_names, strict=True))
+            self.array_names = list(np.load(file).files)
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, NDArray[Any]]:
         new = [name for name in wanted_arrays if name not in self._loaded_arrays]
         with as_input_errors(self.path), open(self.path, "rb") as file:
             archive: Any = np.load(file)
-            members = {name: self._stored_names[name] for name in new}
-            sizes = (archive.zip.getinfo(f"{member}.npy").file_size for member in members.values())
-            check_fits_in_memory(self.path, sum(sizes))
-            self._loaded_arrays |= {name: archive[member] for name, member in members.items()}
+            check_fits_in_memory(self.path, sum(archive.zip.getinfo(f"{name}.npy").file_size for name in new))
+            self._loaded_arrays |= {name: archive[name] for name in new}
         return {name: self._loaded_arrays[name] for name in wanted_arrays}

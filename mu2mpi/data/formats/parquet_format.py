@@ -14,7 +14,6 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import ColumnReader, DataFile, Table, ValueType
 from mu2mpi.data.redaction import as_input_errors, check_unchanged, safe_text
-from mu2mpi.data.text_encoding import to_nfc
 
 
 @register
@@ -27,9 +26,7 @@ class ParquetFile(DataFile):
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with as_input_errors(path), _open_parquet(path) as file:
-            stored_names = file.schema_arrow.names
-        self.array_names = [*map(to_nfc, stored_names)]
-        self._stored_names = dict(zip(self.array_names, stored_names, strict=True))
+            self.array_names = list(file.schema_arrow.names)
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
         reader = self.column_reader(wanted_arrays)
@@ -46,13 +43,14 @@ class ParquetFile(DataFile):
             sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
             numeric = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
             for name in wanted_arrays:
-                dtype, column = schema.field(self._stored_names[name]).type, f"column {safe_text(name)}"
+                dtype, column = schema.field(self._fields[name][0]).type, f"column {safe_text(name)}"
                 arrow_type = dtype.value_type if types.is_dictionary(dtype) else dtype
                 if not any(test(arrow_type) for test in (*numeric, types.is_string, types.is_large_string)):
                     raise InputError(f"{self.path}: {column} has the type {dtype}; declare it as ignored")
         starts, expected_identity = np.cumsum([0, *sizes]), file_identity(self.path)
         row_bytes = sum(8 if value_type == "numbers" else 64 for value_type in wanted_arrays.values())
         check_fits_in_memory(self.path, max(sizes, default=0) * row_bytes)
+        stored = {name: self._fields[name][0] for name in wanted_arrays}
         cached: dict[int, dict[str, NDArray[Any]]] = {}
 
         def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
@@ -64,10 +62,8 @@ class ParquetFile(DataFile):
                 if group not in cached:
                     cached.clear()
                     with as_input_errors(self.path), _open_parquet(self.path) as file:
-                        stored_names = [self._stored_names[name] for name in wanted_arrays]
-                        table = file.read_row_group(group, columns=stored_names, use_threads=False)
-                        values = map(_to_array, map(table.column, stored_names))
-                        cached[group] = dict(zip(wanted_arrays, values, strict=True))
+                        table = file.read_row_group(group, columns=[*stored.values()], use_threads=False)
+                        cached[group] = {name: _to_array(table.column(stored[name])) for name in stored}
                 offsets = rows[bounds[group] : bounds[group + 1]] - starts[group]
                 blocks.append({name: cached[group][name][offsets] for name in names})
             return {name: np.concatenate([block[name] for block in blocks]) for name in names}
