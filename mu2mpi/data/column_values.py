@@ -23,11 +23,7 @@ UNPRINTABLE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # Notations of numbers that float() rejects, by name: their pattern, and what to do about them
 _NUMBER_NOTATIONS = {
     "a percent sign": (r"[-+]?[\d.,]*\d\s?%", "remove the signs"),
-    "a comma": (
-        r"[-+]?\d{1,3},\d{3}",
-        'declare decimal = "," in a schema, or remove commas that mark thousands',
-    ),
-    "a decimal comma": (r"[-+]?\d*,\d+(e[-+]?\d+)?", 'declare decimal = "," in a schema'),
+    "a decimal comma": (r"[-+]?\d*,\d+(e[-+]?\d+)?", 'declare decimal = "," in a schema, unless it marks thousands'),
     "thousands marks": (r"[-+]?\d{1,3}([,.' ’\u00a0\u202f])\d{3}(\1\d{3})*([.,]\d+)?", "remove the marks"),
 }
 _SWAP_COMMA_AND_POINT = str.maketrans(",.", ".,")
@@ -70,8 +66,8 @@ class ColumnValues:
         reason, advice = "a value that is not a number", "correct it, or declare another type with --schema"
         if is_bad.any() and (notation := number_notation([*map(str, compress(texts, is_bad))])):
             reason, advice = f"a number with {notation}", _NUMBER_NOTATIONS[notation][1]
-            if self.decimal == "," and "comma" in notation:
-                reason, advice = reason.replace("comma", "point"), "the schema declares decimal commas"
+            if self.decimal == "," and notation == "a decimal comma":
+                reason, advice = "a number with a decimal point", "the schema declares decimal commas"
         self.reject_values(is_bad, reason, advice)
         return np.array(numbers, np.float64)
 
@@ -137,11 +133,10 @@ def parse_number(text: str | None) -> float | None:
 
 def number_notation(texts: Sequence[str]) -> str | None:
     """Name of the first notation of `_NUMBER_NOTATIONS` that all of the texts have; None if there is none."""
-    patterns = ((name, pattern) for name, (pattern, _) in _NUMBER_NOTATIONS.items())
-    has_pattern = (
-        name for name, p in patterns if all(re.fullmatch(p, text, re.IGNORECASE) for text in texts)
-    )
-    return next(has_pattern, None)
+    for name, (pattern, _) in _NUMBER_NOTATIONS.items():
+        if all(re.fullmatch(pattern, text, re.IGNORECASE) for text in texts):
+            return name
+    return None
 
 
 def _is_missing(text: str | None) -> bool:

@@ -81,12 +81,10 @@ def test_a_table_of_tabs_may_have_commas_in_its_header(tmp_path):
 
 ENCODINGS = {
     "UTF-16": (TEXT.encode("utf-16"), TEXT.encode("utf-16-le"), TEXT.encode("utf-16-be")),
-    "UTF-32": (TEXT.encode("utf-32"),),
     "Latin-1": (TEXT.encode("latin-1"),),
     "Windows-1252": (TEXT.replace("nein", "„nein“").encode("cp1252"),),
     "gzip": (gzip.compress(TEXT.encode()),),
-    "Excel": (b"PK\x03\x04\x14\0\x06\0\x08\0" + bytes(range(256)),),
-    "another kind of file": (TEXT.encode() + b"\x01\xff\xfe\x80",),
+    "another kind of file": (TEXT.encode() + b"\x01\xff\xfe\x80", b"PK\x03\x04\x14" + bytes(range(256))),
 }
 
 
@@ -141,7 +139,7 @@ def test_a_column_without_a_name_may_be_left_out(tmp_path):
 
 NUMBERS = {
     "a decimal comma": (["0,5", "0,25", "-1,5", ",5", "1,0e-3"], 'decimal = ","'),
-    "a comma": (["1,250", "0,125"], 'decimal = ","'),
+    "a decimal comma ": (["1,250", "12,125"], "unless it marks thousands"),
     "thousands marks": (["1,250,000", "1,250"], "remove the marks"),
     "thousands marks ": (["1 250", "12\u00a0250"], "remove the marks"),
     "thousands marks  ": (["1.250.000", "1.250,5"], "remove the marks"),
@@ -177,7 +175,7 @@ def test_decimal_commas_that_a_schema_declares(tmp_path, separator):
     assert "decimal comma" in message(path, schema=with_schema(tmp_path))
     schema = with_schema(tmp_path, decimal=",")
     assert everything(path, schema=schema) == want
-    for value, fault in (("0.5", "a decimal point"), ("0.500", "a point"), ("1.000,5", "thousands")):
+    for value, fault in (("0.5", "a decimal point"), ("0.500", "a decimal point"), ("1.000,5", "thousands")):
         bad = path.read_text().replace("\n0,1", f"\n{value}", 1)
         assert fault in message(written(tmp_path, "c.csv", bad), schema=schema)
     for value in ("", ".", "NA"):

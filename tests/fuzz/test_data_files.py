@@ -153,7 +153,7 @@ DEFECTS = {
     ],
 }
 ENCODINGS = {
-    "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-32": "UTF-32", "latin-1": "Latin-1",
+    "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "latin-1": "Latin-1",
 }  # fmt: skip
 
 

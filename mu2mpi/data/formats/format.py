@@ -21,7 +21,7 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
-from mu2mpi.data.text_encoding import describe_signature, to_nfc
+from mu2mpi.data.text_encoding import to_nfc
 
 # Default names of the array or columns of features and labels, by option, in order of preference
 DEFAULT_ARRAY_NAMES = {
@@ -32,7 +32,6 @@ OWNER_COLUMN = "machine"  # name of the array or column of owners
 MEMORY = "memory"  # name in settings of data, a test set or a schema that a Python program passes
 MAX_FEATURES = 10_000_000
 MIN_GZIP_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
-SIGNATURE_BYTES = 256  # bytes of a text file by which other kinds of files are recognised
 MAX_GZIP_RATIO = 250  # largest ratio of unpacked to packed size of such a file
 
 ColumnRole = Literal["label", "owner"]
@@ -228,8 +227,6 @@ class TextFile(DataFile):
         """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
         opener: Any = gzip.open if self.is_gzipped else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
-            if fault := describe_signature(file.buffer.peek(SIGNATURE_BYTES)[:SIGNATURE_BYTES]):
-                raise InputError(f"{self.path} {fault}")
             yield file
 
 
