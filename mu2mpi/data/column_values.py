@@ -23,7 +23,10 @@ UNPRINTABLE_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # Notations of numbers that float() rejects, by name: their pattern, and what to do about them
 _NUMBER_NOTATIONS = {
     "a percent sign": (r"[-+]?[\d.,]*\d\s?%", "remove the signs"),
-    "a decimal comma": (r"[-+]?\d*,\d+(e[-+]?\d+)?", 'declare decimal = "," in a schema, unless it marks thousands'),
+    "a decimal comma": (
+        r"[-+]?\d*,\d+(e[-+]?\d+)?",
+        'declare decimal = "," in a schema, unless it marks thousands',
+    ),
     "thousands marks": (r"[-+]?\d{1,3}([,.' ’\u00a0\u202f])\d{3}(\1\d{3})*([.,]\d+)?", "remove the marks"),
 }
 _SWAP_COMMA_AND_POINT = str.maketrans(",.", ".,")

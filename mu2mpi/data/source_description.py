@@ -60,17 +60,12 @@ def schema_template(file_name: str) -> str | None:
 def _describe_columns(source: Any, schema_toml: str) -> list[str]:
     _ = source.digest  # reads all rows, and so counts invalid values
     schema, counts = parse_schema(schema_toml), source.invalid_values.counts if source.is_public else {}
-    width = max(map(len, schema.columns))
     lines = []
     for name, column in schema.columns.items():
-        line = f"{safe_text(name):{width}}  {column.type}"
+        line = f"{safe_text(name)}: {column.type}"
         for key, value in column.model_dump(exclude={"type"}, exclude_none=True).items():
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-            line += f", {key} {format_names(value) if isinstance(value, tuple) else text}"
-        if n_features := len(column.feature_names(name)):
-            line += f", {n_features} feature{'s' if n_features > 1 else ''}"
-        if name in counts:
-            line += "; {} values missing, {} outside".format(*counts[name])
-        lines.append(line)
+            line += f", {key} {format_names(value if isinstance(value, tuple) else [value])}"
+        flaws = "; {} values missing, {} outside".format(*counts[name]) if name in counts else ""
+        lines.append(line + flaws)
     norm = f"{math.sqrt(source.max_squared_norm):.4g}, the root of {source.max_squared_norm:g} columns"
     return [*lines, f"norm of the features: at most {norm}"]

@@ -11,6 +11,7 @@ from helpers.schema_tables import FEATURES, FORMATS, SCHEMA, expected, opened, t
 from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core import memory
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.column_values import ColumnValues
 from mu2mpi.data.sources import user_file
@@ -292,37 +293,30 @@ def test_types_of_parquet(tmp_path, schema):
         opened(written(tmp_path, "a.parquet", frame), schema)
 
 
-def test_parquet_reads_a_group_of_rows_at_a_time(tmp_path, schema, monkeypatch):
+def test_parquet_reads_the_columns_that_a_schema_declares_once(tmp_path, schema, monkeypatch):
     from pyarrow.parquet import ParquetFile
 
-    read, kept = [], ParquetFile.read_row_group
+    columns_read, read = [], ParquetFile.read
 
-    def noted(self, group, columns, use_threads):
-        read.append((group, columns))
-        return kept(self, group, columns=columns, use_threads=use_threads)
+    def noted(self, columns, use_threads):
+        columns_read.append(columns)
+        return read(self, columns=columns, use_threads=use_threads)
 
-    monkeypatch.setattr(ParquetFile, "read_row_group", noted)
+    monkeypatch.setattr(ParquetFile, "read", noted)
     source = opened(written(tmp_path, "a.parquet", table(ROWS)), schema)
-    source.read_training(np.arange(3))
-    assert {group for group, _ in read} == {0}
-    assert "note" not in read[0][1]
+    everything(source)
+    assert columns_read == [[name for name in table(ROWS) if name != "note"]]
+
+
+def test_a_parquet_file_larger_than_memory_is_refused(tmp_path, schema, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 60 * (8 + 64 * 5) - 1)
+    with pytest.raises(InputError, match=r"does not fit into memory.* Use HDF5"):
+        opened(written(tmp_path, "a.parquet", table(ROWS)), schema)
 
 
 def test_without_a_schema_parquet_asks_for_one(tmp_path):
     with pytest.raises(InputError, match="mu2mpi init"):
         open_source(Experiment(data=str(written(tmp_path, "a.parquet", table(ROWS)))))
-
-
-def test_a_parquet_file_that_changes_is_not_read_on(tmp_path, schema):
-    path = written(tmp_path, "a.parquet", table(ROWS))
-    source = opened(path, schema)
-    source.read_training(np.arange(3))
-    written(tmp_path, "a.parquet", table(ROWS, seed=1))
-    with pytest.raises(InputError, match="has changed while it was in use"):
-        source.read_training(np.arange(ROWS - 20))
-
-
-# Templates -------------------------------------------------------------------------------------------------
 
 
 # What is said ----------------------------------------------------------------------------------------------

@@ -31,8 +31,6 @@ DEFAULT_ARRAY_NAMES = {
 OWNER_COLUMN = "machine"  # name of the array or column of owners
 MEMORY = "memory"  # name in settings of data, a test set or a schema that a Python program passes
 MAX_FEATURES = 10_000_000
-MIN_GZIP_BOMB_BYTES = 16 << 20  # smallest unpacked size of a gzip file that may be a decompression bomb
-MAX_GZIP_RATIO = 250  # largest ratio of unpacked to packed size of such a file
 
 ColumnRole = Literal["label", "owner"]
 # How values are read from text: as float64, unconverted, or as int64 if all are integers and else as text
@@ -212,20 +210,12 @@ class TextFile(DataFile):
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
-        self.is_gzipped, size = path.suffix.lower() == ".gz", os.path.getsize(path)
-        if self.is_gzipped and size > 4:
-            with open(path, "rb") as file:
-                file.seek(-4, os.SEEK_END)
-                unpacked = int.from_bytes(file.read(4), "little")
-            if unpacked > max(MIN_GZIP_BOMB_BYTES, MAX_GZIP_RATIO * size):
-                raise InputError(f"{path} unpacks to over {MAX_GZIP_RATIO} times its size; unpack it first")
-            size = unpacked
-        check_fits_in_memory(path, size)
+        check_fits_in_memory(path, os.path.getsize(path))
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:
         """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
-        opener: Any = gzip.open if self.is_gzipped else open
+        opener: Any = gzip.open if self.path.suffix.lower() == ".gz" else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
             yield file
 

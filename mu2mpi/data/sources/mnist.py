@@ -72,8 +72,10 @@ IDX_SPECS = (
     ("t10k-labels", (10_000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 )
 MNIST_FILES = tuple(IdxFile(f"{name}-idx{len(axes)}-ubyte", axes, sha256) for name, axes, sha256 in IDX_SPECS)
-CVDF_MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist/"
-MNIST_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", CVDF_MIRROR)
+MNIST_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
 DOWNLOAD_TIMEOUT_SECONDS = (5.0, 15.0)  # seconds to connect, and between pieces of a response
 
 
@@ -195,17 +197,13 @@ def _download(files: list[IdxFile], folder: Path) -> list[str]:
 
 
 def _unusable_folder_message(folder: Path, is_cache: bool, reasons: list[str]) -> str:
-    command, removal = "mu2mpi data mnist", ""
-    if not is_cache:
-        command, removal = f"{command} --data-dir {folder.parent}", "Remove damaged files. "
+    command = "mu2mpi data mnist" if is_cache else f"mu2mpi data mnist --data-dir {folder.parent}"
     return "\n".join(
         [
-            "MNIST cannot be used:",
+            f"MNIST cannot be used from {folder} (--data-dir and MU2MPI_DATA_DIR name another folder):",
             *(f"  {reason}" for reason in reasons),
-            f"{removal}With a network, `{command}` downloads missing files; a run never does.",
-            f"Or put these four files, with or without .gz, into {folder}, or into the subfolder mnist/ of "
-            "the folder that --data-dir or MU2MPI_DATA_DIR names:",
-            *(f"  {file.name}.gz" for file in MNIST_FILES),
-            f"Sources: {' '.join(MNIST_MIRRORS)}",
+            f"`{command}` downloads files that are missing; a run never does. Remove damaged ones first.",
+            f"Or copy the files {', '.join(f'{file.name}[.gz]' for file in MNIST_FILES)}",
+            f"into that folder, from {' or '.join(MNIST_MIRRORS)}",
         ]
     )
