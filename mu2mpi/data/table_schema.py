@@ -25,6 +25,7 @@ from mu2mpi.data.formats.format import (
     ValueType,
     describe_suffixes,
     is_data_file,
+    shown_columns,
 )
 from mu2mpi.data.redaction import display_name, format_names, safe_text
 from mu2mpi.data.text_encoding import to_nfc
@@ -239,7 +240,7 @@ class Schema(BaseModel):
         """Raise InputError unless the columns of a data file are exactly those that the schema declares."""
         faults = []
         if extra := [display_name(name, names) for name in names if name not in self.columns]:
-            faults.append(f"has the columns {format_names(extra)}, which the schema does not declare")
+            faults.append(f"has the columns {shown_columns(extra)}, which the schema does not declare")
         if missing := [name for name in self.columns if name not in names]:
             faults.append(f"lacks {format_names(missing)}, which the schema declares")
         if faults:

@@ -140,7 +140,7 @@ def test_sweeps_take_data_in_memory_and_skip_finished_runs(tmp_path):
         ({"data": (X, Y[:5])}, "memory holds 120 rows of features but 5 labels"),
         ({"data": (X, X)}, "memory: label must have one axis, got the shape (120, 3)"),
         ({"data": (FRAME, Y[:5])}, "memory has columns of different lengths"),
-        ({"data": {1: Y, "1": Y, "label": Y}}, "memory: columns 1 and 2 have the same name 1."),
+        ({"data": {1: Y, "1": Y, "label": Y}}, "memory: columns 1 and 2 have the same name, of "),
         ({"data": (3 * X, Y)}, "memory has a value in feature 0 that is too large"),
         ({"data": (X, Y), "test": (X[:, 1:], Y)}, "test data in memory has 2 features a sample"),
         ({"data": FRAME.assign(a="x"), "target": "stay"}, "memory: column a has a value that is not"),

@@ -109,12 +109,12 @@ COLUMNS = {
     ),
     "in the rows alone": (HEADER + ROWS.replace("\n", ",\n"), "4 values, and the first 3", "separator"),
     "in the header alone": (TEXT.replace("label", "label,"), "column 4 has no name."),
-    "twice": (TEXT.replace("b,", "größe,"), "columns 1 and 2 have the same name größe."),
+    "twice": (TEXT.replace("b,", "größe,"), "columns 1 and 2 have the same name, of größe, größe, label."),
     "in two forms": (
         TEXT.replace("b,", normalize("NFD", "größe,")),
-        "columns 1 and 2 have the same name größe.",
+        "columns 1 and 2 have the same name, of größe, größe, label.",
     ),
-    "without names": (TEXT.replace("größe,b", ","), "columns 1 and 2 have no name."),
+    "without names": (TEXT.replace("größe,b", ","), "columns 1 and 2 have no name, of "),
     "a label alone": ("label\n" + "0\n1\n" * 20, "has no features"),
     "a label and an owner": ("label,machine\n" + "0,1\n1,2\n" * 20, "has no features"),
 }
@@ -291,3 +291,13 @@ def test_fractions_are_not_silently_classes(tmp_path):
     assert everything(path, loss="squared", label_range="0:7.5")[1] is None
     for few in ([f"0.{k % 9},{k % 9 / 2}" for k in range(50)], [f"0.{k % 9},{k % 30}" for k in range(90)]):
         assert len(everything(written(tmp_path, "b.csv", "a,label\n" + "\n".join(few)))[1]) in (9, 30)
+
+
+@pytest.mark.parametrize("first", ["7319.5,Quixotic,7319.5,no", "7319.5,Quixotic,0,no"])
+def test_a_first_row_that_is_no_header_is_not_repeated(tmp_path, first):
+    path = written(tmp_path, "a.csv", f"{first}\n" + "1,x,2,yes\n" * 9)
+    for settings in ({}, {"labels": "outcome"}, {"schema": with_schema(tmp_path)}):
+        text = message(path, **settings)
+        assert "7319" not in text
+        assert "Quixotic" not in text
+    assert "0, 1, 2" in message(written(tmp_path, "b.csv", "1,2,0\n" * 9), labels="outcome")

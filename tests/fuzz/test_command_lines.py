@@ -29,7 +29,8 @@ DIRTY = {
 
 OTHERS = (
     "absent", "absent/a.h5", "empty", "results", "cut.h5", "random.h5", "secret.h5", "good.h5/a",
-    "broken.toml", "deep.toml", "good.toml", "list.toml", "table.csv", *DIRTY, "loop", ".", "/dev/null", "x" * 300, "",
+    "broken.toml", "deep.toml", "good.toml", "list.toml", "table.csv", *DIRTY, "loop", ".", "/dev/null",
+    "x" * 300, "",
 )  # fmt: skip
 VALUES = (
     "", "0", "-1", "4", "1e-5", "nan", "-inf", "1e999", "9" * 30, "ä", "\n", "\udcff", "x" * 300,

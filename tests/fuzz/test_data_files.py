@@ -141,7 +141,10 @@ DEFECTS = {
     "column 5 has no name": ending_in_separators,
     "column 2 has no name": lambda rows: [[row[0], str(k or ""), *row[1:]] for k, row in enumerate(rows)],
     "values, and the first 4": lambda rows: [rows[0], *ending_in_separators(rows[1:])],
-    "columns 1 and 3 have the same name größe": lambda rows: [[*rows[0][:2], "größe", "label"], *rows[1:]],
+    "columns 1 and 3 have the same name, of größe, ": lambda rows: [
+        [*rows[0][:2], "größe", "label"],
+        *rows[1:],
+    ],
     "has no features": lambda rows: [[row[3].partition(",")[0]] for row in rows],
     "a decimal comma": with_first_column(lambda number: number.replace(".", ",")),
     "a percent sign": with_first_column(lambda number: f"{number}%"),

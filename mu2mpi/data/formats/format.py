@@ -19,7 +19,7 @@ from mu2mpi.core.files import check_readable
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.data.column_values import ColumnValues
+from mu2mpi.data.column_values import ColumnValues, parse_number
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
 from mu2mpi.data.text_encoding import to_nfc
 
@@ -197,10 +197,9 @@ class DataFile(ABC):
             raise InputError(f"{self.path} has columns of different lengths")
 
         def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-            blocks = {name: arrays[name][rows] for name in {self._fields[name][0] for name in names}}
-            places = ((name, *self._fields[name]) for name in names)
-            columns = ((name, blocks[a] if field is None else blocks[a][field]) for name, a, field in places)
-            return {name: column.reshape(len(rows)) for name, column in columns}
+            places = {name: self._fields[name] for name in names}
+            blocks = {name: arrays[name][rows].reshape(len(rows)) for name, _ in {*places.values()}}
+            return {n: blocks[a] if field is None else blocks[a][field] for n, (a, field) in places.items()}
 
         return ColumnReader(self.path, lengths.pop(), read_columns, self.has_header)
 
@@ -227,9 +226,16 @@ def find_array_name(path: Path, array_names: Collection[str], name: str | None, 
         if candidate in names:
             return names[candidate]
     lack = f"none of {', '.join(DEFAULT_ARRAY_NAMES[option])}" if name is None else f"no {safe_text(name)}"
-    found = format_names(array_names) or "nothing"
+    found = shown_columns([*array_names]) or "nothing"
     fix = "target=NAME" if path.name.endswith(MEMORY) else f"--{option} NAME"
     raise InputError(f"{path} has {lack}, but {found}. Give {fix}.")
+
+
+def shown_columns(names: Sequence[str]) -> str:
+    """Names of columns for messages; without names if some are numbers, as in a row that is no header."""
+    is_numbered = [*names] == [*map(str, range(len(names)))]
+    may_be_row = not is_numbered and any(parse_number(name) is not None for name in names)
+    return f"{len(names)} names that may be values of a row" if may_be_row else format_names(names)
 
 
 def check_distinct_names(path: Path, names: Sequence[str]) -> None:
@@ -237,8 +243,8 @@ def check_distinct_names(path: Path, names: Sequence[str]) -> None:
     [name, count], *_ = Counter(names).most_common(1) or [("", 1)]
     if count > 1:
         numbers = " and ".join(str(k) for k, other in enumerate(names, 1) if other == name)
-        title = f"the same name {safe_text(name)}" if name else "no name"
-        raise InputError(f"{path}: columns {numbers} have {title}. Rename all but one of them.")
+        title = "the same name" if name else "no name"
+        raise InputError(f"{path}: columns {numbers} have {title}, of {shown_columns(names)}. Rename them.")
 
 
 def formats_by_suffix() -> dict[str, type[DataFile]]:

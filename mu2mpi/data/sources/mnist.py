@@ -45,12 +45,9 @@ class IdxFile:
 
     def check_content(self, content: Any, verify_checksum: bool, display_name: object) -> None:
         """Raise InputError unless header, size and (if requested) checksum of a file are as expected."""
-        header = self.header
-        if bytes(content[: len(header)]) != header or len(content) != self.nbytes:
-            raise InputError(
-                f"{display_name} is another file than expected: it has {len(content)} bytes or more that "
-                f"begin with 0x{bytes(content[:16]).hex()}, expected {self.nbytes} bytes and 0x{header.hex()}"
-            )
+        if bytes(content[: len(self.header)]) != self.header or len(content) != self.nbytes:
+            fault = f"it has another header, or {len(content)} bytes instead of {self.nbytes}"
+            raise InputError(f"{display_name} is another file than expected: {fault}")
         if verify_checksum and (sha256 := hashlib.sha256(content).hexdigest()) != self.sha256:
             raise InputError(f"{display_name} has the wrong checksum: SHA-256 of its content is {sha256}")
 
