@@ -93,8 +93,6 @@ def written(folder: Path, name: str, frame: pd.DataFrame) -> Path:
             np.savez(
                 path, **{n: array[n].astype("U") if array[n].dtype.kind == "S" else array[n] for n in frame}
             )
-        case ["fields", "npz"]:
-            np.savez(path, array)
         case ["columns", "h5"]:
             with h5py.File(path, "w") as file:
                 for n in frame:
@@ -106,15 +104,11 @@ def written(folder: Path, name: str, frame: pd.DataFrame) -> Path:
                     values = [v.decode() for v in array[n]] if texts else array[n]
                     kind = h5py.string_dtype() if texts else None
                     file.create_dataset(f"some/table/{n}", data=values, dtype=kind)
-        case ["fields", "h5"]:
-            with h5py.File(path, "w") as file:
-                file.create_dataset("patients/table", data=array, chunks=(7,), compression="gzip")
-                file["patients/_i_table/age"] = 1
     return path
 
 
 FORMATS = (
-    "a.csv", "packed.csv.gz", "a.parquet", "columns.npz", "fields.npz", "columns.h5", "group.h5", "fields.h5",
+    "a.csv", "packed.csv.gz", "a.parquet", "columns.npz", "columns.h5", "group.h5",
 )  # fmt: skip
 
 

@@ -146,15 +146,6 @@ class DataFile(ABC):
         return table
 
     @cached_property
-    def _fields(self) -> dict[str, tuple[str, str | None]]:
-        """Array of each named column, and its field in a structured array that is alone in the file."""
-        is_single = len(self.array_names) == 1 and not self.is_table
-        for name, array in self.arrays({self.array_names[0]: "texts"}).items() if is_single else ():
-            if len(array.shape) == 1 and array.dtype.names:
-                return {to_nfc(field): (name, field) for field in array.dtype.names}
-        return {to_nfc(name): (name, None) for name in self.array_names}
-
-    @cached_property
     def _matrix_table(self) -> Table | None:
         """Feature matrix with columns numbered from 0 for a schema; None for a file of named columns."""
         name = next((name for name in DEFAULT_ARRAY_NAMES["features"] if name in self.array_names), None)
@@ -165,43 +156,39 @@ class DataFile(ABC):
     def column_names(self) -> list[str]:
         """Names of all columns of the file, as a schema declares them."""
         if self.is_table or self._matrix_table is None:
-            return [*self._fields]
+            return [*map(to_nfc, self.array_names)]
         numbers = range(self.first_feature_number, self.first_feature_number + self._matrix_table.dimension)
         return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._matrix_table.has_owners]
 
     def column_reader(self, wanted_arrays: Mapping[str, ValueType]) -> ColumnReader:
         """Reader of columns or arrays; `wanted_arrays` maps names to text conversions."""
-        table = None if set(wanted_arrays) <= set(self._fields) else self._matrix_table
-        if table is not None:
+        stored_names = {to_nfc(name): name for name in self.array_names}
+        if self.is_table or set(wanted_arrays) <= set(stored_names):
+            arrays = self.arrays({stored_names[name]: kind for name, kind in wanted_arrays.items()})
+            for name, array in arrays.items():
+                if (len(array.shape) != 1 and array.shape[1:] != (1,)) or array.dtype.kind not in "biufSUO":
+                    layout = f"the shape {array.shape} and the type {array.dtype}"
+                    fault = f"{safe_text(name)} must have one axis of numbers or text, got {layout}"
+                    raise InputError(f"{self.path}: {fault}. Declare it as ignored.")
+            if len(lengths := {array.shape[0] for array in arrays.values()}) != 1:
+                raise InputError(f"{self.path} has columns of different lengths")
 
-            def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-                features: Any = table.features(rows) if any(map(str.isdecimal, names)) else None
-                return {
-                    name: features[:, int(name) - self.first_feature_number]
-                    if name.isdecimal()
-                    else table.column("owner" if name == OWNER_COLUMN else "label", rows).values
-                    for name in names
-                }
+            def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
+                return {name: arrays[stored_names[name]][rows].reshape(len(rows)) for name in names}
 
-            return ColumnReader(self.path, table.samples, read_numbered)
-        arrays = self.arrays({self._fields[name][0]: kind for name, kind in wanted_arrays.items()})
-        for name in wanted_arrays:
-            array_name, field = self._fields[name]
-            shape, dtype = arrays[array_name].shape, arrays[array_name].dtype
-            dtype = dtype if field is None else dtype[field]
-            if (len(shape) != 1 and shape[1:] != (1,)) or dtype.kind not in "biufSUO":
-                fault = f"must have one axis of numbers or text, got the shape {shape} and the type {dtype}"
-                raise InputError(f"{self.path}: {safe_text(name)} {fault}. Declare it as ignored.")
-        lengths = {array.shape[0] for array in arrays.values()}
-        if len(lengths) != 1:
-            raise InputError(f"{self.path} has columns of different lengths")
+            return ColumnReader(self.path, lengths.pop(), read_columns, self.has_header)
+        table: Any = self._matrix_table
 
-        def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-            places = {name: self._fields[name] for name in names}
-            blocks = {name: arrays[name][rows].reshape(len(rows)) for name, _ in {*places.values()}}
-            return {n: blocks[a] if field is None else blocks[a][field] for n, (a, field) in places.items()}
+        def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
+            features: Any = table.features(rows) if any(map(str.isdecimal, names)) else None
+            return {
+                name: features[:, int(name) - self.first_feature_number]
+                if name.isdecimal()
+                else table.column("owner" if name == OWNER_COLUMN else "label", rows).values
+                for name in names
+            }
 
-        return ColumnReader(self.path, lengths.pop(), read_columns, self.has_header)
+        return ColumnReader(self.path, table.samples, read_numbered)
 
 
 class TextFile(DataFile):

@@ -40,7 +40,7 @@ class Hdf5File(DataFile):
             self._owner_names = sorted(owners) if isinstance(owners, h5py.Group) else None
             if self._owner_names is None:
                 self._table_groups = [_find_table_group(file)]
-                self.array_names = [name for name in self._table_groups[0] if not name.startswith("_i_")]
+                self.array_names = list(self._table_groups[0])
                 return
             self._table_groups = [owners[name] for name in self._owner_names]
         if not self._table_groups or not all(isinstance(group, h5py.Group) for group in self._table_groups):
@@ -66,7 +66,7 @@ class Hdf5File(DataFile):
 
 def _find_table_group(group: Any) -> Any:
     while not any(name in group for name in DEFAULT_ARRAY_NAMES["features"]):
-        children = [group[name] for name in group if not name.startswith("_i_")]
+        children = [group[name] for name in group]
         if len(children) != 1 or not isinstance(children[0], h5py.Group):
             break
         group = children[0]
@@ -98,7 +98,7 @@ class DatasetRows:
         if not isinstance(dataset, h5py.Dataset):
             raise InputError(f"{path}: {safe_text(name)} is not a dataset")
         is_text = h5py.check_string_dtype(dataset.dtype) is not None
-        if not dataset.shape or not (is_text or dataset.dtype.names or dataset.dtype.kind in "biuf"):
+        if not dataset.shape or not (is_text or dataset.dtype.kind in "biuf"):
             layout = f"the type {dataset.dtype} and the shape {dataset.shape}"
             raise InputError(f"{path}: {safe_text(name)} must have rows of numbers or text, got {layout}")
         if dataset.is_virtual or dataset.external:
