@@ -25,10 +25,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is no configuration or schema: it has more than {MAX_TOML_BYTES} bytes")
     try:
         return parse_toml(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text in UTF-8. Save it as UTF-8.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InputError(f"cannot read {path}: {reason}") from None
 
 
 def parse_toml(text: str, origin: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class ColumnValues:
         if is_bad.any():
             k = int(np.argmax(is_bad))
             row, value = describe_row(int(self.rows[k]), self.has_header), safe_text(self.values[k])
-            column = f"column {safe_text(self.column)}"
+            column = f"column {safe_text(self.column) or 'without a name'}"
             raise DataError(
                 f"{self.path}: {column} has {reason}; {advice}",
                 f"{self.path}: {row} has '{value}' in {column}, {reason}; {advice}",

@@ -1,7 +1,7 @@
 """Redaction of error messages: messages about private data name neither rows nor values."""
 
 import gzip
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,11 +60,6 @@ def check_unchanged(path: Path, expected_identity: FileIdentity | None) -> None:
 def describe_row(row: int, has_header: bool) -> str:
     """Label of a 0-based row for messages, numbered from 1 including the header as in spreadsheets."""
     return f"row {row + 1 + has_header} (the {'header' if has_header else 'first'} is row 1)"
-
-
-def display_name(column: str, columns: Sequence[str]) -> str:
-    """Name of a column for messages; if it has none, its number from 1 among the columns of its file."""
-    return column or f"{columns.index(column) + 1} (without a name)"
 
 
 def format_names(names: Collection[object]) -> str:

@@ -12,13 +12,13 @@ from mu2mpi.data.column_values import parse_number
 from mu2mpi.data.formats.format import OWNER_COLUMN, open_data_file
 from mu2mpi.data.redaction import format_names, safe_text
 from mu2mpi.data.source import DataRequest, DataSource
-from mu2mpi.data.table_schema import COLUMN_TYPES, parse_schema
+from mu2mpi.data.table_schema import COLUMN_TYPES
 
 
 def describe_source(source: type[DataSource], request: DataRequest) -> str:
     """Download missing files of a data set, validate it, and describe its content and files as text."""
     paths = source.fetch(request.data_dir)
-    data_set = source.open(request)
+    data_set: Any = source.open(request)
     labels = f"{data_set.classes} classes"
     if data_set.label_range is not None:
         labels = "labels from {:g} to {:g}".format(*data_set.label_range)
@@ -27,7 +27,11 @@ def describe_source(source: type[DataSource], request: DataRequest) -> str:
         f"{data_set.dimension} features and a bias, {labels}"
     ]
     if data_set.schema_toml is not None:
-        lines += [f"  {line}" for line in _describe_columns(data_set, data_set.schema_toml)]
+        _ = data_set.digest  # reads all rows, and so counts invalid values
+        norm = math.sqrt(data_set.max_squared_norm)
+        lines.append(f"  features, of norm at most {norm:.4g}: {format_names(data_set.feature_names)}")
+        counts = data_set.invalid_values.counts if data_set.is_public else {}
+        lines += [f"  {safe_text(n)}: {k} values missing, {m} outside" for n, (k, m) in counts.items()]
     if data_set.class_names is not None:
         lines.append(f"  classes in the model's order: {format_names(data_set.class_names)}")
     if data_set.has_owners:
@@ -55,17 +59,3 @@ def schema_template(file_name: str) -> str | None:
     blanks = {name: {"type": ""} for name in names}
     text = importlib.resources.files("mu2mpi.data").joinpath("schema.toml").read_text("utf-8")
     return text.format(types=types) + tomli_w.dumps({"test": 0.2, "columns": blanks})
-
-
-def _describe_columns(source: Any, schema_toml: str) -> list[str]:
-    _ = source.digest  # reads all rows, and so counts invalid values
-    schema, counts = parse_schema(schema_toml), source.invalid_values.counts if source.is_public else {}
-    lines = []
-    for name, column in schema.columns.items():
-        line = f"{safe_text(name)}: {column.type}"
-        for key, value in column.model_dump(exclude={"type"}, exclude_none=True).items():
-            line += f", {key} {format_names(value if isinstance(value, tuple) else [value])}"
-        flaws = "; {} values missing, {} outside".format(*counts[name]) if name in counts else ""
-        lines.append(line + flaws)
-    norm = f"{math.sqrt(source.max_squared_norm):.4g}, the root of {source.max_squared_norm:g} columns"
-    return [*lines, f"norm of the features: at most {norm}"]

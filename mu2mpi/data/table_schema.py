@@ -27,7 +27,7 @@ from mu2mpi.data.formats.format import (
     is_data_file,
     shown_columns,
 )
-from mu2mpi.data.redaction import display_name, format_names, safe_text
+from mu2mpi.data.redaction import format_names, safe_text
 from mu2mpi.data.text_encoding import to_nfc
 
 MAX_CLASSES = 1_000_000
@@ -239,7 +239,8 @@ class Schema(BaseModel):
     def check_column_names(self, path: Path, names: Sequence[str]) -> None:
         """Raise InputError unless the columns of a data file are exactly those that the schema declares."""
         faults = []
-        if extra := [display_name(name, names) for name in names if name not in self.columns]:
+        numbered = {name or f"{k} (without a name)": name for k, name in enumerate(names, 1)}
+        if extra := [shown for shown, name in numbered.items() if name not in self.columns]:
             faults.append(f"has the columns {shown_columns(extra)}, which the schema does not declare")
         if missing := [name for name in self.columns if name not in names]:
             faults.append(f"lacks {format_names(missing)}, which the schema declares")

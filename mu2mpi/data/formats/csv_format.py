@@ -17,7 +17,7 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import ColumnValues, number_notation, object_array, parse_number
 from mu2mpi.data.formats.format import TextFile, ValueType
-from mu2mpi.data.redaction import DataError, describe_row, display_name
+from mu2mpi.data.redaction import DataError, describe_row
 from mu2mpi.data.text_encoding import to_nfc
 
 CSV_CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
@@ -70,9 +70,8 @@ class CsvFile(TextFile):
                 n_rows += len(block)
                 for name, value_type in wanted_arrays.items():
                     if value_type == "numbers":
-                        texts, label = object_array(columns[name]), display_name(name, self.array_names)
-                        column = ColumnValues(self.path, label, numbers, texts, self.has_header, self.decimal)
-                        values = column.to_numbers()
+                        form = object_array(columns[name]), self.has_header, self.decimal
+                        values = ColumnValues(self.path, name, numbers, *form).to_numbers()
                     else:
                         values = object_array([*map(sys.intern, map(str.strip, columns[name]))])
                     blocks[name].append(values)

@@ -209,7 +209,7 @@ class TextFile(DataFile):
 def find_array_name(path: Path, array_names: Collection[str], name: str | None, option: str) -> str:
     """Name of the array that --features or --labels selects; by default one of DEFAULT_ARRAY_NAMES."""
     names = {to_nfc(array_name): array_name for array_name in array_names}
-    for candidate in DEFAULT_ARRAY_NAMES[option] if name is None else (name,):
+    for candidate in DEFAULT_ARRAY_NAMES[option] if name is None else (to_nfc(name),):
         if candidate in names:
             return names[candidate]
     lack = f"none of {', '.join(DEFAULT_ARRAY_NAMES[option])}" if name is None else f"no {safe_text(name)}"

@@ -11,7 +11,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import DataFile, Table, ValueType
-from mu2mpi.data.redaction import as_input_errors, safe_text
+from mu2mpi.data.redaction import as_input_errors
 
 
 @register
@@ -34,15 +34,9 @@ class ParquetFile(DataFile):
         row_bytes = sum(8 if value_type == "numbers" else 64 for value_type in wanted_arrays.values())
         check_fits_in_memory(self.path, self._rows * row_bytes)
         with as_input_errors(self.path):
-            from pyarrow import parquet, types
+            from pyarrow.parquet import ParquetFile as File
 
-            table = parquet.ParquetFile(self.path, memory_map=False).read([*wanted_arrays], use_threads=False)
-            numeric = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
-            for name in wanted_arrays:
-                dtype, column = table.schema.field(name).type, f"column {safe_text(name)}"
-                arrow_type = dtype.value_type if types.is_dictionary(dtype) else dtype
-                if not any(test(arrow_type) for test in (*numeric, types.is_string, types.is_large_string)):
-                    raise InputError(f"{self.path}: {column} has the type {dtype}; declare it as ignored")
+            table = File(self.path, memory_map=False).read([*wanted_arrays], use_threads=False)
             return {name: _to_array(table.column(name)) for name in wanted_arrays}
 
 

@@ -53,6 +53,6 @@ def _reject_faulty_line(path: Path, lines: Iterable[str]) -> None:
             "the same feature twice; keep one of its values": len(set(numbers)) < len(numbers),
             "features in another order than that of their numbers; sort them": numbers != sorted(numbers),
         }
-        for fault in (fault for fault, is_present in faults.items() if is_present):
+        if fault := next((fault for fault, is_present in faults.items() if is_present), None):
             place = describe_row(row, has_header=False)
             raise DataError(f"{path}: a line has {fault}", f"{path}: {place} has {fault}")

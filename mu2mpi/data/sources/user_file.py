@@ -31,7 +31,6 @@ from mu2mpi.data.table_schema import (
     TestSetOption,
     read_schema,
 )
-from mu2mpi.data.text_encoding import to_nfc
 
 MAX_ABS_FEATURE = 1e150  # sums of squares of larger features may overflow
 FEATURE_READ_BYTES = 4 << 20  # features read at a time
@@ -40,7 +39,6 @@ MAX_CLASSES_WITH_FEW_SAMPLES = 100  # with more classes, an average class must h
 MAX_FRACTIONAL_CLASSES = 10  # classes called by numbers that are not all whole
 
 FileName = Annotated[str | None, AfterValidator(lambda name: name and check_file_name(name))]
-Text = Annotated[str | None, AfterValidator(lambda text: text and to_nfc(text))]
 BoolOption = Annotated[bool | None, AfterValidator(lambda value: value or None)]
 
 # `schema` shadows a deprecated method of pydantic, now called model_json_schema.
@@ -57,10 +55,10 @@ class FileOptions(Options):
     schema: FileName = Field(  # type: ignore[assignment]
         None, description="file declaring the columns of a table in public terms (docs/guides/data.md)"
     )
-    features: Text = _text(
+    features: str | None = _text(
         "dataset or columns of features [default: features, X, x, images or data; in CSV all others]"
     )
-    labels: Text = _text("dataset or column of labels [default: labels, label, y, target or class]")
+    labels: str | None = _text("dataset or column of labels [default: labels, label, y, target or class]")
     test: TestSetOption = Field(None, description="share for testing, or another file [default: 0.2]")
     missing_labels: Literal["keep"] | None = Field(
         None, description="treatment of labels such as NA: keep them as class names"
