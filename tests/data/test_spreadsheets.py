@@ -1,4 +1,4 @@
-"""Tables as spreadsheets write them: encodings, separators, decimal commas, and columns without a name."""
+"""Tables as spreadsheets write them: separators, decimal commas, accents, and columns without a name."""
 
 import gzip
 from unicodedata import normalize
@@ -14,7 +14,7 @@ from mu2mpi.data.formats.format import open_data_file
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, validate_schema
 from mu2mpi.execution.plan import open_source
-from mu2mpi.results.coefficients import encode_features
+from mu2mpi.results.coefficients import encode_features, feature_matrix
 
 HEADER = "größe,b,label\n"
 ROWS = "".join(f"0.{k % 9 + 1},0.{k % 7 + 1},{'jä' if k % 2 else 'nein'}\n" for k in range(40))
@@ -77,28 +77,6 @@ def test_a_table_of_tabs_may_have_commas_in_its_header(tmp_path):
         "a",
         "b;c;d;e",
     )
-
-
-ENCODINGS = {
-    "UTF-16": (TEXT.encode("utf-16"), TEXT.encode("utf-16-le"), TEXT.encode("utf-16-be")),
-    "Latin-1": (TEXT.encode("latin-1"),),
-    "Windows-1252": (TEXT.replace("nein", "„nein“").encode("cp1252"),),
-    "gzip": (gzip.compress(TEXT.encode()),),
-    "another kind of file": (TEXT.encode() + b"\x01\xff\xfe\x80", b"PK\x03\x04\x14" + bytes(range(256))),
-}
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_encoding_of_a_text_is_said(tmp_path, encoding):
-    for content in ENCODINGS[encoding]:
-        text = message(written(tmp_path, "a.csv", content))
-        assert encoding in text
-        fix = {"gzip": "Add .gz", "another kind of file": "not text in UTF-8"}.get(encoding, "UTF-8.")
-        assert fix in text
-        packed = written(tmp_path, "a.csv.gz", gzip.compress(content))
-        assert encoding in message(packed)
-    if encoding in ("UTF-16", "gzip"):
-        assert encoding in message(written(tmp_path, "a.svm", ENCODINGS[encoding][0]))
 
 
 COLUMNS = {
@@ -178,6 +156,8 @@ def test_decimal_commas_that_a_schema_declares(tmp_path, separator):
     for value, fault in (("0.5", "a decimal point"), ("0.500", "a decimal point"), ("1.000,5", "thousands")):
         bad = path.read_text().replace("\n0,1", f"\n{value}", 1)
         assert fault in message(written(tmp_path, "c.csv", bad), schema=schema)
+    points = written(tmp_path, "c.csv", TEXT.replace(",", separator))
+    assert "a decimal point" in message(points, schema=schema)
     for value in ("", ".", "NA"):
         missing = path.read_text().replace("\n0,1", f"\n{value}", 1)
         everything(written(tmp_path, "c.csv", missing), schema=schema)
@@ -249,6 +229,13 @@ def test_names_are_the_same_in_both_forms_of_unicode(tmp_path, name, typed):
         memory = MemoryData._from_arguments(frame, typed("jé"), None, None)
         assert memory.settings["labels"] == typed("jé")
         assert memory.files["training"].table(None, "jé").feature_names == ("größe", "zähl")
+
+
+def test_predictions_find_the_names_of_features_in_either_form(tmp_path):
+    path = written(tmp_path, "a.csv", decomposed(TEXT))
+    for names in (("größe", "b"), (decomposed("größe"), "b")):
+        features = feature_matrix(path, Experiment(data="a.csv"), names, 2, 1.0, False)
+        assert features[:2].tolist() == [[0.1, 0.1], [0.2, 0.2]]
 
 
 SPARSE = {
