@@ -21,7 +21,7 @@ def message(path, content):
 
 
 ENCODINGS = {
-    "UTF-16": (TEXT.encode("utf-16"), TEXT.encode("utf-16-le"), TEXT.encode("utf-16-be")),
+    "UTF-16": (b"a\0,\0b\0\n\0", TEXT.encode("utf-16"), TEXT.encode("utf-16-le"), TEXT.encode("utf-16-be")),
     "Latin-1": (TEXT.encode("latin-1"),),
     "Windows-1252": (TEXT.replace("nein", "„nein“").encode("cp1252"),),
     "gzip": (gzip.compress(TEXT.encode()),),

@@ -21,7 +21,7 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues, parse_number
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
-from mu2mpi.data.text_encoding import to_nfc
+from mu2mpi.data.text_encoding import describe_encoding, to_nfc
 
 # Default names of the array or columns of features and labels, by option, in order of preference
 DEFAULT_ARRAY_NAMES = {
@@ -203,6 +203,9 @@ class TextFile(DataFile):
         """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
         opener: Any = gzip.open if self.path.suffix.lower() == ".gz" else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
+            start = file.buffer.peek(256)
+            if 3 * start.count(0) > len(start):  # UTF-16 of plain letters is valid UTF-8, too
+                raise InputError(f"{self.path} {describe_encoding(start)}")
             yield file
 
 
