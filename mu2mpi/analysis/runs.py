@@ -16,9 +16,9 @@ from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.parallel import world
+from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.memory import MemoryData
-from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import SCORE_COLUMNS

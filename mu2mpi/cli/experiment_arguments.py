@@ -16,9 +16,9 @@ from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
-from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS
 
 METAVARS = {int: "N", float: "REAL", str: "NAME"}
 

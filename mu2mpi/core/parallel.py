@@ -6,13 +6,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
 from typing import Any, NoReturn, TypeVar
 
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import CollectiveInputError, CollectiveOSError, InputError
 from mu2mpi.core.lazy import np
+from mu2mpi.core.signals import default_signal_actions
 
 # Environment variables by which launchers give the number of started ranks
 MPI_SIZE_VARS = "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"
@@ -179,12 +180,15 @@ class MpiCommunicator(Communicator):
 @cache
 def world() -> Communicator:
     """Return the communicator of all ranks, initialising MPI; InputError if ranks are not connected."""
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        _reject_unconnected_ranks(f"MPI cannot be started: {error}")
-        return Communicator()
-    communicator = MpiCommunicator(MPI.COMM_WORLD)
+    # A rank that ends before it has initialised MPI would leave the others waiting in MPI_Init.
+    with default_signal_actions() if _describe_launched_ranks() else nullcontext():
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            _reject_unconnected_ranks(f"MPI cannot be started: {error}")
+            return Communicator()
+        communicator = MpiCommunicator(MPI.COMM_WORLD)
+        communicator.barrier()
     if communicator.size == 1:
         _reject_unconnected_ranks(f"the MPI library is {communicator.library_version()}")
     else:

@@ -12,6 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
 from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.core.text import warn
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.source import DataSource
@@ -26,7 +27,6 @@ from mu2mpi.execution.plan import (
 )
 from mu2mpi.execution.progress import progress_callback
 from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchanged, find_checkpoint
-from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
 from mu2mpi.results.callbacks import Callback, CallbackList
 from mu2mpi.results.checkpoint import remove_checkpoint, write_checkpoint

@@ -15,13 +15,13 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.parallel import world
+from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.core.text import print_message
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.job import RunContext, is_result_of
 from mu2mpi.execution.plan import Plan, check_settings_on_ranks
 from mu2mpi.execution.progress import LogProgress, duration_text, progress_callback
-from mu2mpi.execution.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.execution.sweep_plans import resolve_sweep, unfinished_runs
 from mu2mpi.results.callbacks import Callback
 
@@ -49,8 +49,8 @@ def run_sweep(
         if progress and communicator.rank == 0:
             print_message(message)
 
+    communicator = world()
     with recording_stop_requests() as requests:
-        communicator = world()
         experiments = [experiment for _, experiment in selected_runs]
         check_settings_on_ranks(experiments, communicator)
         # Like the output of a single run, the folder is that of rank 0.

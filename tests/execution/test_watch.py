@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.signals import StopRequests
 from mu2mpi.execution import simulation as module
-from mu2mpi.execution.signals import StopRequests
 from mu2mpi.execution.simulation import (
     DECISION_INTERVAL_SECONDS,
     MAX_STRIDE_GROWTH,

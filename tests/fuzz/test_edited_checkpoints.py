@@ -9,8 +9,8 @@ from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.execution.job import run
-from mu2mpi.execution.signals import recording_stop_requests
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import checkpoint_path

@@ -20,7 +20,7 @@ def run_command(arguments: Namespace) -> int:
     from mu2mpi.cli.program import parse
     from mu2mpi.cluster.launcher import OutputFiles, SignalForwarder, default_rank_count, launch_ranks
     from mu2mpi.core.registry import import_option_arguments
-    from mu2mpi.execution.signals import STOP_SIGNALS, installed_signal_handlers
+    from mu2mpi.core.signals import STOP_SIGNALS, installed_signal_handlers
 
     if not arguments.words:
         message = "The command to start is missing. Name it, such as: mu2mpi launch run --seed 1"

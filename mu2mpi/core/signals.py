@@ -1,12 +1,12 @@
 """Signal handlers: stop a run with a checkpoint, or end the program at once."""
 
+import faulthandler
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
 
 from mu2mpi.core.files import remove_temporaries
 
@@ -55,24 +55,46 @@ def recording_stop_requests() -> Iterator[StopRequests]:
 
 @contextmanager
 def exiting_on_signals() -> Iterator[None]:
-    """End the program on Ctrl-C and SIGTERM inside a with block, unless the caller handles them."""
+    """Remove temporary files before a stop signal kills the program, unless the caller handles the signal."""
     # Python loses a KeyboardInterrupt that is raised in the callback of a weak reference.
-    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    unhandled = [signum for signum, handler in defaults.items() if signal.getsignal(signum) is handler]
+    defaults = signal.SIG_DFL, signal.default_int_handler
+    unhandled = [signum for signum in STOP_SIGNALS if signal.getsignal(signum) in defaults]
     with installed_signal_handlers(dict.fromkeys(unhandled, exit_signal_handler)):
         yield
 
 
-def exit_signal_handler(signum: int, frame: FrameType | None) -> NoReturn:
-    """Remove temporary files and exit with code 128 + signal number."""
+def exit_signal_handler(signum: int, frame: FrameType | None) -> None:
+    """Remove temporary files and let the signal kill the process."""
     remove_temporaries()
     with suppress(OSError):
         os.write(2, b"mu2mpi: interrupted\n" if signum == signal.SIGINT else b"mu2mpi: terminated\n")
-    os._exit(128 + signum)
+    # MPICH's mpirun ignores the exit code of a rank that has not initialised MPI, while others wait for it.
+    signal.signal(signum, signal.SIG_DFL)
+    signal.raise_signal(signum)
 
 
 @contextmanager
-def installed_signal_handlers(handlers: Mapping[signal.Signals, SignalHandler]) -> Iterator[None]:
+def default_signal_actions() -> Iterator[None]:
+    """Let stop signals kill the process at once, also in a call of MPI, where no Python handler runs."""
+    with (
+        installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL)),
+        open(os.devnull, "wb") as null,
+    ):
+        # MPICH replaces the default action of SIGUSR1 by none, but calls a handler in C.
+        has_default_action = signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+        if has_default_action:
+            faulthandler.register(signal.SIGUSR1, null, all_threads=False, chain=True)
+        try:
+            yield
+        finally:
+            if has_default_action:
+                faulthandler.unregister(signal.SIGUSR1)
+
+
+@contextmanager
+def installed_signal_handlers(
+    handlers: Mapping[signal.Signals, SignalHandler | signal.Handlers],
+) -> Iterator[None]:
     """Install signal handlers inside a with block, except for signals that the parent process ignores."""
     if threading.current_thread() is not threading.main_thread():
         # Python allows signal handlers in the main thread only.
