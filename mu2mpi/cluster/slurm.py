@@ -19,9 +19,8 @@ def print_status(message: str) -> None:
 def job_id() -> str | None:
     """Id of the SLURM job or array task in which this process runs; None outside of SLURM."""
     # SLURM_JOB_ID of the last task is the id of the whole array, which a requeue by this id would include.
-    if "SLURM_ARRAY_TASK_ID" in os.environ:
-        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    return os.environ.get("SLURM_JOB_ID")
+    array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
 
 def requeue_count() -> int:

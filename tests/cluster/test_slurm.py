@@ -4,6 +4,7 @@ import pytest
 
 from mu2mpi.cluster.slurm import (
     DEFAULT_MAX_ARRAY_TASKS,
+    job_id,
     max_array_tasks,
     requeue_job,
     submit_job,
@@ -43,3 +44,22 @@ def test_jobs_are_submitted_and_found_in_the_queue(command):
     assert (submit_job("#!/bin/sh\n"), script.read_text()) == ("4711", "#!/bin/sh\n")
     command("squeue", "4711 3 RUNNING\n4712 N/A PENDING\n")
     assert task_states() == {("4711", 3): "RUNNING", ("4712", 0): "PENDING"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, None),
+        ({"JOB_ID": "8"}, "8"),
+        ({"JOB_ID": "8", "ARRAY_JOB_ID": "5", "ARRAY_TASK_ID": "0"}, "5_0"),
+        ({"JOB_ID": "8", "ARRAY_TASK_ID": "0"}, "8"),
+        ({"ARRAY_TASK_ID": "0"}, None),
+    ],
+)
+def test_a_task_without_its_array_is_a_job(variables, expected, monkeypatch):
+    """Such as where a script sets the variable by itself, to choose a combination of a sweep."""
+    for name in ("JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID"):
+        monkeypatch.delenv(f"SLURM_{name}", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert job_id() == expected
