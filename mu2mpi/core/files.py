@@ -1,5 +1,6 @@
 """File operations: readability checks, atomic writes, temporary files and the cache folder."""
 
+import fcntl
 import os
 import re
 import secrets
@@ -93,6 +94,45 @@ def link_or_copy(path: Path, link: Path) -> None:
             write_atomically(link, (path.read_bytes(),), mode=stat.S_IMODE(path.stat().st_mode))
         else:
             os.replace(temporary, link)
+
+
+class FileLock:
+    """Lock of an output, held by one process at a time until it ends or calls `close`: a file beside it."""
+
+    def __init__(self, output: Path) -> None:
+        self._path, self._descriptor = output.with_name(f"{output.name}.lock"), -1
+
+    def acquire(self) -> None:
+        """Take the lock, unless this object has it; BlockingIOError if another one has.
+
+        A file system without locks, and a folder that cannot be written, exclude nobody.
+        """
+        while self._descriptor < 0:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError:
+                return
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_removed = os.fstat(descriptor).st_nlink == 0
+            except BlockingIOError:
+                os.close(descriptor)
+                raise
+            except OSError:
+                is_removed = False
+            if is_removed:
+                os.close(descriptor)
+            else:
+                self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Release the lock, if this object has it."""
+        if self._descriptor >= 0:
+            # Removed first, so that nobody else has locked the file that is removed.
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 @contextmanager

@@ -7,7 +7,9 @@ import numpy as np
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import warn
 from mu2mpi.execution.plan import Plan
+from mu2mpi.execution.progress import duration_text
 from mu2mpi.federation.run_constants import RunConstants
 
 # Costs in nanoseconds on one core, measured on MNIST
@@ -23,6 +25,7 @@ DEFAULT_EVALUATIONS = 20  # Number of evaluations unless ``evaluations`` is give
 MIN_EVALUATIONS = 12  # Smallest default number of evaluations, if there are as many rounds
 MAX_EVALUATIONS = 1_000_000  # Largest value accepted for ``evaluations``
 MIN_TEST_SAMPLES = 2000  # Smallest default sample of the test set: accuracy has an error of about 1%
+MIN_WARNED_EVALUATION_NS = 60_000_000_000  # Shorter evaluations cause no warning
 MIN_EVALUATION_BUDGET_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may take
 
 
@@ -75,6 +78,15 @@ def run_seconds(plan: Plan) -> float:
     """Estimate the time of a run with its evaluations and files on one core, in seconds."""
     nanoseconds = run_cost_ns(plan.constants) + plan_evaluations(plan).cost(plan.constants)
     return RUN_OVERHEAD_SECONDS + 1e-9 * nanoseconds
+
+
+def warn_about_evaluation_time(plan: Plan) -> None:
+    """Warn if the requested evaluations take longer than a minute and than all rounds of a run."""
+    schedule, rounds_ns = plan_evaluations(plan), run_cost_ns(plan.constants)
+    cost = schedule.cost(plan.constants)
+    if cost > max(rounds_ns, MIN_WARNED_EVALUATION_NS):
+        times = f"{duration_text(1e-9 * cost)} on one core, and the rounds {duration_text(1e-9 * rounds_ns)}"
+        warn(f"{len(schedule.rounds):,} evaluations take at least {times}. Choose fewer --evaluations")
 
 
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:

@@ -1,22 +1,26 @@
 """Run of an experiment with its files: resume from a checkpoint, write checkpoints and the result."""
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
-from mu2mpi.core.files import FileIdentity, file_identity
+from mu2mpi.core.files import FileIdentity, FileLock, file_identity
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
 from mu2mpi.core.text import warn
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.source import DataSource
 from mu2mpi.execution import environment
+from mu2mpi.execution.evaluation_schedule import warn_about_evaluation_time
 from mu2mpi.execution.plan import (
     Plan,
     check_data_on_ranks,
@@ -34,6 +38,12 @@ from mu2mpi.results.reader import read_experiment, read_result
 from mu2mpi.results.records import Checkpoint, checkpoint_path
 from mu2mpi.results.result import Result
 from mu2mpi.results.writer import check_output, write_result
+
+OTHER_JOB_ERROR = (
+    "another job computes {}, with the checkpoint {}. This job has sent nothing. "
+    "Wait for the other, or name another output."
+)
+LOCK_LEASE_SECONDS = 120.0  # Wait of a requeued job for locks that a file server keeps after losing a node
 
 
 def run(
@@ -139,7 +149,8 @@ def prepare_simulation(
             check_output(output, overwrite)
     source = open_source_on_ranks(experiment, data_dir, communicator)
     context = RunContext(communicator, lambda: False, overwrite, math.inf)
-    return context.prepare(experiment, source, output)[0]
+    with closing(FileLock(output)) as lock:
+        return context.prepare(experiment, source, output, lock)[0]
 
 
 def _resolve_plan_on_ranks(experiment: Experiment, source: DataSource, communicator: Communicator) -> Plan:
@@ -168,28 +179,35 @@ class RunContext:
     ) -> Result:
         """Run an experiment from its checkpoint, if any, and write the result; raises like `run`."""
         communicator, callback_list = self.communicator, CallbackList(callbacks, str(path))
-        simulation, resumes = self.prepare(experiment, source, path, plan)
-        checkpoints = FileCheckpoints(self, path, callback_list)
-        # Write the first checkpoint before the first message.
-        if not resumes:
-            checkpoints.write_first(simulation.gather_checkpoint())
-        # Run the remaining rounds, write the result and remove the checkpoint.
-        result = simulation.run(callback_list, checkpoints)
-        with communicator.collective_errors():
-            if communicator.rank == 0:
-                self._write_result(result, path)
+        with closing(FileLock(path)) as lock:
+            simulation, resumes = self.prepare(experiment, source, path, lock, plan)
+            checkpoints = FileCheckpoints(self, path, callback_list)
+            # Write the first checkpoint before the first message.
+            if not resumes:
+                checkpoints.write_first(simulation.gather_checkpoint(), lock)
+            # Run the remaining rounds, write the result and remove the checkpoint.
+            result = simulation.run(callback_list, checkpoints)
+            with communicator.collective_errors():
+                if communicator.rank == 0:
+                    self._write_result(result, path)
         return callback_list.on_finish(replace(result, path=path), communicator)
 
     def prepare(
-        self, experiment: Experiment, source: DataSource, path: Path, plan: Plan | None = None
+        self,
+        experiment: Experiment,
+        source: DataSource,
+        path: Path,
+        lock: FileLock,
+        plan: Plan | None = None,
     ) -> tuple[Simulation, bool]:
-        """Return a run that passed all checks, and whether it resumes from a checkpoint; writes nothing."""
+        """Return a run that passed all checks, and whether it resumes from a checkpoint, which is locked."""
         communicator = self.communicator
         # 1. Find the checkpoint, if any.
         checkpoint: Checkpoint | None = None
         numeric_platforms = environment.numeric_platforms(communicator)
         with communicator.collective_errors():
-            if communicator.rank == 0:
+            if communicator.rank == 0 and checkpoint_path(path).exists():
+                lock_output(lock, path)
                 checkpoint = find_checkpoint(path, experiment, numeric_platforms)
         resumed = (True, checkpoint.experiment) if checkpoint else (False, experiment)
         resumes, experiment = communicator.bcast_object(resumed)
@@ -205,6 +223,8 @@ class RunContext:
             if checkpoint is not None:
                 check_checkpoint_arrays(checkpoint, plan, path)
         check_inputs_on_ranks(plan, communicator)
+        if communicator.rank == 0:
+            warn_about_evaluation_time(plan)
         return Simulation(plan, communicator, checkpoint), resumes
 
     def _write_result(self, result: Result, path: Path) -> None:
@@ -212,6 +232,10 @@ class RunContext:
         checkpoint = checkpoint_path(path)
         try:
             write_result(result, path, self.overwrite and not self.other_job_changed(path))
+        except OSError as error:
+            problem = f"cannot write the result {path}: {error.strerror or error}"
+            remedy = f"Remove the cause and repeat the command to resume from {checkpoint}, which is kept."
+            raise OSError(f"{problem}. {remedy}") from None
         except InputError:
             if not self.other_job_changed(path):
                 raise
@@ -229,6 +253,18 @@ class RunContext:
     def other_job_changed(self, path: Path) -> bool:
         """Return whether another job has written or removed an output file since this program began."""
         return file_identity(path) != self.output_file_identities.get(path)
+
+
+def lock_output(lock: FileLock, output: Path) -> None:
+    """Lock an output for this job, on rank 0; InputError if another job computes it."""
+    deadline = monotonic() + (LOCK_LEASE_SECONDS if os.environ.get("SLURM_RESTART_COUNT") else 0)
+    while True:
+        try:
+            return lock.acquire()
+        except BlockingIOError:
+            if monotonic() >= deadline:
+                raise InputError(OTHER_JOB_ERROR.format(output, checkpoint_path(output))) from None
+        sleep(1)
 
 
 def is_result_of(path: Path, experiment: Experiment) -> bool:
@@ -263,12 +299,15 @@ class FileCheckpoints(PeriodicCheckpoints):
             rounds_done = 0 if checkpoint is None else checkpoint.rounds_done
             raise Interrupted(self._communicator.bcast_object(rounds_done))
 
-    def write_first(self, checkpoint: Checkpoint | None) -> None:
+    def write_first(self, checkpoint: Checkpoint | None, lock: FileLock) -> None:
         """Write the first checkpoint of a run; raise InputError on every rank if another job began the run.
 
         The checkpoint reserves the output for this job. It also keeps the noise key of a run without a seed:
         with a new key, a restart would send the same secrets under other noise.
         """
+        with self._communicator.collective_errors():
+            if checkpoint is not None:
+                lock_output(lock, self._output)
         self._write(checkpoint, replace=False)
         with self._communicator.collective_errors():
             # A finishing job writes its result before it removes its checkpoint: one of the two is seen.
@@ -288,10 +327,7 @@ class FileCheckpoints(PeriodicCheckpoints):
             try:
                 write_checkpoint(checkpoint, path, replace)
             except FileExistsError:
-                raise InputError(
-                    f"another job has just begun the run of {self._output}, with the checkpoint {path}. This "
-                    "job has sent nothing; wait for the other, or name another output."
-                ) from None
+                raise InputError(OTHER_JOB_ERROR.format(self._output, path)) from None
             except OSError as error:
-                older = "the previous one is still there" if path.exists() else "there is none"
+                older = "the previous one is kept" if path.exists() else "there is none"
                 raise OSError(f"cannot write the checkpoint {path}: {error.strerror}; {older}") from None

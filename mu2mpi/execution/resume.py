@@ -26,13 +26,7 @@ def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, 
     path = checkpoint_path(output)
     if not path.exists():
         return None
-    try:
-        checkpoint = read_latest_valid_checkpoint(path)
-    except InputError:
-        if path.exists():
-            raise
-        # The job that wrote it has just finished; its result is detected before the first message.
-        return None
+    checkpoint = read_latest_valid_checkpoint(path)
     # Open settings were resolved when the run began, perhaps on another number of ranks.
     resolvable = ("machines", "rounds", *method_option_names(), *experiment.trust_mode.options.model_fields)
     from_preset = [name for name in experiment.preset_settings() if name not in experiment.explicit_settings]

@@ -4,7 +4,6 @@ A checkpoint is a file beside the output, removed when the run is complete. Only
 contains message sums without noise, a digest of the data and, without a seed, the noise key.
 """
 
-import errno
 import math
 import os
 from dataclasses import fields
@@ -32,16 +31,9 @@ SCALAR_ATTRIBUTES: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
     """Write a checkpoint atomically with mode 0600; `previous_checkpoint_path` keeps the replaced one."""
     content = hdf5_file_bytes(lambda file: _write_checkpoint_data(file, checkpoint))
-    for is_retry in (False, True):
-        try:
-            if replace and path.exists():
-                link_or_copy(path, previous_checkpoint_path(path))
-            write_atomically(path, (content,), mode=0o600, replace=replace)
-            break
-        except OSError as error:
-            # Another job that starts or finishes the same run removes all temporary files, including ours.
-            if is_retry or error.errno not in (errno.ENOENT, errno.ESTALE):
-                raise
+    if replace and path.exists():
+        link_or_copy(path, previous_checkpoint_path(path))
+    write_atomically(path, (content,), mode=0o600, replace=replace)
     if not replace:
         # Other files of a new checkpoint can only be left over from killed writers.
         previous_checkpoint_path(path).unlink(missing_ok=True)

@@ -1,11 +1,14 @@
 """Atomic writes, file identities, temporary files and readability checks."""
 
 import os
+import signal
+from contextlib import closing
 
 import pytest
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import (
+    FileLock,
     check_readable,
     file_identity,
     link_or_copy,
@@ -78,3 +81,45 @@ def test_only_regular_files_are_readable(tmp_path):
     for name in ("pipe", "absent", "zero\0byte"):
         with pytest.raises(InputError, match="cannot read"):
             check_readable(tmp_path / name)
+
+
+def test_a_lock_ends_when_it_is_closed_and_when_its_process_is_killed(tmp_path):
+    first, second = FileLock(tmp_path / "new" / "a.h5"), FileLock(tmp_path / "new" / "a.h5")
+    for owner, other in ((first, second), (second, first)):
+        owner.acquire()
+        owner.acquire()
+        with pytest.raises(BlockingIOError):
+            other.acquire()
+        other.close()
+        assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.h5.lock"]
+        owner.close()
+        assert list((tmp_path / "new").iterdir()) == []
+    child = os.fork()
+    if child == 0:
+        first.acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (tmp_path / "new" / "a.h5.lock").exists()
+    with closing(second):
+        second.acquire()
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_lock_on_a_file_that_was_just_removed_is_taken_again(tmp_path, monkeypatch):
+    """The last owner removes it after the next has opened it: a third would else lock another file."""
+    first, second, third = (FileLock(tmp_path / "a.h5") for _ in range(3))
+    first.acquire()
+    opened = os.open
+
+    def released_meanwhile(*arguments):
+        descriptor = opened(*arguments)
+        monkeypatch.undo()
+        first.close()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", released_meanwhile)
+    with closing(second):
+        second.acquire()
+        with pytest.raises(BlockingIOError):
+            third.acquire()
+    assert list(tmp_path.iterdir()) == []

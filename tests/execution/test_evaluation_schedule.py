@@ -6,7 +6,9 @@ from helpers.property_tests import given
 from helpers.simulations import make_schedule
 from hypothesis import strategies as st
 
+from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.evaluation_schedule import (
     DEFAULT_EVALUATIONS,
     MAX_EVALUATIONS,
@@ -19,7 +21,9 @@ from mu2mpi.execution.evaluation_schedule import (
     evaluation_cost_ns,
     evaluation_rounds,
     run_cost_ns,
+    warn_about_evaluation_time,
 )
+from mu2mpi.execution.plan import open_source_on_ranks, resolve_plan
 
 
 @given(st.integers(1, 10**6), st.integers(1, 200))
@@ -87,3 +91,18 @@ def test_long_runs_and_small_test_sets_are_measured_whole():
     assert affordable_evaluations(schedule_of("trusted", 100, 600), 300) == (20, 300)
     assert affordable_evaluations(schedule_of("trusted", 100, 600), 10_000) == (12, 2000)
     assert affordable_evaluations(schedule_of("trusted", 1, 2), MIN_TEST_SAMPLES)[1] == MIN_TEST_SAMPLES
+
+
+def test_evaluations_that_outlast_the_rounds_and_a_minute_are_announced(monkeypatch, capsys):
+    def warning(evaluations):
+        settings = {"data": "population", "rounds": 1000, "evaluations": evaluations}
+        experiment = Experiment.from_settings(settings)
+        plan = resolve_plan(experiment, open_source_on_ranks(experiment, None, Communicator()), 1)
+        warn_about_evaluation_time(plan)
+        return capsys.readouterr().err
+
+    assert warning(1000) == ""
+    monkeypatch.setattr("mu2mpi.execution.evaluation_schedule.MIN_WARNED_EVALUATION_NS", 1)
+    assert warning(10) == ""
+    number = len(evaluation_rounds(1000, 1000))
+    assert f"warning: {number} evaluations take at least 0.0" in warning(1000)

@@ -1,7 +1,10 @@
 """Runs with their files, in one process: what is written, what is refused, and whose key is used."""
 
+import errno
+import re
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from mu2mpi import run
 from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import file_identity
+from mu2mpi.core.files import FileLock, file_identity
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import job as module
 from mu2mpi.execution.job import is_result_of
@@ -201,7 +204,7 @@ def test_a_job_leaves_the_checkpoint_of_another_alone(seeds, tmp_path):
 
     def another_starts():
         kept = checkpoint_path(path).read_bytes()
-        with pytest.raises(InputError, match="seed"):
+        with pytest.raises(InputError, match="another job"):
             job(True, 1e-9).run_to_file(second, source, path, [BEGINS])
         assert checkpoint_path(path).read_bytes() == kept
 
@@ -245,35 +248,61 @@ def test_a_result_of_another_job_is_not_taken_for_ones_own(tmp_path, checkpoint_
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_two_jobs_that_go_on_from_one_checkpoint_come_to_one_result(tmp_path, seed):
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_of_two_jobs_that_go_on_from_one_checkpoint_one_computes_it(has_locks, seed, tmp_path, monkeypatch):
+    """Where no file can be locked, both come to one result."""
     source, experiment = random_source(1, 100, 6, 3), Experiment(machines=4, seed=seed)
     path, results = tmp_path / "a.h5", []
     write_checkpoint(stopped_state(experiment, source, 10), checkpoint_path(path))
+    if not has_locks:
+        monkeypatch.setattr("fcntl.flock", no_locks)
 
     def another_job():
-        results.append(job().run_to_file(experiment, source, path))
+        if not has_locks:
+            results.append(job().run_to_file(experiment, source, path))
+            return
+        before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+        with pytest.raises(InputError, match="another job computes"):
+            job().run_to_file(experiment, source, path, [BEGINS])
+        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
-    assert_same(job().run_to_file(experiment, source, path, [Meanwhile(another_job)]), results[0])
-    assert_same(read_result(path), results[0])
+    result = job().run_to_file(experiment, source, path, [Meanwhile(another_job)])
+    assert_same(read_result(path), result)
+    assert all(each.x.tobytes() == result.x.tobytes() for each in results)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_job_whose_checkpoint_is_read_by_another_may_end(tmp_path, monkeypatch):
-    """The other has seen that there is one, and finds none: it must not send everything once more."""
-    source, experiment, path = random_source(1, 100, 6, 3), Experiment(machines=4), tmp_path / "a.h5"
-    state = stopped_state(experiment, source, 10)
-    write_checkpoint(state, checkpoint_path(path))
+def no_locks(*_):
+    raise OSError(errno.ENOLCK, "No locks available")
 
-    def read_too_late(place):
-        with monkeypatch.context() as patch:
-            patch.setattr("mu2mpi.results.checkpoint.read_checkpoint", read_checkpoint)
-            job().run_to_file(experiment, source, path)
-        return read_checkpoint(place)
 
-    monkeypatch.setattr("mu2mpi.results.checkpoint.read_checkpoint", read_too_late)
-    with pytest.raises(InputError, match="sent nothing"):
-        job().run_to_file(experiment, source, path, [BEGINS])
-    assert_same(read_result(path), simulated(experiment, source, state))
+def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path, monkeypatch):
+    path, slept = tmp_path / "a.h5", []
+    with closing(FileLock(path)) as lost, closing(FileLock(path)) as lock:
+        lost.acquire()
+        monkeypatch.setattr(module, "sleep", lambda _: (slept.append(1), len(slept) == 3 and lost.close()))
+        with pytest.raises(InputError):
+            module.lock_output(lock, path)
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        module.lock_output(lock, path)
+        assert len(slept) == 3
+
+
+def test_a_result_that_cannot_be_written_keeps_the_checkpoint(tmp_path, source, monkeypatch):
+    path, expected = tmp_path / "a.h5", run(SEEDED)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    remedy = f"repeat the command to resume from {checkpoint_path(path)}, which is kept"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_result", full)
+        with pytest.raises(
+            OSError, match=f"No space left on device. Remove the cause and {re.escape(remedy)}"
+        ):
+            job().run_to_file(SEEDED, source, path)
+    assert list(tmp_path.iterdir()) == [checkpoint_path(path)]
+    assert job().run_to_file(SEEDED, source, path).x.tobytes() == expected.x.tobytes()
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -244,6 +244,8 @@ def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, spare
     done = run_command([sys.executable, "-c", script, *arguments], 120, {})
     assert done.returncode == 1
     assert "No space left" in done.stderr
+    if module == "writer":
+        assert f"repeat the command to resume from {checkpoint_path(path)}, which is kept" in done.stderr
     assert "Traceback" not in done.stderr
     assert not path.exists()
     (path.parent / "filler").unlink()

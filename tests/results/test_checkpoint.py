@@ -175,26 +175,6 @@ def test_what_a_killed_writer_left_is_removed(checkpoint, tmp_path, call, action
     assert {*tmp_path.iterdir()} <= known
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_live_writer_outlasts_another_job_that_removes_its_file(checkpoint, tmp_path, call, monkeypatch):
-    path, real, calls = checkpoint_path(tmp_path / "a.h5"), getattr(os, call), []
-    write_checkpoint(checkpoint, path)
-
-    def resumed_meanwhile(*arguments):
-        if not calls:
-            calls.append(call)
-            before = {*tmp_path.iterdir()}
-            assert read_latest_valid_checkpoint(path).rounds_done == checkpoint.rounds_done
-            assert len(before - {*tmp_path.iterdir()}) == 1
-        return real(*arguments)
-
-    monkeypatch.setattr(os, call, resumed_meanwhile)
-    write_checkpoint(replace(checkpoint, rounds_done=6), path)
-    assert calls == [call]
-    assert [read_checkpoint(p).rounds_done for p in (previous_checkpoint_path(path), path)] == [5, 6]
-    assert {*tmp_path.iterdir()} == {path, previous_checkpoint_path(path)}
-
-
 def test_of_two_claims_at_once_one_is_refused(checkpoint, tmp_path, monkeypatch):
     path, fsync = checkpoint_path(tmp_path / "a.h5"), os.fsync
 
