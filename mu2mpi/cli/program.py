@@ -10,7 +10,7 @@ import os
 import select
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mu2mpi._version import __version__
@@ -18,7 +18,7 @@ from mu2mpi.cli.commands import command_names
 from mu2mpi.cluster import exit_report
 from mu2mpi.core import errors
 from mu2mpi.core.registry import component_summary, import_files, lookup
-from mu2mpi.core.signals import exiting_on_signals, recording_stop_requests
+from mu2mpi.core.signals import exiting_on_signals
 from mu2mpi.core.suggestions import did_you_mean, should_be_one_of
 
 if TYPE_CHECKING:
@@ -102,11 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _execute_command(arguments: argparse.Namespace) -> int:
     """Execute a command; return its exit code, or 1 if its text is lost and it has no output files."""
     writes_results = hasattr(arguments.command, "output_paths")
-    if writes_results:
-        _communicator()
-    # Once all ranks have initialised MPI, a signal stops the run with a checkpoint and kills no process.
-    with recording_stop_requests() if writes_results else nullcontext():
-        code = arguments.command.run_command(arguments) or 0
+    code = arguments.command.run_command(arguments) or 0
     sys.stdout.flush()
     write_error = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "write_error", None)
     if writes_results or write_error is None:

@@ -21,34 +21,26 @@ SignalHandler = Callable[[int, FrameType | None], object]
 
 
 class StopRequests:
-    """Signal handler that records a request to stop; a second Ctrl-C calls the previous handler of SIGINT."""
+    """Signal handler that records a request to stop; a second Ctrl-C is left to the previous handler."""
 
-    def __init__(self, previous_handler: SignalHandler = signal.default_int_handler) -> None:
+    def __init__(self) -> None:
         self.pending = False  # whether a signal has requested this rank to stop
-        self._previous_handler, self._interrupts = previous_handler, 0
+        self._on_second_interrupt = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        """Record a stop signal; a second Ctrl-C calls the previous handler."""
+        """Record a stop signal."""
         self.pending = True
-        if signum != signal.SIGINT:
-            return
-        self._interrupts += 1
-        if self._interrupts > 1:
-            self._previous_handler(signum, frame)
-        elif os.isatty(2):
-            with suppress(OSError):
-                os.write(2, STOP_NOTICE)
+        if signum == signal.SIGINT:
+            signal.signal(signal.SIGINT, self._on_second_interrupt)
+            if os.isatty(2):
+                with suppress(OSError):
+                    os.write(2, STOP_NOTICE)
 
 
 @contextmanager
 def recording_stop_requests() -> Iterator[StopRequests]:
-    """Context manager: record `STOP_SIGNALS` instead of terminating; nested blocks share a recorder."""
-    outer = signal.getsignal(STOP_SIGNALS[0])
-    if isinstance(outer, StopRequests):
-        yield outer
-        return
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    requests = StopRequests(on_interrupt) if callable(on_interrupt) else StopRequests()
+    """Context manager: record `STOP_SIGNALS` instead of terminating."""
+    requests = StopRequests()
     with installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, requests)):
         yield requests
 
@@ -80,15 +72,13 @@ def default_signal_actions() -> Iterator[None]:
         installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL)),
         open(os.devnull, "wb") as null,
     ):
-        # MPICH replaces the default action of SIGUSR1 by none, but calls a handler in C.
-        has_default_action = signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
-        if has_default_action:
-            faulthandler.register(signal.SIGUSR1, null, all_threads=False, chain=True)
+        # MPICH replaces the default action of SIGUSR1 by none, but calls a handler in C, here this one: it
+        # restores the previous action and raises the signal again.
+        faulthandler.register(signal.SIGUSR1, null, all_threads=False, chain=True)
         try:
             yield
         finally:
-            if has_default_action:
-                faulthandler.unregister(signal.SIGUSR1)
+            faulthandler.unregister(signal.SIGUSR1)
 
 
 @contextmanager

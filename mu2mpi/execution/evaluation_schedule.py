@@ -7,9 +7,7 @@ import numpy as np
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import warn
 from mu2mpi.execution.plan import Plan
-from mu2mpi.execution.progress import duration_text
 from mu2mpi.federation.run_constants import RunConstants
 
 # Costs in nanoseconds on one core, measured on MNIST
@@ -23,9 +21,8 @@ RUN_OVERHEAD_SECONDS = 0.1  # Start and end of a run: reading and writing files
 
 DEFAULT_EVALUATIONS = 20  # Number of evaluations unless ``evaluations`` is given
 MIN_EVALUATIONS = 12  # Smallest default number of evaluations, if there are as many rounds
-MAX_EVALUATIONS = 1_000_000  # Largest value accepted for ``evaluations``
+MAX_EVALUATIONS = 100_000  # Largest value accepted for ``evaluations``, unless the run has as few rounds
 MIN_TEST_SAMPLES = 2000  # Smallest default sample of the test set: accuracy has an error of about 1%
-MIN_WARNED_EVALUATION_NS = 60_000_000_000  # Shorter evaluations cause no warning
 MIN_EVALUATION_BUDGET_NS = 20_000_000  # Nanoseconds for evaluations that a run of any length may take
 
 
@@ -80,15 +77,6 @@ def run_seconds(plan: Plan) -> float:
     return RUN_OVERHEAD_SECONDS + 1e-9 * nanoseconds
 
 
-def warn_about_evaluation_time(plan: Plan) -> None:
-    """Warn if the requested evaluations take longer than a minute and than all rounds of a run."""
-    schedule, rounds_ns = plan_evaluations(plan), run_cost_ns(plan.constants)
-    cost = schedule.cost(plan.constants)
-    if cost > max(rounds_ns, MIN_WARNED_EVALUATION_NS):
-        times = f"{duration_text(1e-9 * cost)} on one core, and the rounds {duration_text(1e-9 * rounds_ns)}"
-        warn(f"{len(schedule.rounds):,} evaluations take at least {times}. Choose fewer --evaluations")
-
-
 def affordable_evaluations(constants: RunConstants, test_samples: int) -> tuple[int, int]:
     """Return number and test samples of evaluations that take about a tenth of a run's time."""
     affordable = max(0.1 * run_cost_ns(constants), MIN_EVALUATION_BUDGET_NS)
@@ -112,8 +100,8 @@ def evaluation_rounds(rounds: int, count: int) -> IntArray:
     """Return up to `count` distinct rounds to evaluate, logarithmically spaced, including the last."""
     first = 1 if count > 1 else rounds
     # This many include every round.
-    count = min(count, math.ceil(rounds * math.log(rounds)) + 2)
-    if count > MAX_EVALUATIONS:
+    sufficient = math.ceil(rounds * math.log(rounds)) + 2
+    if min(count, sufficient) > MAX_EVALUATIONS:
         limit = f"at most {MAX_EVALUATIONS:,} in a run of {rounds:,} rounds"
         raise InputError(f"--evaluations must be {limit}, got {count:,}")
-    return np.unique(np.geomspace(first, rounds, count).round().astype(np.int64))
+    return np.unique(np.geomspace(first, rounds, min(count, sufficient)).round().astype(np.int64))

@@ -20,7 +20,6 @@ from mu2mpi.core.text import warn
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.source import DataSource
 from mu2mpi.execution import environment
-from mu2mpi.execution.evaluation_schedule import warn_about_evaluation_time
 from mu2mpi.execution.plan import (
     Plan,
     check_data_on_ranks,
@@ -223,8 +222,6 @@ class RunContext:
             if checkpoint is not None:
                 check_checkpoint_arrays(checkpoint, plan, path)
         check_inputs_on_ranks(plan, communicator)
-        if communicator.rank == 0:
-            warn_about_evaluation_time(plan)
         return Simulation(plan, communicator, checkpoint), resumes
 
     def _write_result(self, result: Result, path: Path) -> None:

@@ -75,17 +75,18 @@ def run_sweep(
         machines = [runs[path].constants.problem.machines for path in todo]
         costs = [run_seconds(runs[path]) for path in todo]
         schedule = schedule_runs(machines, costs, communicator.size)
-        time_left, positions = TimeLeft(schedule, costs, communicator.rank), itertools.count(1)
+        own_costs = [cost for runs in schedule for cost in runs.costs_on_rank(communicator.rank, costs)]
+        started, positions, own_finished = monotonic(), itertools.count(1), itertools.count()
         for concurrent_runs in schedule:
             numbers = {run: next(positions) for run in concurrent_runs.runs()}
             with _group_context(context, concurrent_runs) as (group_context, queue):
                 for run in queue:
                     path, is_concurrent = todo[run], len(concurrent_runs.queues) > 1
-                    label = f"[{numbers[run]}/{len(todo)}{time_left}]"
+                    left = time_left_text(own_costs, next(own_finished), monotonic() - started)
+                    label = f"[{numbers[run]}/{len(todo)}{left}]"
                     _run_unless_done(
                         group_context, path, runs[path], label, callbacks, progress, is_concurrent
                     )
-                    time_left.record(run)
         which = "the other" if refusals else "all"
         print_on_rank_0(f"{which} {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
         return list(runs), refusals
@@ -128,31 +129,16 @@ class ConcurrentRuns(NamedTuple):
         """Return the index of a rank's group, or None for a rank without a queue."""
         return group if (group := rank // self.group_size) < len(self.queues) else None
 
+    def costs_on_rank(self, rank: int, costs: Sequence[float]) -> list[float]:
+        """Return the share of a rank in the cost of each run of its queue."""
+        group = self.group_of(rank)
+        return [] if group is None else [costs[run] / self.group_size for run in self.queues[group]]
 
-class TimeLeft:
-    """Time left in a sweep, from the time that the finished runs of this rank took and their share of costs.
 
-    As text it is empty before the first run has finished, and in the last seconds.
-    """
-
-    def __init__(self, schedule: Sequence[ConcurrentRuns], costs: Sequence[float], rank: int) -> None:
-        self._costs = {
-            run: costs[run] / concurrent_runs.group_size
-            for concurrent_runs in schedule
-            if (group := concurrent_runs.group_of(rank)) is not None
-            for run in concurrent_runs.queues[group]
-        }
-        self._total, self._finished, self._started = sum(self._costs.values()), 0.0, monotonic()
-
-    def record(self, run: int) -> None:
-        """Record that a run has finished."""
-        self._finished += self._costs[run]
-
-    def __str__(self) -> str:
-        if not self._finished:
-            return ""
-        seconds = (monotonic() - self._started) * (self._total / self._finished - 1)
-        return f", {duration_text(seconds)} left" if seconds >= MIN_SECONDS_LEFT else ""
+def time_left_text(costs: Sequence[float], finished: int, seconds: float) -> str:
+    """Text on the time left after the first runs of a rank took some seconds; "" before, and at the end."""
+    left = seconds * sum(costs[finished:]) / sum(costs[:finished]) if finished else 0.0
+    return f", {duration_text(left)} left" if left >= MIN_SECONDS_LEFT else ""
 
 
 def schedule_runs(machines: Sequence[int], costs: Sequence[float], ranks: int) -> list[ConcurrentRuns]:

@@ -6,7 +6,7 @@ import pytest
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution import job as job_module, sweep_plans as plans_module, sweep_runner as sweep_module
-from mu2mpi.execution.sweep_runner import ConcurrentRuns, TimeLeft, run_sweep
+from mu2mpi.execution.sweep_runner import ConcurrentRuns, run_sweep, time_left_text
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.writer import write_result
 
@@ -155,23 +155,16 @@ def test_what_another_job_finished_meanwhile_is_left_alone(tmp_path, monkeypatch
     assert len(images(tmp_path / "here")) == 4
 
 
-def test_the_time_left_is_that_of_the_runs_of_this_rank(monkeypatch):
+def test_the_time_left_is_that_of_the_runs_of_this_rank():
     """Ranks 0 and 1 share run 0; then rank 0 does runs 1 and 2, and rank 1 run 3."""
-    now = [100.0]
-    monkeypatch.setattr(sweep_module, "monotonic", lambda: now[0])
     schedule = [ConcurrentRuns(2, ((0,),)), ConcurrentRuns(1, ((1, 2), (3,)))]
     costs = [8.0, 3.0, 1.0, 4.0]
-    ranks = [TimeLeft(schedule, costs, rank) for rank in (0, 1)]
-    assert list(map(str, ranks)) == ["", ""]
-    now[0] = 180.0
-    for time_left in ranks:
-        time_left.record(0)
-    assert list(map(str, ranks)) == [", 0:01:20 left", ", 0:01:20 left"]
-    now[0] = 190.0
-    ranks[0].record(1)
-    assert str(ranks[0]) == ", 13 s left"
-    ranks[1].record(3)
-    assert str(ranks[1]) == ""
+    first, second = ([c for runs in schedule for c in runs.costs_on_rank(rank, costs)] for rank in (0, 1))
+    assert (first, second) == ([4.0, 3.0, 1.0], [4.0, 4.0])
+    assert time_left_text(first, 0, 5.0) == ""
+    assert {time_left_text(own, 1, 80.0) for own in (first, second)} == {", 0:01:20 left"}
+    assert time_left_text(first, 2, 90.0) == ", 13 s left"
+    assert time_left_text(second, 2, 90.0) == ""
 
 
 def test_data_of_finished_runs_are_not_read_again(tmp_path, monkeypatch):

@@ -1,15 +1,17 @@
 """Checkpoints that were edited at random: refused, or they do no harm."""
 
+import os
 import random
+import signal
 
 import h5py
 import numpy as np
 import pytest
+from helpers.interrupted_runs import Meanwhile
 from helpers.slow import slow
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
-from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.execution.job import run
 from mu2mpi.results.checkpoint import read_checkpoint
 from mu2mpi.results.reader import read_result
@@ -59,10 +61,9 @@ def stopped(tmp_path_factory):
     """Return an experiment and its checkpoint, of a run that was stopped."""
     path = tmp_path_factory.mktemp("stopped") / "a.h5"
     experiment = Experiment(data="synthetic", samples=300, features=3, machines=3, seed=1)
-    with recording_stop_requests() as requests:
-        requests.pending = True
-        with pytest.raises(Interrupted):
-            run(experiment, output=path)
+    stop = Meanwhile(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    with pytest.raises(Interrupted):
+        run(experiment, output=path, callbacks=[stop])
     return experiment, checkpoint_path(path).read_bytes()
 
 

@@ -77,13 +77,13 @@ def test_an_interrupt_keeps_a_checkpoint_and_says_how_to_go_on(tmp_path):
 
 SLEEPS = """
 import time
-import mu2mpi.execution.warmup as warmup
+import mu2mpi.execution.simulation as simulation
 
-def sleep():
+def sleep(*_):
     print("asleep", flush=True)
     time.sleep(60)
 
-warmup.initialise_numba = sleep
+simulation.compile_kernels = sleep
 """
 
 
