@@ -86,7 +86,6 @@ class JobOptions(BaseModel):
     environment: str | None = _option(
         None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE_RE
     )
-    after_table: bool = _option(False, "", "print the table in a job that starts after all tasks", "slurm")
 
     @pydantic.model_validator(mode="after")
     def _check_scheduler(self) -> Self:
@@ -153,9 +152,6 @@ def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, 
             lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_DIRECTIVE_HINT}")
     else:
         lines = _directive_lines(slurm_directives(name, options, array_tasks))
-        if options.after_table:
-            wrapped = shlex.quote(shlex.join(["mu2mpi", "table", *import_option_arguments(), arguments[-1]]))
-            lines.append("# Then: sbatch --dependency=afterany:JOB --output=table-JOB.txt --wrap=" + wrapped)
     fields = {
         "directives": "\n".join(lines),
         "setup": "\n".join(_setup_commands(options)),
@@ -167,17 +163,6 @@ def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, 
     }
     text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
     return text.format(name=_valid_job_name(name), **fields)
-
-
-def render_table_script(output: str, options: JobOptions, job_id: str) -> str:
-    """Render the script of a job that starts after another job and writes the table of results to a file."""
-    table_directives = {"job-name": "table", "ntasks": 1, "time": "00:10:00", "output": f"table-{job_id}.txt"}
-    site_keys = {"mem-per-cpu", "partition", "account", "qos", "constraint", *_extra_directives(options)}
-    directives = slurm_directives("table", options, 1)
-    inherited = {name: value for name, value in directives.items() if name in site_keys}
-    lines = _directive_lines(inherited | table_directives | {"dependency": f"afterany:{job_id}"})
-    command = shlex.join(["exec", "mu2mpi", "table", *import_option_arguments(), output])
-    return "\n".join(["#!/bin/bash", *lines, "", *_setup_commands(options), "", command, ""])
 
 
 def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[str, object]:

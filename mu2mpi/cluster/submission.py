@@ -137,10 +137,6 @@ class SweepJob:
         jobs = [*self._submissions(), {"submitted": datetime.now().astimezone(), **record}]
         write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
         self._print_submission(job_id, remaining_paths)
-        if self.options.after_table:
-            table_script = job_script.render_table_script(str(self.output), self.options, job_id)
-            table_job = slurm.submit_job(table_script)
-            print_message(f"job {table_job} then writes the table to table-{job_id}.txt")
 
     def _print_submission(self, job_id: str, remaining_paths: set[Path]) -> None:
         ranks, runs_per_task = self.options.ranks, math.ceil(len(self.runs) / self.tasks)

@@ -55,7 +55,7 @@ def test_every_option_is_in_the_script():
     options = job_options(
         nodes="2", ntasks="16", ntasks_per_node="8", cpus_per_task="3", mem_per_cpu="2G", time="02:00:00",
         partition="short", account="physics", qos="high", constraint="[a|b]", array_limit="20",
-        signal_seconds="60", requeues="0", checkpoint_every="1.5", data_dir="/my data", after_table=True,
+        signal_seconds="60", requeues="0", checkpoint_every="1.5", data_dir="/my data",
         setup=["module load gcc", "ulimit -l unlimited"], sbatch=["exclusive", "mail-user=ab", "comment=x y"],
     )  # fmt: skip
     script = render_job_script("my sweep", SWEEP, options, 90)
@@ -65,7 +65,6 @@ def test_every_option_is_in_the_script():
         "requeue", "partition=short", "account=physics", "qos=high", "constraint='[a|b]'", "exclusive",
         "mail-user=ab", "comment='x y'",
     }  # fmt: skip
-    assert "--wrap='mu2mpi table '\"'\"'my runs'\"'\"''" in script
     assert "\nmodule load gcc\nulimit -l unlimited\n# shellcheck" in script
     assert "source '/a b/bin/activate'" in script
     assert script.endswith(
@@ -102,12 +101,12 @@ def test_time_limits_in_all_formats_of_sbatch(limit, seconds):
 def test_options_replace_or_extend_the_site_defaults(site, monkeypatch):
     site.write_text(
         'ntasks = 8\ntime = 02:00:00\naccount = 1234\nsetup = ["module purge", "module load gcc"]\n'
-        'sbatch = ["mail-type=END", "partition=short"]\nafter-table = true\n'
+        'sbatch = ["mail-type=END", "partition=short"]\n'
     )
     monkeypatch.setenv("MU2MPI_SITE", str(site))
     options = job_options(time="30", setup=["ulimit -l unlimited"], sbatch=["mail-type=FAIL"])
     assert (options.ntasks, options.time, options.account) == (8, "30", "1234")
-    assert (options.partition, options.after_table) == ("short", True)
+    assert options.partition == "short"
     assert options.setup == ("module purge", "module load gcc", "ulimit -l unlimited")
     script = render_job_script("a", SWEEP, options)
     assert [line for line in directives(script) if "mail" in line] == ["#SBATCH --mail-type=FAIL"]

@@ -37,7 +37,7 @@ VALUES = (
     "rho=4", "rho", "=", "seed=1", "a,b", "server,rho", ",", "test_loss", "%s", "{}", "$(x)",
 )  # fmt: skip
 FLAGS = {
-    "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": ("--status", "--after-table"),
+    "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": ("--status",),
     "data": (), "sweep": ("--dry-run",), "info": (), "run": ("--dry-run",),
 }  # fmt: skip
 OPTIONS = {

@@ -2,7 +2,9 @@
 
 import os
 import re
+import shlex
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -194,13 +196,22 @@ def test_job_submit(cluster):
     assert "Comment=a 'b' #c" in cluster.command("scontrol", "show", "job", number)
 
 
+def table_after(cluster, number):
+    """Wait for the table that a job prints once all tasks of another have ended."""
+    table = cluster.folder / f"table-{number}.txt"
+    command = f"{shlex.quote(sys.executable)} -m mu2mpi table 'my runs'"
+    where = ["-n1", "-D", cluster.folder, f"--output={table}", f"--dependency=afterany:{number}"]
+    cluster.command("sbatch", *where, f"--wrap={command}")
+    cluster.wait(lambda: table.exists() and "Test loss" in table.read_text(), "the table")
+
+
 PACKED = 'data = "synthetic"\nsamples = 130_000\nserver = ["untrusted", "trusted"]\nseed = [1, 2, 3]\n'
 
 
 def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
     """A tenth of ten seconds fits some of the six runs. The second task is cancelled."""
     (cluster.folder / "packed.toml").write_text(PACKED)
-    asked = ["--sbatch=time=0:10", "--array-limit=1", "--checkpoint-every=1", "--after-table", "--submit"]
+    asked = ["--sbatch=time=0:10", "--array-limit=1", "--checkpoint-every=1", "--submit"]
     sweep = ["packed.toml", "-o", "my runs"]
     number = job(cluster, *sweep, *asked).split()[-1]
     tasks = len(cluster.command("squeue", "-h", "-r", "-j", number).splitlines())
@@ -210,8 +221,7 @@ def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
     assert re.search(r" 0 done, (0 running, 6|[1-5] running, [1-5]) left, 0 failed", status)
     cluster.wait(lambda: "6 left" not in job(cluster, *sweep, "--status"), "the first run")
     cluster.command("scancel", f"{number}_1")
-    table = cluster.folder / f"table-{number}.txt"
-    cluster.wait(lambda: table.exists() and "Test loss" in table.read_text(), "the table")
+    table_after(cluster, number)
     # The second task may have completed some of its runs before the cancellation, but not the last.
     of_second = range(1, 6, tasks)
     found = job(cluster, *sweep, "--status")
@@ -221,8 +231,6 @@ def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
     assert done + failed == 6
     assert 1 <= failed <= len(of_second)
     assert f"{('untrusted', 'trusted')[of_second[-1] // 3]}_seed-{of_second[-1] % 3 + 1}.h5" in found
-    again = job(cluster, *sweep, "--after-table", "--submit").split()[-1]
-    second = cluster.folder / f"table-{again}.txt"
-    cluster.wait(lambda: second.exists() and "Test loss" in second.read_text(), "the second table")
+    table_after(cluster, job(cluster, *sweep, "--submit").split()[-1])
     assert "6 done, 0 running, 0 left, 0 failed" in job(cluster, *sweep, "--status")
     assert len(list((cluster.folder / "my runs").glob("*.h5"))) == 6

@@ -25,10 +25,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(actions, "--status", "numbers of finished, running, missing and failed runs")
     group = parser.add_argument_group("the job (also the keys of a site file)")
     for field in JobOptions.model_fields.values():
-        is_flag = field.annotation is bool
-        keywords = {"action": "store_true"} if is_flag else {"metavar": field.title or None}
-        keywords |= {"action": "append"} if field.default == () else {}
-        group.add_argument(f"--{field.alias}", default=SUPPRESS, help=field.description, **keywords)
+        action, text = "append" if field.default == () else "store", field.description
+        flag = f"--{field.alias}"
+        group.add_argument(flag, action=action, default=SUPPRESS, metavar=field.title, help=text)
 
 
 def run_command(arguments: Namespace) -> None:
