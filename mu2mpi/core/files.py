@@ -130,7 +130,8 @@ class FileLock:
         """Release the lock, if this object has it."""
         if self._descriptor >= 0:
             # Removed first, so that nobody else has locked the file that is removed.
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
 
