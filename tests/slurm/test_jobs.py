@@ -127,7 +127,7 @@ def test_cancelling_leaves_no_half_written_file_and_requeues_nothing(cluster):
     cluster.finish(job)
     assert cluster.show(job)["Restarts"] == "0"
     names = {path.name for path in (cluster.folder / "out put").iterdir()}
-    assert names <= {"long.h5.checkpoint", "long.h5.checkpoint.previous"}
+    assert names <= {"long.h5.checkpoint", "long.h5.checkpoint.previous", "long.h5.lock"}
 
 
 SWEEP = 'machines = 2\nrounds = 20\nserver = ["untrusted", "trusted"]\nseed = [1, 2]\n'
