@@ -1,5 +1,6 @@
 """Publication of results: copies of files without anything that the privacy guarantee does not cover."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +108,7 @@ def _output_paths(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
         if output.is_file():
             raise InputError(f"--output must be a folder for several results, got the file {output}.")
     for folder in folders:
-        if output.resolve().is_relative_to(folder.resolve()):
+        if Path(os.path.realpath(output)).is_relative_to(os.path.realpath(folder)):
             raise InputError(f"--output {output} lies in the published folder {folder}. Choose another.")
     sources: dict[Path, Path] = {}
     for file, target in targets.items():

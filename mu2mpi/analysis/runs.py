@@ -14,7 +14,7 @@ from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value,
 from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.core.errors import import_extra
+from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.parallel import world
 from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.toml import read_toml
@@ -54,6 +54,8 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     ('seed',)
     """
     searched = [paths] if isinstance(paths, Path | str) else list(paths)
+    if "" in searched:
+        raise InputError("a path is empty. Use . for the working directory.")
     summaries, problems = load_summaries([Path(path) for path in searched], strict)
     for problem in problems:
         warnings.warn(f"skipped: {problem}", stacklevel=2)

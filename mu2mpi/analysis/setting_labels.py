@@ -272,11 +272,14 @@ class Labels:
         """Label of a setting's value without the setting's name, such as "10"."""
         if (label := self.custom.get(f"{name}={format_value(value)}")) is not None:
             return label
-        if name in ("data", "test", "schema", "budgets") and value is not None:
-            return Path(str(value)).name
         if value == math.inf:
             return "∞"
-        return f"{value:,}" if isinstance(value, int) else format_value(value)
+        if isinstance(value, int):
+            return f"{value:,}"
+        is_path = name in ("data", "test", "schema", "budgets") and value is not None
+        text = Path(str(value)).name if is_path else format_value(value)
+        # A line break in a file name would end a row, or a comment of LaTeX.
+        return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
     def table_value(self, name: str, value: Any) -> str:
         """Label of a setting's value in a table column with the setting's name as header."""

@@ -26,6 +26,8 @@ _MATH_SYMBOLS = str.maketrans({
     "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
     "∞": r"\infty", ",": "{,}", "²": "^2",
 })  # fmt: skip
+# Text that a spreadsheet takes for a formula, unlike signed numbers
+_FORMULA_CELL = re.compile(r"[=@\t\r]|[+-](?!(?:\d*\.?\d+(?:e[-+]?\d+)?|inf|nan)$)", re.IGNORECASE)
 _SUPERSCRIPT_DIGITS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
 _SYMBOL_PATTERN = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
 _NUMBER_PATTERN = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
@@ -65,7 +67,7 @@ class Table:
         tables = pivot_tables(self.sections, style.labels, style.best)
         texts = [renderers[format](table, style, k * (len(tables) > 1)) for k, table in enumerate(tables, 1)]
         note = "%" if format == "latex" else "Note:"
-        return "\n\n".join([*texts, *(f"{note} {text}" for text in self.notes)])
+        return "\n\n".join([*texts, *(f"{note} {' '.join(text.split())}" for text in self.notes)])
 
 
 def build_table(runs: Iterable[RunSummary], layout: TableLayout | None = None) -> Table:
@@ -74,22 +76,24 @@ def build_table(runs: Iterable[RunSummary], layout: TableLayout | None = None) -
 
 
 def _render_text(table: PivotTable, style: TableStyle, table_number: int) -> str:
-    body, legend = text_table(table.header, table.blocks(align_column)), table.legend.format(best="*")
+    body, legend = text_table(table.header, table.blocks(align_column)), table.legend.replace("{best}", "*")
     return f"{_format_caption(style, table.title, table_number)}\n\n{body}\n\n{wrap_paragraph(legend)}"
 
 
 def _render_markdown(table: PivotTable, style: TableStyle, table_number: int) -> str:
     blocks = table.blocks(lambda column: [entry.text("**{}**") for entry in column])
     rules = ["---"] * len(table.row_headers) + ["---:"] * len(table.columns)
-    rows = [table.header, rules, *(row for block in blocks for row in block)]
-    body = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
-    caption = _format_caption(style, table.title, table_number)
-    return f"**{caption}**\n\n{body}\n\n{table.legend.format(best='Bold')}"
+    n, escape = len(table.row_headers), _escape_markdown
+    labelled = ([*map(escape, row[:n]), *row[n:]] for block in blocks for row in block)
+    rows = [[*map(escape, table.header)], rules, *labelled]
+    body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    caption = _format_caption(style, escape(table.title), table_number)
+    return f"**{caption}**\n\n{body}\n\n{escape(table.legend.replace('{best}', 'Bold'))}"
 
 
 def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> str:
     """Return a LaTeX table environment; `table_number` counts tables from 1, or is 0 for a single table."""
-    description = f"{table.title}. {table.legend.format(best='Bold')}"
+    description = " ".join(f"{table.title}. {table.legend.replace('{best}', 'Bold')}".split())
     title = escape_latex(table.title)
     caption = _format_caption(style, title, table_number) if style.caption else escape_latex(description)
     label = f"{style.label}-{table_number}" if table_number > 1 else style.label
@@ -121,9 +125,13 @@ def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> st
 
 
 def csv_table(header: TableRow, rows: Sequence[TableRow]) -> str:
-    """Return a header and rows as comma-separated values, without a final line break."""
+    """Return a header and rows as comma-separated values, without a final line break.
+
+    An apostrophe precedes text, other than numbers, that a spreadsheet would execute as a formula.
+    """
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    safe = ([f"'{cell}" if _FORMULA_CELL.match(cell) else cell for cell in row] for row in [header, *rows])
+    csv.writer(stream, lineterminator="\n").writerows(safe)
     return stream.getvalue().rstrip("\n")
 
 
@@ -149,6 +157,11 @@ def _render_csv(sections: Sequence[TableSection]) -> str:
             texts = ("" if math.isnan(number) else repr(number) for number in numbers)
             lines.append([*settings, str(aggregate.seeds), *texts])
     return csv_table(header, lines)
+
+
+def _escape_markdown(text: str) -> str:
+    # An underscore between letters has no meaning.
+    return re.sub(r"[\\`*<>\[\]|$~&]|\b_(?!\w)|(?<!\w)_", r"\\\g<0>", text)
 
 
 def escape_latex(text: str) -> str:

@@ -1,6 +1,5 @@
 """Command-line options, and reading of result files, that several commands share."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,11 +69,11 @@ def write_texts(folder: Path, texts: Mapping[str, str], overwrite: bool) -> None
 
     Without `overwrite`, only files with the same content may exist.
     """
+    from mu2mpi.results.writer import check_output
+
     contents = {folder / name: text.encode() for name, text in texts.items()}
-    no_folder = os.path.lexists(folder) and not folder.is_dir()
-    if obstacles := [folder] if no_folder else [path for path in contents if path.is_dir()]:
-        message = "exists and is not a file or folder as needed. Choose another --output"
-        raise InputError(f"{obstacles[0]} {message}")
+    for path in contents:
+        check_output(path, overwrite=True)
     differing = [str(path) for path, text in contents.items() if path.exists() and path.read_bytes() != text]
     if differing and not overwrite:
         existing = ", ".join(differing)

@@ -11,6 +11,7 @@ import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mu2mpi._version import __version__
@@ -67,6 +68,14 @@ class Parser(argparse.ArgumentParser):
         options = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
         lines = [f"unknown option {option}{did_you_mean(option, known)}" for option in options]
         self.error("\n".join(lines or [f"unknown arguments: {' '.join(unknown)}"]))
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # argparse removes "--", also where it is the value of an option.
+        if action.option_strings and "--" in arg_strings:
+            raise argparse.ArgumentError(action, "a value is needed, got --")
+        if action.type is Path and "" in arg_strings:
+            raise argparse.ArgumentError(action, "a path must not be empty")
+        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -6,6 +6,7 @@ Distributions add components by entry points such as ``mu2mpi.methods``, users b
 
 import hashlib
 import importlib
+import os
 import pkgutil
 import sys
 import traceback
@@ -155,7 +156,7 @@ def extension_paths(*component_names: tuple[str, str]) -> dict[str, Path]:
 def import_files(paths: Iterable[Path | str]) -> None:
     """Import Python files once each, as modules named after the files; InputError if an import fails."""
     for path in map(Path, paths):
-        file = path.expanduser().resolve()
+        file = Path(os.path.realpath(os.path.expanduser(path)))
         spec = spec_from_file_location(file.stem, file)
         if spec is None or not file.is_file():
             raise InputError(f"cannot import {path}: it is not a Python file. --import takes a file.py.")

@@ -86,7 +86,8 @@ def figure_style(options: FigureOptions) -> Iterator[None]:
     if options.user_axes:
         yield
         return
-    # Cropping would change the width.
-    styles = [STYLE_SHEET, *filter(None, [options.style]), {"savefig.bbox": None}]
+    # Cropping would change the width, and names from data may contain the marks of formulas.
+    own = {"savefig.bbox": None, "text.parse_math": False, "text.usetex": False}
+    styles = [STYLE_SHEET, *filter(None, [options.style]), own]
     with import_extra("matplotlib.style").context(styles, after_reset=True):
         yield

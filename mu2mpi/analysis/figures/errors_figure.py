@@ -36,7 +36,7 @@ class GradientErrorsFigure(Figure):
             weights = errors.x.map(group.runs[0].experiment.chosen_method.estimator.gradient_weight)
             panel.plot(errors.x, errors.y.iloc[0] / weights, **SLOPE_STYLE)
         for panel in layout.panels.flat:
-            label = "mean of ‖d$_t$ - ∇f(x$_t$)‖² (no unit)"
+            label = "mean of ‖dₜ - ∇f(xₜ)‖² (no unit)"
             panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
         layout.legend = [*encoding.legend, legend_entry("slopes -1 and 0", **SLOPE_STYLE)]
         return layout

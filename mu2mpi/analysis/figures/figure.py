@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import pandas
 from matplotlib import colormaps, rcParams, ticker
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from mu2mpi.analysis.figures._theme import FigureOptions as FigureOptions
 from mu2mpi.core.errors import InputError
@@ -25,6 +25,7 @@ HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
 RUN_TITLE = ("data", "loss", "method", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
+MAX_DRAWN_MACHINES = 100  # machines that are drawn one by one; of more, their distribution
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
 TICK_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
@@ -65,7 +66,7 @@ def run_title(runs: Sequence[RunSummary], options: FigureOptions) -> str:
     run = best_run(runs)
     settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
     suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-    return f"$x_T$: {options.labels.settings(settings)}{suffix}"
+    return f"Model: {options.labels.settings(settings)}{suffix}"
 
 
 def shorten_name(name: str) -> str:
@@ -75,8 +76,8 @@ def shorten_name(name: str) -> str:
 
 
 def wrap_text(text: str, inches: float) -> str:
-    """Wrap text to a width in inches, without breaking formulas or ``name = value``."""
-    joined = re.sub(r" = |\$[^$]*\$", lambda match: match[0].replace(" ", "\0"), text)
+    """Wrap text to a width in inches, without breaking ``name = value``."""
+    joined = text.replace(" = ", "\0=\0")
     characters = max(8, int(inches * 72 / (0.57 * rcParams["font.size"])))
     return "\n".join(textwrap.fill(line, characters) for line in joined.split("\n")).replace("\0", " ")
 
@@ -196,6 +197,10 @@ class Layout:
                 options.user_axes[0].set_title(title)
             if self.legend:
                 options.user_axes[-1].legend(handles=self.legend, fontsize="small")
+            for panel in options.user_axes:
+                ticks = [*panel.get_xticklabels(), *panel.get_yticklabels()]
+                for text in {*panel.findobj(Text), *ticks} - {*panel.texts}:
+                    text.set_parse_math(text.get_parse_math() and "$" not in text.get_text())
             return self.figure
         if title:
             self.figure.suptitle(wrap_text(title, options.width))

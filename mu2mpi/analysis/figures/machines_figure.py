@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, palette
+from mu2mpi.analysis.figures.figure import (
+    MAX_DRAWN_MACHINES,
+    Figure,
+    FigureOptions,
+    Layout,
+    legend_entry,
+    palette,
+    shorten_name,
+)
 from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -21,7 +29,10 @@ class MachinesFigure(Figure):
     name = "machines"
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
-        """Draw samples and rounds above rho, for the machines of the first run with unequal machines."""
+        """Draw samples and rounds above rho, for the machines of the first run with unequal machines.
+
+        Of more than `MAX_DRAWN_MACHINES` machines, the quantiles of each quantity are drawn.
+        """
         differing = [run for run in runs if run.experiment.has_unequal_machines]
         accounts = read_result(differing[0].path).accounts if differing else None
         if accounts is None:
@@ -30,6 +41,7 @@ class MachinesFigure(Figure):
         layout = Layout(options, 2, 1, 1.5, sharex=True)
         (upper,), (lower,) = layout.panels
         order = np.lexsort((accounts.rho_budget, accounts.rounds, accounts.samples))
+        has_quantiles, quantiles = len(order) > MAX_DRAWN_MACHINES, np.linspace(0, 1, MAX_DRAWN_MACHINES + 1)
         levels: dict[str, Any] = {"linewidth": 4, "alpha": 0.4, "solid_capstyle": "butt"}
         dots = {"linestyle": "", "marker": "o"}
         series: list[Any] = [(upper, "samples", accounts.samples, levels)]
@@ -44,7 +56,8 @@ class MachinesFigure(Figure):
             lower.set_ylabel(labels("rho"))
         for panel, label, values, style in series:
             style = {"color": palette(2)[panel is lower], **style}
-            panel.plot(values[order], drawstyle="steps-mid", **style)
+            values = np.quantile(values, quantiles, method="nearest") if has_quantiles else values[order]
+            panel.plot(values, drawstyle="steps-mid", **style)
             layout.legend.append(legend_entry(label, **style))
         for panel in (upper, lower):
             positive = np.concatenate([line.get_ydata()[line.get_ydata() > 0] for line in panel.lines])
@@ -52,9 +65,11 @@ class MachinesFigure(Figure):
                 panel.set_yscale("log")
             else:
                 panel.set_ylim(bottom=0)
-        lower.set_xlabel("machine, from the fewest samples to the most")
-        names = [accounts.machine_names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
-        lower.set_xticks(range(len(names)), names)
+        label = "machine, from the fewest samples to the most"
+        lower.set_xlabel(f"{len(order):,} machines (%), sorted by each quantity" if has_quantiles else label)
+        if not has_quantiles:
+            names = [accounts.machine_names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
+            lower.set_xticks(range(len(names)), map(shorten_name, names))
         settings = {name: v for name, v in run.experiment.settings().items() if name in TITLE_SETTINGS}
         suffix = f" — the first of {len(differing)} runs" if len(differing) > 1 else ""
         layout.title = f"{options.labels.settings(settings)}{suffix}"

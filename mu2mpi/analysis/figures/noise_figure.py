@@ -70,7 +70,7 @@ class NoiseFigure(Figure):
         for panel in layout.panels.flat:
             label = "norm, average over machines (no unit)"
             panel.set(xscale="log", yscale="log", xlabel="round t", ylabel=label)
-        layout.legend = [*encoding.legend, legend_entry("signal k$_t$ ‖∇f(x$_t$)‖")]
-        layout.legend += [legend_entry("noise Y$_t$, expected", **NOISE_STYLE)] * is_noisy
-        layout.legend += [legend_entry("released q̃$_t$, measured", linestyle="", marker="o")] * is_measured
+        layout.legend = [*encoding.legend, legend_entry("signal kₜ ‖∇f(xₜ)‖")]
+        layout.legend += [legend_entry("noise Yₜ, expected", **NOISE_STYLE)] * is_noisy
+        layout.legend += [legend_entry("released q̃ₜ, measured", linestyle="", marker="o")] * is_measured
         return layout

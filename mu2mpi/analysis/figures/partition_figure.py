@@ -1,17 +1,20 @@
 """Share of each class among the samples of each machine: a diagnostic without privacy guarantee."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, shorten_name
+from mu2mpi.analysis.figures.figure import MAX_DRAWN_MACHINES, Figure, FigureOptions, Layout, shorten_name
 from mu2mpi.analysis.setting_labels import group_runs, selection_error, varying_settings
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
 MAX_PANELS = 4
 MAX_TICK_LABELS = 20  # classes or machines with tick labels
+SHARE_BINS = 10  # of the distribution of a class's share over many machines
 
 
 @register
@@ -22,13 +25,17 @@ class PartitionFigure(Figure):
         return False  # Reports are shared, and this figure is not private.
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
-        """Draw one panel per partition, for its first run: one row per machine and one column per class."""
+        """Draw one panel per partition, for its first run: one row per machine and one column per class.
+
+        With more than `MAX_DRAWN_MACHINES` machines, each column is the distribution of the class's share.
+        """
         varying = [name for name in varying_settings(runs) if name in ("data", "machines", "partition")]
         groups = group_runs(runs, varying)
         if len(groups) > MAX_PANELS:
             raise selection_error(f"{len(groups)} partitions are too many for one figure", varying[0])
         titles = [options.labels.settings(group.settings) for group in groups]
         layout = Layout(options, 1, len(groups), 2.4, titles)
+        has_distributions = any((g.runs[0].experiment.machines or 1) > MAX_DRAWN_MACHINES for g in groups)
         for panel, group in zip(layout.panels[0], groups, strict=True):
             result = read_result(path := group.runs[0].path)
             if (counts := result.class_counts) is None:
@@ -37,16 +44,29 @@ class PartitionFigure(Figure):
             shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
             panel.grid(visible=False)
             panel.set_xlabel("class" if result.label_range is None else "part of the label's range")
-            panel.set_ylabel("machine")
-            owners = None if result.accounts is None else result.accounts.machine_owners
-            panel.locator_params(integer=True)
-            if owners is not None and len(owners) <= MAX_TICK_LABELS:
-                panel.set_yticks(range(len(owners)), map(shorten_name, owners))
             if len(labels) <= MAX_TICK_LABELS:
                 panel.set_xticks(range(len(labels)), map(shorten_name, labels))
+            if has_distributions:
+                image = _draw_distributions(panel, shares[counts.any(axis=1)])
+                continue
+            panel.set_ylabel("machine")
+            owners = None if result.accounts is None else result.accounts.machine_owners
+            panel.yaxis.get_major_locator().set_params(integer=True)
+            if owners is not None and len(owners) <= MAX_TICK_LABELS:
+                panel.set_yticks(range(len(owners)), map(shorten_name, owners))
             image = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        layout.add_colorbar(image, "share of the machine's samples")
+        layout.add_colorbar(image, "share of the machine" + ("s" if has_distributions else "'s samples"))
         seed = groups[0].runs[0].experiment.seed
         if seed is not None and len({run.experiment.seed for run in runs}) > 1:
             layout.title = f"seed {seed}"
         return layout
+
+
+def _draw_distributions(panel: Any, shares: FloatArray) -> Any:
+    """Draw the share of the machines by each class's share of their samples; return the image."""
+    counts = [np.histogram(column, SHARE_BINS, (0, 1))[0] for column in shares.T]
+    image = np.array(counts).T / max(1, len(shares))
+    panel.set_ylabel("share of the machine's samples")
+    extent = (-0.5, len(counts) - 0.5, 0, 1)
+    look = {"aspect": "auto", "interpolation": "nearest", "origin": "lower", "extent": extent}
+    return panel.imshow(image, "viridis", vmin=0, vmax=1, **look)

@@ -22,6 +22,7 @@ from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import component_summary, known_names, lookup
+from mu2mpi.core.text import warn
 from mu2mpi.results.reader import RunSummary, read_result
 
 # Environment attributes of a file, and their headers
@@ -39,6 +40,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
     kept, notes = drop_repeated_runs(runs, "ranks", "elapsed_seconds")
     distinct_runs, _ = drop_repeated_runs(kept)
     noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
+    figures, failures = _render_figures(kept)
     table, results = build_table(distinct_runs), {run.path: read_result(run.path) for run in runs}
     known = [run for run in distinct_runs if "excess_loss" in run.measurements]
     layout = TableLayout(values=THEORY_VALUES)
@@ -65,7 +67,8 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         theory=theory,
         align_column=lambda column: align_column(column, _spaces_as_wide_as),
         notes=table.notes,
-        figures=_render_figures(kept),
+        figures=figures,
+        failed_figures=failures,
         adversaries=_adversary_phrases(noisy),
         claims=claims_table(noisy),
         not_covered=[*composed, *filter(None, servers), *[PRIVATE_TEST_WARNING] * is_test_set_private],
@@ -100,21 +103,27 @@ def _environment_table(environments: Sequence[Mapping[str, object]]) -> TableRow
     return [["files", *map(ENVIRONMENT_HEADERS.__getitem__, columns)], *rows]
 
 
-def _render_figures(runs: Sequence[RunSummary]) -> list[tuple[str, str, Any]]:
-    figures = []
+def _render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, Any]], list[str]]:
+    """Return the images of all figures with their captions, and a message on each that failed."""
+    figures, failures = [], []
     for name in known_names("figures"):
-        if not get_figure(name).is_in_report(runs):
-            continue
         meaning = component_summary("figures", name)
         try:
+            if not get_figure(name).is_in_report(runs):
+                continue
             picture = base64.b64encode(render_figure(draw_figure(name, runs), "svg")).decode()
         except InputError:
+            continue
+        except Exception as error:  # A figure may be an extension, and must not cost the report.
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            failures.append(f"the figure {name} cannot be drawn ({reason}). See: mu2mpi plot {name}")
             continue
         # Formulas such as R^2 and x_T as HTML.
         caption = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", html.escape(f"{meaning}."))
         caption = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", caption)
         figures.append((picture, f"{meaning}.", import_extra("markupsafe").Markup(caption)))
-    return figures
+    warn(*failures)
+    return figures, failures
 
 
 def _adversary_phrases(runs: Sequence[RunSummary]) -> list[str]:

@@ -5,6 +5,7 @@ the losses softmax and logistic. The data have the columns of the run's schema, 
 or features as for run.
 """
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def run_command(arguments: Namespace) -> None:
 
     output = arguments.output
     if output is not None:
-        if output.resolve() in {arguments.path.resolve(), arguments.data.resolve()}:
+        if os.path.realpath(output) in map(os.path.realpath, (arguments.path, arguments.data)):
             raise InputError(f"--output {output} is an input of this command. Name another file")
         check_output(output, arguments.overwrite)
     result = read_result(arguments.path)
