@@ -135,7 +135,7 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
 def claim_contradictions(result: Result) -> list[str]:
     """Return a message for each privacy claim of a result that its other contents contradict."""
     privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
-    if found := [*privacy.range_errors(), *_account_errors(result)]:
+    if found := _account_errors(result):
         return found
     # Computed from the noise, not from the claimed rho.
     spent: Callable[[int], float] = partial(Mechanism.rho_spent, mechanism)
@@ -161,7 +161,7 @@ def claim_contradictions(result: Result) -> list[str]:
                 found.append(f"there is no privacy analysis of {pair}")
         if expected and (counted := int(result.history.samples[-1:].sum())) != used:
             found.append(f"{counted:,} samples were used by /history, and {used:,} by /privacy")
-    except InputError as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(f"its experiment cannot be run: {error}")
     expected |= {"server": experiment.server, "mechanism": experiment.chosen_mechanism}
     expected |= {"delta": experiment.delta, "noise": simulated_protocol_name(experiment)}

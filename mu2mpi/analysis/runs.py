@@ -245,7 +245,7 @@ class Runs(Sequence[Result]):
         """Return the table of ``mu2mpi table`` in the format text, csv, markdown or latex.
 
         Rows and columns are settings, values columns of `to_dataframe`. `labels` may be a mapping such as
-        ``{"rho=4": "strong"}``; `style` options are `caption`, `label`, `siunitx` and `best`.
+        ``{"rho=4": "strong"}``; `style` options are `caption`, `label` and `best`.
         """
         table = build_table(self.summaries, TableLayout(tuple(rows), tuple(columns), tuple(values)))
         return table.render(format, TableStyle(labels=Labels(parse_labels(labels)), **style))

@@ -20,7 +20,7 @@ TableFormat = Literal["text", "csv", "markdown", "latex"]
 _LATEX_ESCAPES = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
-    "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
+    "<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
 })  # fmt: skip
 _MATH_SYMBOLS = str.maketrans({
     "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
@@ -44,7 +44,6 @@ class TableStyle:
 
     caption: str = ""  # in place of the common settings; LaTeX source in the LaTeX format
     label: str = ""  # LaTeX label
-    siunitx: bool = False  # whether the LaTeX package siunitx aligns numbers
     best: bool = False  # whether the best of comparable means are marked
     labels: Labels = field(default_factory=Labels)
 
@@ -97,25 +96,18 @@ def _render_latex(table: PivotTable, style: TableStyle, table_number: int) -> st
     title = escape_latex(table.title)
     caption = _format_caption(style, title, table_number) if style.caption else escape_latex(description)
     label = f"{style.label}-{table_number}" if table_number > 1 else style.label
-    columns = [list(column) for column in zip(*(row.entries for row in table.rows), strict=True)]
-    types, format_entry, headers = ["l"] * len(columns), _format_entry, [*map(escape_latex, table.columns)]
-    if style.siunitx:
-        types, format_entry = [*map(_siunitx_column_type, columns)], _format_siunitx
-        headers = [f"{{{header}}}" for header in headers]
-    lines = [" & ".join([*map(escape_latex, table.row_headers), *headers]) + r" \\"]
-    n = len(table.row_headers)
-    for block in table.blocks(lambda column: list(map(format_entry, column))):
+    lines, n = [" & ".join(map(escape_latex, table.header)) + r" \\"], len(table.row_headers)
+    for block in table.blocks(lambda column: list(map(_format_entry, column))):
         lines.append(r"\midrule")
         lines += [" & ".join([*map(escape_latex, row[:n]), *row[n:]]) + r" \\" for row in block]
     return "\n".join([
         *[f"% {description}"] * bool(style.caption),
-        rf"% \usepackage{{booktabs{',siunitx' * style.siunitx}}}",
+        r"% \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{caption}}}",
         *[rf"\label{{{label}}}"] * bool(style.label),
-        *[r"\sisetup{separate-uncertainty=true, table-align-uncertainty=false}"] * style.siunitx,
-        rf"\begin{{tabular}}{{{' '.join(['l' * n, *types])}}}",
+        rf"\begin{{tabular}}{{{'l' * n} {'r' * len(table.columns)}}}",
         r"\toprule",
         *lines,
         r"\bottomrule",
@@ -180,36 +172,3 @@ def _format_formula(text: str) -> str:
 
 def _format_entry(entry: TableEntry) -> str:
     return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", text.translate(_LATEX_ESCAPES)))
-
-
-def _format_siunitx(entry: TableEntry) -> str:
-    """Return a table entry for siunitx, with the standard deviation in units of the mean's last digit."""
-    if not _is_numeric_entry(entry):
-        return f"{{{entry.mean.translate(_LATEX_ESCAPES)}}}"
-    text = entry.mean.replace(",", "") + (f"({_significant_digits(entry.std)})" if entry.std else "")
-    text = rf"\bfseries {text}" if entry.is_best else text
-    return f"{text} {{~{entry.remark.translate(_LATEX_ESCAPES)}}}" if entry.remark else text
-
-
-def _is_numeric_entry(entry: TableEntry) -> bool:
-    return entry.mean.lstrip("-")[:1].isdigit()
-
-
-def _significant_digits(number_text: str) -> str:
-    return re.sub(r"[.,]", "", number_text).lstrip("0") or "0" * bool(number_text)
-
-
-def _siunitx_column_type(column: Sequence[TableEntry]) -> str:
-    numeric_columns = list(filter(_is_numeric_entry, column))
-    if not numeric_columns:
-        return "c"
-    number_parts = [entry.mean.replace(",", "").lstrip("-").partition(".") for entry in numeric_columns]
-    integer_part, digits = (max(len(number_part[k]) for number_part in number_parts) for k in (0, 2))
-    spread = max(len(_significant_digits(entry.std)) for entry in numeric_columns)
-    sign = "-" * any(entry.mean.startswith("-") for entry in numeric_columns)
-    options = [f"table-format={sign}{integer_part}.{digits}" + f"({spread})" * bool(spread)]
-    if remark := max((entry.remark for entry in numeric_columns), key=len):
-        options.append(f"table-space-text-post={{~{remark.translate(_LATEX_ESCAPES)}}}")
-    if any(entry.is_best for entry in numeric_columns):
-        options.append("detect-weight")
-    return f"S[{', '.join(options)}]"

@@ -123,6 +123,8 @@ def read_result(path: Path | str) -> Result:
         environment = {name: value for name, value in read_attributes(file).items() if name not in header}
         model, names = read_attributes(file["model"]), _read_strings(file, "model/feature_name")
         label_range = model.get("label_range")
+        if not 0 < float(model["scale"]) < math.inf:
+            raise ValueError("/model has a scale of features that is out of range")
         return Result(
             experiment=stored_experiment(file, path),
             x=_read_matrix(file, "x"),
@@ -143,7 +145,7 @@ def read_result(path: Path | str) -> Result:
             feature_scale=float(model["scale"]),
             public_facts=_read_public_facts(file),
             # Reads one attribute: a damaged list of dimension scales, which has no checksum, can hang HDF5.
-            loss_unit=read_attributes(file["history/test_loss"], "units").get("units", "1"),
+            loss_unit=str(read_attributes(file["history/test_loss"], "units").get("units", "1")),
             timing=_read_timing(file),
             environment={k: v if isinstance(v, str) else v.item() for k, v in environment.items()},
             path=path,
@@ -255,13 +257,20 @@ def stored_experiment(file: h5py.File, path: Path) -> Experiment:
 def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     """Return the privacy guarantee that is stored in an open result file or checkpoint."""
     try:
-        return PrivacyStatement.from_attributes(read_attributes(file["privacy"]))
+        statement = PrivacyStatement.from_attributes(read_attributes(file["privacy"]))
+        if errors := statement.range_errors():
+            raise InputError("; ".join(errors))
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
+    return statement
 
 
 def _read_array_or_none(file: h5py.File, name: str) -> IntArray | None:
-    return read_array(file.id, name) if name in file else None
+    if name not in file:
+        return None
+    if (values := read_array(file.id, name)).dtype.kind not in "iu":
+        raise ValueError(f"/{name} has the type {values.dtype}")
+    return values
 
 
 def _read_strings(file: h5py.File, name: str) -> tuple[str, ...] | None:
@@ -302,6 +311,8 @@ def _read_public_facts(file: h5py.File) -> PublicFacts | None:
     if "max_squared_norm" not in stored:
         return None
     classes, max_squared_norm, samples, *averages = (read_number(model, name) for name in stored)
+    if not (classes >= 0 and samples >= 0 and 0 <= max_squared_norm < math.inf):
+        raise ValueError("/model has facts of the data that are out of range")
     return PublicFacts(int(classes), max_squared_norm, int(samples), *averages)
 
 
@@ -316,7 +327,7 @@ def _read_metrics(file: h5py.File) -> dict[str, float]:
 def _read_matrix(file: h5py.File, name: str) -> FloatArray:
     matrix = read_array(file.id, f"model/{name}")
     shape = file["model/row"].shape + file["model/feature"].shape
-    if matrix.shape != shape or matrix.dtype != np.float64:
+    if matrix.shape != shape or matrix.dtype != np.float64 or not np.isfinite(matrix).all():
         raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
     return matrix
 
@@ -328,7 +339,10 @@ def _read_timing(file: h5py.File) -> dict[str, FloatArray]:
     timing = open_group(file, "timing")
     phases = [name.decode() for name in timing if name != b"rank"]
     phases.sort(key=lambda phase: TIMED_PHASES.index(phase) if phase in TIMED_PHASES else len(TIMED_PHASES))
-    return {phase: read_array(timing, phase, np.float64) for phase in phases}
+    times = {phase: read_array(timing, phase, np.float64) for phase in phases}
+    if len({s.shape for s in times.values()}) > 1 or not all(np.isfinite(s).all() for s in times.values()):
+        raise ValueError("/timing has phases of different lengths, or times that are not finite")
+    return times
 
 
 def stored_history(file: h5py.File) -> History:

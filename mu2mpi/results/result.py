@@ -1,4 +1,4 @@
-"""Result of a run: model, history and privacy, with predictions and export to xarray."""
+"""Result of a run: model, history and privacy, with predictions."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,17 +10,14 @@ from numpy.typing import NDArray
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.errors import InputError, import_extra
-from mu2mpi.core.hdf5 import booleans_as_ints
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import html_table
 from mu2mpi.data.source import PublicFacts, row_chunks
-from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
+from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results import records
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory, format_score
 
 if TYPE_CHECKING:
-    import xarray
 
     from mu2mpi.data.table_schema import Schema
     from mu2mpi.federation.problem import Problem
@@ -226,34 +223,6 @@ class Result:
             units = FeatureUnits(names, np.zeros(features), scales)
         names, label_range = self.model_row_names, self.label_range
         return compute_coefficients(self.x, names, problem, units, label_range, in_scaled_units)
-
-    def to_xarray(self) -> "xarray.Dataset":
-        """Return history, model, confusion matrix and timing as an xarray dataset with units.
-
-        Settings are attributes. Private values, such as the diagnostics, are omitted.
-        """
-        features = self.feature_names or tuple(map(str, range(self.x.shape[1] - 1)))
-        coordinates: dict[str, Any] = {
-            "row": (self.model_row_names, "class or label of a row of the model"),
-            "feature": ((*features, "(bias)"), "feature; the last is the bias"),
-        }
-        arrays: dict[str, Any] = {
-            name: ("round", getattr(self.history, name), column_attributes)
-            for name, column_attributes in History.column_attributes(self.label_kind, self.loss_unit).items()
-        }
-        arrays["x"] = ("row", "feature"), self.x, column_metadata("output x_T of the algorithm")
-        arrays["w"] = ("row", "feature"), self.w, column_metadata("last iterate w_T")
-        if self.confusion is not None:
-            dimensions, long_name = records.CONFUSION_DIMENSIONS, column_metadata(records.CONFUSION_LONG_NAME)
-            arrays["confusion"] = tuple(dimensions), self.confusion, long_name
-            coordinates |= {name: (self.class_labels, text) for name, text in dimensions.items()}
-        for phase, seconds in self.timing.items():
-            arrays[f"{phase}_seconds"] = "rank", seconds, column_metadata(f"time spent on {phase}", "s")
-            coordinates["rank"] = range(len(seconds)), "MPI rank"
-        indexes = {n: (n, np.array(v), column_metadata(text)) for n, (v, text) in coordinates.items()}
-        attributes = booleans_as_ints(self.experiment.settings())
-        dataset: xarray.Dataset = import_extra("xarray").Dataset(arrays, indexes, attributes)
-        return dataset.set_coords("round")
 
     def _repr_html_(self) -> str:
         settings = self.experiment.settings().items()

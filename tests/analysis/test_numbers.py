@@ -52,7 +52,7 @@ def test_a_frame_and_a_history_have_what_each_run_measured(runs):
     assert math.isnan(frame.loc["poisson", "auc"])
     assert math.isnan(frame.loc["logistic", "test_r2"])
     for loss, score, unit in (("squared", "test_r2", None), ("logistic", "test_accuracy", "nat")):
-        history = runs.select(loss=loss)[0].to_xarray()
+        history = runs.select(loss=loss).to_xarray()
         assert {"test_r2", "test_accuracy"} & set(history.data_vars) == {score}
         assert history.test_loss.attrs.get("units") == unit
 

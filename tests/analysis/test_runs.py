@@ -43,17 +43,6 @@ def test_a_run_that_is_there_twice_counts_once(runs):
         runs[:0].to_xarray()
 
 
-def test_one_run_has_names_units_and_arrays(runs):
-    (run,) = runs.select(server="trusted", rho=4, machines=10, seed=1)
-    data = run.to_xarray()
-    assert data.test_loss.sel(round=60) == run.history.test_loss[-1]
-    np.testing.assert_array_equal(data.noise_seconds, run.timing["noise"])
-    np.testing.assert_array_equal(data.x.sel(row="3")[:-1], run.x[3, :-1])
-    assert data.confusion.sel({"class": "2"}).sum() == run.confusion[2].sum()
-    assert not [name for name in data if "clipped" in name or "count" in name]
-    assert all(variable.attrs["long_name"] for variable in data.variables.values())
-
-
 def test_a_result_is_the_same_from_a_run_and_from_its_file(tmp_path):
     settings = {"data": "digits", "server": "trusted", "machines": 2, "rounds": 5, "seed": 1}
     # A method is selected by its name however it was chosen.

@@ -107,9 +107,9 @@ def _render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, An
     """Return the images of all figures with their captions, and a message on each that failed."""
     figures, failures = [], []
     for name in known_names("figures"):
-        meaning = component_summary("figures", name)
+        figure, meaning = get_figure(name), component_summary("figures", name)
         try:
-            if not get_figure(name).is_in_report(runs):
+            if not figure.is_in_report(runs):
                 continue
             picture = base64.b64encode(render_figure(draw_figure(name, runs), "svg")).decode()
         except InputError:

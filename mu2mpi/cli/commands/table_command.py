@@ -24,7 +24,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     caption_help = "caption of the table, in LaTeX code for LaTeX"
     parser.add_argument("--caption", default="", metavar="TEXT", help=caption_help)
     parser.add_argument("--label", default="", metavar="NAME", help="label for \\ref, in LaTeX")
-    add_flag(parser, "--siunitx", "alignment of numbers by the siunitx package, in LaTeX")
     add_shared_options(parser, "--labels")
 
 
@@ -35,7 +34,7 @@ def run_command(arguments: Namespace) -> None:
 
     layout = TableLayout(arguments.rows, arguments.columns, arguments.values)
     labels = Labels(parse_labels(arguments.labels))
-    style = TableStyle(arguments.caption, arguments.label, arguments.siunitx, arguments.best, labels)
+    style = TableStyle(arguments.caption, arguments.label, arguments.best, labels)
     runs, _ = read_runs(arguments)
     warn(*unmatched_labels(arguments.labels, runs))
     print(build_table(runs, layout).render(arguments.format, style))
