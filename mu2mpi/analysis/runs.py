@@ -268,23 +268,12 @@ class LiveFigure(Callback):
         import_extra("matplotlib")
 
     def on_start(self, start: RunStart) -> None:
-        """Create an empty figure for the loss and score of a run."""
-        from mu2mpi.analysis.figures import DEFAULT_OPTIONS, figure_style
-        from mu2mpi.analysis.figures.figure import Layout, line_style, palette, set_log_ticks, wrap_text
-
-        self._evaluations: list[Evaluation] = []
+        """Start a new figure for the run."""
+        run = start.experiment
+        self._title = f"{start.name}: {run.data}, {run.chosen_method.title}, {run.server} server"
+        self._evaluations, self._rounds = list[Evaluation](), start.constants.rounds
+        self._next_update = monotonic()
         self._handle: Any = None
-        self._next_update, rounds, run = monotonic(), start.constants.rounds, start.experiment
-        title = f"{start.name}: {run.data}, {run.chosen_method.title}, {run.server} server"
-        with figure_style(DEFAULT_OPTIONS):
-            layout = Layout(DEFAULT_OPTIONS, 1, 2, 2.2)
-            self.figure = layout.figure
-            self.figure.set_figheight(2.8)
-            self.figure.suptitle(wrap_text(title, DEFAULT_OPTIONS.width))
-            for panel in layout.panels.flat:
-                panel.set(xlim=(0.9, 1.1 * rounds), xlabel="round t")
-                set_log_ticks(panel.xaxis, [10**k for k in range(len(str(rounds)))])
-                panel.plot([], [], **line_style(palette(1)[0], 0, 0))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Update the figure, unless the last update is too recent."""
@@ -299,18 +288,22 @@ class LiveFigure(Callback):
             self._draw_evaluations()
 
     def _draw_evaluations(self) -> None:
+        from mu2mpi.analysis.figures import DEFAULT_OPTIONS, figure_style, render_figure
+        from mu2mpi.analysis.figures.figure import Layout, line_style, palette
+
         done = self._evaluations
         score, factor = ("accuracy (%)", 100.0) if done[-1].label_kind == "classes" else ("R²", 1.0)
         values = {"loss": [e.loss for e in done], score: [factor * e.score for e in done]}
-        for panel, (label, measured) in zip(self.figure.axes, values.items(), strict=True):
-            panel.lines[0].set_data([e.round for e in done], measured)
-            panel.set_ylabel(f"test {label}")
-            panel.relim()
-            panel.autoscale_view(scalex=False)
+        with figure_style(DEFAULT_OPTIONS):
+            layout = Layout(DEFAULT_OPTIONS, 1, 2, 2.2)
+            layout.title = self._title
+            for panel, (label, measured) in zip(layout.panels[0], values.items(), strict=True):
+                panel.plot([e.round for e in done], measured, **line_style(palette(1)[0], 0, 0))
+                limits = 0.9, 1.1 * self._rounds
+                panel.set(xscale="log", xlim=limits, xlabel="round t", ylabel=f"test {label}")
+            self.figure = layout.finish()
         if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
             return
-        from mu2mpi.analysis.figures import render_figure
-
         display = import_extra("IPython.display")
         image = display.Image(render_figure(self.figure, "png"), width=672)
         if self._handle is None:

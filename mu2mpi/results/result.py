@@ -18,7 +18,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory, format_score
 
 if TYPE_CHECKING:
-
     from mu2mpi.data.table_schema import Schema
     from mu2mpi.federation.problem import Problem
     from mu2mpi.federation.run_constants import RunConstants

@@ -80,7 +80,9 @@ def test_on_axes_of_the_user_names_with_a_dollar_alone_are_no_formulas(path):
 
 @pytest.mark.parametrize("name", FILES)
 def test_tables_show_names_and_nothing_else(name):
-    table = build_table(each({"data": f"a/{name}", "schema": "s"}, {"data": "digits"}), TableLayout(("data",)))
+    table = build_table(
+        each({"data": f"a/{name}", "schema": "s"}, {"data": "digits"}), TableLayout(("data",))
+    )
     labels = Labels({"method": name, "server": name})
     (page,) = {table.render("markdown", TableStyle(labels=labels, best=True)).split("\n\n**")[0]}
     cells = re.findall(r"<td.*?>(.*?)</td>", MarkdownIt().enable("table").render(page))

@@ -7,7 +7,6 @@ import numpy as np
 
 from mu2mpi.analysis.figures.figure import MAX_DRAWN_MACHINES, Figure, FigureOptions, Layout, shorten_name
 from mu2mpi.analysis.setting_labels import group_runs, selection_error, varying_settings
-from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
@@ -44,29 +43,22 @@ class PartitionFigure(Figure):
             shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
             panel.grid(visible=False)
             panel.set_xlabel("class" if result.label_range is None else "part of the label's range")
+            panel.set_ylabel("share of the machine's samples" if has_distributions else "machine")
+            panel.locator_params("x" if has_distributions else "both", integer=True)
             if len(labels) <= MAX_TICK_LABELS:
                 panel.set_xticks(range(len(labels)), map(shorten_name, labels))
-            if has_distributions:
-                image = _draw_distributions(panel, shares[counts.any(axis=1)])
-                continue
-            panel.set_ylabel("machine")
             owners = None if result.accounts is None else result.accounts.machine_owners
-            panel.yaxis.get_major_locator().set_params(integer=True)
             if owners is not None and len(owners) <= MAX_TICK_LABELS:
                 panel.set_yticks(range(len(owners)), map(shorten_name, owners))
-            image = panel.imshow(shares, "viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
+            if has_distributions:
+                used = shares[counts.any(axis=1)].T
+                bins = [np.histogram(column, SHARE_BINS, (0, 1))[0] / max(1, len(column)) for column in used]
+                shares = np.array(bins).T
+                look |= {"origin": "lower", "extent": (-0.5, len(labels) - 0.5, 0, 1)}
+            image = panel.imshow(shares, "viridis", vmin=0, vmax=1, **look)
         layout.add_colorbar(image, "share of the machine" + ("s" if has_distributions else "'s samples"))
         seed = groups[0].runs[0].experiment.seed
         if seed is not None and len({run.experiment.seed for run in runs}) > 1:
             layout.title = f"seed {seed}"
         return layout
-
-
-def _draw_distributions(panel: Any, shares: FloatArray) -> Any:
-    """Draw the share of the machines by each class's share of their samples; return the image."""
-    counts = [np.histogram(column, SHARE_BINS, (0, 1))[0] for column in shares.T]
-    image = np.array(counts).T / max(1, len(shares))
-    panel.set_ylabel("share of the machine's samples")
-    extent = (-0.5, len(counts) - 0.5, 0, 1)
-    look = {"aspect": "auto", "interpolation": "nearest", "origin": "lower", "extent": extent}
-    return panel.imshow(image, "viridis", vmin=0, vmax=1, **look)
