@@ -84,7 +84,7 @@ def test_tables_show_names_and_nothing_else(name):
         each({"data": f"a/{name}", "schema": "s"}, {"data": "digits"}), TableLayout(("data",))
     )
     labels = Labels({"method": name, "server": name})
-    (page,) = {table.render("markdown", TableStyle(labels=labels, best=True)).split("\n\n**")[0]}
+    page = table.render("markdown", TableStyle(labels=labels, best=True)).split("\n\n**")[0]
     cells = re.findall(r"<td.*?>(.*?)</td>", MarkdownIt().enable("table").render(page))
     assert html.unescape(cells[0]) == name
     assert name in table.render("text")

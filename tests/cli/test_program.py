@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,7 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
         ("table . --where rho", "results"),
         ("report .", "results"),
         ("report . -o a.pdf", ".html"),
+        ("report . --output=--", "--output"),
         ("run --rho 0", "rho"),
         ("run --rho 1 --epsilon 1", "epsilon"),
         ("run --quux 1", "unknown option --quux"),
@@ -137,6 +139,33 @@ def test_bad_input_is_explained_and_writes_nothing(capsys, tmp_path, monkeypatch
     assert "Traceback" not in err + out
     assert word in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "loop", "loop", "-o", "loop"],
+        ["predict", "loop", "loop", "-o", "a.csv"],
+        ["show", "loop"],
+        ["publish", "runs", "-o", "loop/a"],
+        ["info", "--import", "loop"],
+        ["examples", "--all", "-o", "file/new"],
+        ["examples", "--all", "-o", "file"],
+        ["examples", "--all", "-o", "loop"],
+        ["table", ""],
+        ["report", "runs", "--output="],
+    ],
+)
+def test_paths_that_lead_nowhere_are_refused(capsys, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "runs").mkdir()
+    code, out, err = invoke(capsys, *words)
+    assert (code, out) == (2, "")
+    assert re.search("loop|file|empty|no results", err)
+    assert {path.name for path in tmp_path.rglob("*")} == {"loop", "file", "runs"}
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_without_the_extra_a_command_says_what_to_install(mixed_folder, tmp_path):

@@ -38,7 +38,8 @@ VALUES = (
 )  # fmt: skip
 FLAGS = {
     "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": ("--status",),
-    "data": (), "sweep": ("--dry-run",), "info": (), "run": ("--dry-run",),
+    "data": (), "sweep": ("--dry-run",), "info": (), "run": ("--dry-run",), "predict": ("--data-is-public",),
+    "compare": ("--strict",),
 }  # fmt: skip
 OPTIONS = {
     "table": ("--where", "--rows", "--columns", "--values", "--format"),
@@ -98,7 +99,8 @@ def command_line(chance):
         good = SUITED.get(command, (*NAMES, "results"))
         return chance.choice(good if chance.random() < 0.7 else (*NAMES, *OTHERS))
 
-    count = 0 if command in ("info", "privacy") else chance.choice((0, *[1] * 9, 2))
+    usual = 2 if command in ("predict", "compare") else 1
+    count = 0 if command in ("info", "privacy") else chance.choice((0, *[usual] * 9, 2))
     words = [path() for _ in range(count)]
     words += [flag for flag in FLAGS[command] if flag == "--dry-run" or chance.random() < 0.2]
     for option in OPTIONS.get(command, ()):
@@ -107,7 +109,9 @@ def command_line(chance):
     if command != "sweep":
         chance.shuffle(words)
     if chance.random() < 0.05:
-        words.append(chance.choice((*VALUES, "--help", "--nothing")))
+        words.append(chance.choice((*VALUES, "--help", "--nothing", "--output=--", "--where=--")))
+    if command == "predict" and chance.random() < 0.5:
+        words += ["--output", chance.choice(("loop", "loop/a", "good.h5/a", "empty", "secret.h5"))]
     return [command, *words]
 
 

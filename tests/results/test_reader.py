@@ -108,6 +108,11 @@ def shorten(file):
     file["history/samples"] = np.arange(2)
 
 
+def replace_array(file, name, values):
+    del file[name]
+    file[name] = values
+
+
 @pytest.mark.parametrize(
     "action",
     [
@@ -127,6 +132,13 @@ def shorten(file):
         lambda file: file["privacy"].attrs.create("sigma", [1.0, 2.0]),
         lambda file: file["privacy"].attrs.create("rounds", 4.0),
         lambda file: file.move("model/feature", "model/class2"),
+        lambda file: file["privacy"].attrs.modify("grid_spacing", 0.0),
+        lambda file: file["model"].attrs.modify("scale", 0.0),
+        lambda file: replace_array(file, "history/message_norm", np.full(3, b"abc")),
+        lambda file: replace_array(file, "timing/noise", np.zeros(1)),
+        lambda file: replace_array(file, "timing/noise", np.full(2, np.inf)),
+        lambda file: replace_array(file, "diagnostics/class_counts", np.full((2, 2), b"a")),
+        lambda file: file["model/x"].write_direct(np.full(file["model/x"].shape, np.nan)),
     ],
 )
 def test_incomplete_or_foreign_files_are_refused(path, action):
