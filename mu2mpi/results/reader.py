@@ -1,6 +1,5 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -26,7 +25,6 @@ from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results import records
 from mu2mpi.results.records import RESULT_SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
@@ -211,31 +209,16 @@ def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run"
 
 @contextmanager
 def _open_result(path: Path) -> Iterator[h5py.File]:
-    """Open a complete result file for reading; one of the earlier schema is converted in memory."""
+    """Open a complete result file for reading."""
     with open_mu2mpi_file(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
-        if (schema := read_text(file.id, "schema")) not in (RESULT_SCHEMA, records.EARLIER_RESULT_SCHEMA):
+        if (schema := read_text(file.id, "schema")) != RESULT_SCHEMA:
             known = f"this version of mu2mpi reads {RESULT_SCHEMA!r}"
             raise InputError(f"{path} has the schema {schema!r}; {known}")
         if (status := read_text(file.id, "status")) != "complete":
             raise InputError(f"{path} is not a finished run: its status is {status!r}")
-        if schema == RESULT_SCHEMA:
-            yield file
-            return
-        with h5py.File(io.BytesIO(path.read_bytes()), "r+") as copy:
-            _apply_renames(copy)
-            yield copy
-
-
-def _apply_renames(file: h5py.File) -> None:
-    for group_name, names in records.SCHEMA_RENAMES.items():
-        group = file.get(group_name, {})
-        for earlier, name in names.items():
-            if earlier in group:
-                group.move(earlier, name)
-            elif group and earlier in group.attrs:
-                h5py.h5a.rename(group.id, earlier.encode(), name.encode())
+        yield file
 
 
 def stored_experiment(file: h5py.File, path: Path) -> Experiment:

@@ -13,22 +13,6 @@ from mu2mpi.privacy.accounting.per_machine_accounts import column_metadata as me
 from mu2mpi.privacy.statement import PrivacyStatement
 
 RESULT_SCHEMA = "mu2mpi-2"
-EARLIER_RESULT_SCHEMA = "mu2mpi-1"
-# Names of attributes and datasets in the earlier and the current schema, by HDF5 group
-SCHEMA_RENAMES = {
-    "model": {
-        "square": "max_squared_norm", "shared": "noise_reduction", "effective": "effective_machines",
-        "columns": "schema_toml",
-    },
-    "privacy": {
-        "resolution": "grid_spacing", "drawn": "batch_size", "parts": "noise_shares",
-        "touched": "affected_sums", "summed": "increments_per_message", "lasts": "is_cumulative",
-        "growth": "final_batch", "coins": "fair_bits", "unit": "privacy_unit",
-    },
-    "privacy/machines": {"present": "participation", "rho_allowed": "rho_budget"},
-    "theory": {"first_slope": "initial_gradient_norm", "last_slope": "final_gradient_norm"},
-    "timing": {"moving": "communication"},
-}  # fmt: skip
 HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
 PREVIOUS_CHECKPOINT_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it

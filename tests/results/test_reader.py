@@ -12,7 +12,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.results.reader import read_experiment, read_result, read_summary
-from mu2mpi.results.records import SCHEMA_RENAMES
 from mu2mpi.results.writer import write_result
 
 
@@ -50,26 +49,6 @@ def test_experiment_and_summary(result, path):
     assert row["ranks"] == 2
     public = ("clip_norm", "normalize", "norm_bound", "initial_gradient_norm", "final_gradient_norm")
     assert not any(("norm" in name and name not in public) or "clipped" in name for name in row)
-
-
-def test_files_of_the_earlier_schema_are_read(result, path, same):
-    def restore_names(file):
-        file.attrs["schema"] = "mu2mpi-1"
-        for group in (file[name] for name in SCHEMA_RENAMES if name in file):
-            for earlier, name in SCHEMA_RENAMES[group.name[1:]].items():
-                if name in group:
-                    group.move(name, earlier)
-                elif name in group.attrs:
-                    group.attrs[earlier] = group.attrs.pop(name)
-
-    content = path.read_bytes()
-    change(path, restore_names)
-    assert b"moving" in path.read_bytes()
-    assert same(result, read_result(path))
-    earlier = read_summary(path)
-    assert earlier.phase_seconds == pytest.approx({k: v.mean() for k, v in result.timing.items()})
-    path.write_bytes(content)
-    assert earlier.table_row == read_summary(path).table_row
 
 
 def test_texts_of_variable_length_are_read_as_earlier_versions_wrote_them(result, path, same):
