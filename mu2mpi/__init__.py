@@ -13,7 +13,6 @@ _MODULE_OF_EXPORT = {
     "Experiment": "mu2mpi.config.experiment",
     "InputError": "mu2mpi.core.errors",
     "Interrupted": "mu2mpi.core.errors",
-    "LiveFigure": "mu2mpi.analysis.runs",
     "Callback": "mu2mpi.results.callbacks",
     "Result": "mu2mpi.results.result",
     "Runs": "mu2mpi.analysis.runs",

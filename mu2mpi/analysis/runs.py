@@ -1,10 +1,8 @@
-"""Python interface to results: data frames, datasets, tables and figures of runs, and a live figure."""
+"""Python interface to results: data frames, datasets, tables and figures of runs."""
 
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.aggregation import TableLayout
@@ -19,7 +17,7 @@ from mu2mpi.core.parallel import world
 from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.memory import MemoryData
-from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
+from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
@@ -28,10 +26,6 @@ from mu2mpi.results.result_files import load_summaries, require_results
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.figure import Figure
-
-MIN_REDRAW_SECONDS = 1.0  # Shortest time between updates of a live figure
-MAX_REDRAW_TIME_SHARE = 0.05  # Largest share of the run time spent on updates
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
@@ -249,64 +243,3 @@ class Runs(Sequence[Result]):
         """
         table = build_table(self.summaries, TableLayout(tuple(rows), tuple(columns), tuple(values)))
         return table.render(format, TableStyle(labels=Labels(parse_labels(labels)), **style))
-
-
-class LiveFigure(Callback):
-    """Live figure of test loss and score against the round, below the notebook cell; a new one for each run.
-
-    Examples
-    --------
-    >>> live = mu2mpi.LiveFigure()
-    >>> result = mu2mpi.run({"machines": 10, "server": "trusted"}, callbacks=[live])
-    >>> len(live.figure.axes)
-    2
-    """
-
-    figure: "Figure"  # of the last run, also without a notebook
-
-    def __init__(self) -> None:
-        import_extra("matplotlib")
-
-    def on_start(self, start: RunStart) -> None:
-        """Start a new figure for the run."""
-        run = start.experiment
-        self._title = f"{start.name}: {run.data}, {run.chosen_method.title}, {run.server} server"
-        self._evaluations, self._rounds = list[Evaluation](), start.constants.rounds
-        self._next_update = monotonic()
-        self._handle: Any = None
-
-    def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Update the figure, unless the last update is too recent."""
-        self._evaluations.append(evaluation)
-        if (start := monotonic()) >= self._next_update:
-            self._draw_evaluations()
-            self._next_update = start + max(MIN_REDRAW_SECONDS, (monotonic() - start) / MAX_REDRAW_TIME_SHARE)
-
-    def on_close(self) -> None:
-        """Draw all evaluations of the run in the figure."""
-        if self._evaluations:
-            self._draw_evaluations()
-
-    def _draw_evaluations(self) -> None:
-        from mu2mpi.analysis.figures import DEFAULT_OPTIONS, figure_style, render_figure
-        from mu2mpi.analysis.figures.figure import Layout, line_style, palette
-
-        done = self._evaluations
-        score, factor = ("accuracy (%)", 100.0) if done[-1].label_kind == "classes" else ("R²", 1.0)
-        values = {"loss": [e.loss for e in done], score: [factor * e.score for e in done]}
-        with figure_style(DEFAULT_OPTIONS):
-            layout = Layout(DEFAULT_OPTIONS, 1, 2, 2.2)
-            layout.title = self._title
-            for panel, (label, measured) in zip(layout.panels[0], values.items(), strict=True):
-                panel.plot([e.round for e in done], measured, **line_style(palette(1)[0], 0, 0))
-                limits = 0.9, 1.1 * self._rounds
-                panel.set(xscale="log", xlim=limits, xlabel="round t", ylabel=f"test {label}")
-            self.figure = layout.finish()
-        if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
-            return
-        display = import_extra("IPython.display")
-        image = display.Image(render_figure(self.figure, "png"), width=672)
-        if self._handle is None:
-            self._handle = display.display(image, display_id=True)
-        else:
-            self._handle.update(image)

@@ -80,7 +80,7 @@ def run(
     overwrite : bool, optional
         Replace an existing output.
     callbacks : sequence of Callback, optional
-        Callbacks called on rank 0 during the run, such as a `LiveFigure`.
+        Callbacks called on rank 0 during the run.
     progress : bool, optional
         Show progress on standard error: a bar on a terminal or in a notebook, plain lines elsewhere.
     checkpoint_every : float, optional

@@ -1,4 +1,4 @@
-"""Callbacks during a run, such as progress bars or live figures, and the events that they receive."""
+"""Callbacks during a run, such as progress bars, and the events that they receive."""
 
 import math
 import traceback

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import mu2mpi
@@ -122,20 +121,3 @@ def test_loading_imports_neither_the_simulation_nor_the_extra(folder):
 
 
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 20, "seed": 1}
-
-
-@pytest.mark.parametrize("labels", ["classes", "numbers"])
-def test_a_live_figure_draws_what_was_measured(labels):
-    loss = "softmax" if labels == "classes" else "squared"
-    figure = mu2mpi.LiveFigure()
-    result = mu2mpi.run({**SETTINGS, "loss": loss}, callbacks=[figure])
-    assert "synthetic, μ²-SGD, untrusted server" in figure.figure.get_suptitle()
-    score = 100 * result.history.test_accuracy if labels == "classes" else result.history.test_r2
-    for panel, values in zip(figure.figure.axes, (result.history.test_loss, score), strict=True):
-        (line,) = panel.lines
-        np.testing.assert_array_equal(line.get_xdata(), result.history.round)
-        np.testing.assert_array_equal(line.get_ydata(), values)
-        # Its style is that of other figures.
-        texts = panel.xaxis.label, panel.yaxis.label, *panel.get_xticklabels(), *panel.get_yticklabels()
-        assert {text.get_fontsize() for text in texts} == {8.0}
-        assert panel.get_xticklabels()[0].get_text() == "1"
