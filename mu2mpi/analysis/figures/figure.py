@@ -258,7 +258,8 @@ class Layout:
 class Figure:
     """Base class of figures; the first line of a subclass's docstring is its summary in the help.
 
-    Extensions register a subclass with `mu2mpi.register`, in a file for ``--import``.
+    Texts are drawn as they are, without formulas, since they contain names from data. Extensions register a
+    subclass with `mu2mpi.register`, in a file for ``--import``.
     """
 
     component_kind = "figures"
