@@ -35,7 +35,8 @@ FILES = r"m$\foo$.csv", "{best}.csv", "a%&#~^_b_.csv", "`x`*y*[z](u)<b>|c.csv", 
 def path(tmp_path_factory):
     """Return the result of a run on a file with odd names."""
     folder = tmp_path_factory.mktemp("names")
-    rows = [[k / 40 - 1, (7 * k % 80) / 80, CLASSES[k % len(CLASSES)]] for k in range(80)]
+    # Most rows have the class that spreadsheets would execute, so that it is predicted.
+    rows = [[k / 40 - 1, (7 * k % 80) / 80, CLASSES[1 if k % 3 else k % len(CLASSES)]] for k in range(80)]
     with open(folder / FILES[0], "w", newline="") as file:
         csv.writer(file).writerows([[*COLUMNS, "label"], *rows])
     path = folder / "r$x$.h5"
@@ -118,6 +119,7 @@ def test_predictions_are_names_in_python_and_no_formulas_in_csv(path, tmp_path, 
     assert [*frame] == ["prediction", *(f"score:{name}" for name in sorted(CLASSES))]
     expected = [f"'{name}" if name.startswith("=") else name for name in read_result(path).predict(data)]
     assert frame["prediction"].tolist() == expected
+    assert "'=1+1" in expected
 
 
 class Broken(Figure):

@@ -105,7 +105,6 @@ CHANGES = [
     ("minibatch", attribute(samples=10_000), "epsilon_exact = 0.99"),
     ("minibatch", attribute(mechanism="gaussian", rho=0.5, affected_sums=20), "mechanism = gaussian"),
     ("poisson", attribute(sigma=1.0), "sigma = 1"),
-    ("poisson", attribute(batch_size=500.0), "batch_size = 500.0"),
     ("poisson", attribute(mechanism="gaussian", rho=0.5, affected_sums=20), "mechanism is gaussian"),
     # All alike, so that the statement agrees with itself.
     ("minibatch", scaled(samples=10, sigma=1 / 10), "1,800"),
@@ -123,6 +122,12 @@ CHANGES = [
 @pytest.mark.parametrize(("name", "action", "named"), CHANGES)
 def test_a_changed_file_is_found_out(made, tmp_path, name, action, named):
     assert named in contradicted(changed(made / f"{name}.h5", tmp_path / "changed.h5", action))
+
+
+def test_what_is_out_of_range_is_refused_with_the_name_of_the_file(made, tmp_path):
+    path = changed(made / "poisson.h5", tmp_path / "changed.h5", attribute(batch_size=500.0))
+    with pytest.raises(InputError, match=r"changed\.h5.*batch_size = 500\.0"):
+        read_result(path)
 
 
 def with_experiment(changes):
