@@ -311,7 +311,7 @@ def _read_matrix(file: h5py.File, name: str) -> FloatArray:
     matrix = read_array(file.id, f"model/{name}")
     shape = file["model/row"].shape + file["model/feature"].shape
     if matrix.shape != shape or matrix.dtype != np.float64 or not np.isfinite(matrix).all():
-        raise ValueError(f"/model/{name} has the type {matrix.dtype} and shape {matrix.shape}")
+        raise ValueError(f"/model/{name} has the type {matrix.dtype}, the shape {matrix.shape}, or NaN")
     return matrix
 
 

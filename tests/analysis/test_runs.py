@@ -50,7 +50,8 @@ def test_a_result_is_the_same_from_a_run_and_from_its_file(tmp_path):
     (found,) = mu2mpi.load(tmp_path).select(method="parallel-sgd", partition="iid")
     assert type(found) is type(made) is mu2mpi.Result
     assert found.path == made.path == tmp_path / "a.h5"
-    assert found.to_xarray().identical(made.to_xarray())
+    assert found.x.tobytes() == made.x.tobytes()
+    assert str(found.history.rows()) == str(made.history.rows())
     assert mu2mpi.run(experiment).path is None
 
 
