@@ -169,8 +169,9 @@ class Canaries:
         # A central server does not use the messages of the last round.
         last = self.constants.rounds - is_central
         active = [t for t in self.participation_rounds[machine].tolist() if t <= last]
-        batches = batching.batches(bytes(32), range(1), range(1, len(active) + 1))
-        rounds_used = np.repeat(active, batches.sizes[:, 0])
+        numbers = np.arange(1, len(active) + 1)
+        batches = batching.batches(bytes(32), np.zeros_like(numbers), numbers)
+        rounds_used = np.repeat(active, batches.sizes)
         for k, t in enumerate(active):
             if batching.distinct_samples_until(k + 1) > (index := batching.distinct_samples_until(k)):
                 messages: list[int] = rounds_used[batches.indices == index].tolist()
@@ -181,8 +182,8 @@ class Canaries:
     def mechanism(self, machine: int) -> Mechanism:
         """Privacy mechanism of a machine, or the main mechanism if the machine never participates."""
         plan = self.constants.problem.per_machine_plan
-        own = None if plan is None else plan.hosted_mechanisms(range(machine, machine + 1))[0]
-        return own or self.constants.mechanism
+        index = -1 if plan is None else plan.mechanism_index[machine]
+        return self.constants.mechanism if plan is None or index < 0 else plan.mechanisms[index]
 
     def claimed_budgets(self, budget: Budget) -> list[Budget]:
         """Return the privacy claim for each canary: a budget, or the stronger guarantee of its machine."""

@@ -11,10 +11,10 @@ from mu2mpi.core.lazy import np
 
 
 class BatchIndices(NamedTuple):
-    """Sample indices and sizes of the batches of some machines in consecutive rounds."""
+    """Sample indices of batches, one batch after the other, and the size of each batch."""
 
-    indices: IntArray  # samples, numbered within their machine; by round, then by machine
-    sizes: IntArray  # batch sizes, shape (rounds, machines)
+    indices: IntArray  # samples, numbered within their machine
+    sizes: IntArray  # shape (batches,)
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,11 @@ class Batching(ABC):
         return t if self.subsampling else 1
 
     @abstractmethod
-    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
-        """Return the batches of machines (from 0) in rounds (from 1); a 32-byte key seeds random batches."""
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
+        """Return one batch for each pair of a machine (from 0) and a round (from 1) of two equal shapes.
+
+        A 32-byte key seeds random batches. A batch depends on its own machine and round alone.
+        """
 
 
 class FreshSamples(Batching):
@@ -69,10 +72,9 @@ class FreshSamples(Batching):
     def distinct_samples_until(self, t: int) -> int:
         return t
 
-    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return batches of one sample: the t-th sample of each machine in round t."""
-        indices = np.repeat(np.arange(rounds.start - 1, rounds.stop - 1), len(machines))
-        return BatchIndices(indices, np.ones((len(rounds), len(machines)), np.int64))
+        return BatchIndices(rounds - 1, np.ones_like(rounds))
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,12 @@ class DisjointBatches(Batching):
     def distinct_samples_until(self, t: int) -> int:
         return self.batch_ends[t - 1] if t else 0
 
-    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return batches that are consecutive blocks of each machine's samples."""
-        end = self.distinct_samples_until
-        blocks = [np.arange(end(t - 1), end(t)) for t in rounds]
-        indices = np.concatenate([np.empty(0, np.int64), *(np.tile(b, len(machines)) for b in blocks)])
-        sizes = np.array([len(b) for b in blocks], np.int64)
-        return BatchIndices(indices, np.repeat(sizes[:, np.newaxis], len(machines), axis=1))
+        bounds = np.array([0, *self.batch_ends])
+        sizes = np.diff(bounds)[rounds - 1]
+        offsets = bounds[rounds - 1] - (np.cumsum(sizes) - sizes)
+        return BatchIndices(np.arange(sizes.sum()) + np.repeat(offsets, sizes), sizes)
 
 
 class CyclicBatches(Batching):
@@ -112,13 +113,11 @@ class CyclicBatches(Batching):
         """Return K t / n, rounded up: the largest number of the first t batches with the same sample."""
         return -(-self.max_batch_size * t // self.samples_per_machine)
 
-    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return batches of K samples in cyclic order: each starts where the previous round's ends."""
-        start, stop = (self.max_batch_size * (t - 1) for t in (rounds.start, rounds.stop))
-        indices = np.arange(start, stop) % self.samples_per_machine
-        by_round = indices.reshape(len(rounds), 1, self.max_batch_size)
-        sizes = np.full((len(rounds), len(machines)), self.max_batch_size, np.int64)
-        return BatchIndices(np.tile(by_round, (1, len(machines), 1)).ravel(), sizes)
+        K = self.max_batch_size
+        indices = K * (rounds[:, np.newaxis] - 1) + np.arange(K)
+        return BatchIndices(indices.ravel() % self.samples_per_machine, np.full_like(rounds, K))
 
 
 class ReplacementBatches(Batching):
@@ -127,13 +126,13 @@ class ReplacementBatches(Batching):
     subsampling = "replacement"
     description_template = "K = {max_batch_size} of n = {samples_per_machine} samples"
 
-    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return batches of K samples, drawn with replacement for each machine and round."""
         from mu2mpi.federation.subsampling import sample_replacement_batches
 
         n, K = self.samples_per_machine, self.max_batch_size
         indices = sample_replacement_batches(key, machines, rounds, n, K)
-        return BatchIndices(indices.ravel(), np.full(indices.shape[:2], K, np.int64))
+        return BatchIndices(indices.ravel(), np.full_like(rounds, K))
 
 
 @dataclass(frozen=True)
@@ -147,13 +146,12 @@ class PoissonBatches(Batching):
     def batch_size(self, t: int) -> float:
         return self.probability * self.samples_per_machine
 
-    def batches(self, key: bytes, machines: range, rounds: range) -> BatchIndices:
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return batches of the samples whose random 64-bit word is less than 2^64 q."""
         from mu2mpi.federation.subsampling import sample_poisson_batches
 
         # Rounded down: the accountant allows no larger probability than q.
         n, threshold = self.samples_per_machine, math.floor(math.ldexp(self.probability, 64))
         if threshold >> 64:
-            sizes = np.full((len(rounds), len(machines)), n, np.int64)
-            return BatchIndices(np.tile(np.arange(n), sizes.size), sizes)
+            return BatchIndices(np.tile(np.arange(n), len(rounds)), np.full_like(rounds, n))
         return BatchIndices(*sample_poisson_batches(key, machines, rounds, n, threshold))

@@ -1,6 +1,6 @@
 """Client side of a round on one rank: accumulate clipped increments of the hosted machines, add noise."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,6 @@ from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
 from mu2mpi.data.source import Labels, labels_to_classes
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.subsampling import repeat_machine_indices
 from mu2mpi.losses.model.linear import SAMPLES_PER_BLOCK
 from mu2mpi.privacy.mechanisms.mechanism import per_machine_noise_source
 from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, MACHINE_STREAM, padded_zeros
@@ -38,10 +37,6 @@ class HostedSamples:
     def _round_ends(self) -> list[int]:  # integers of Python are faster to look up than those of an array
         return [0, *np.cumsum(self.batch_sizes.sum(axis=1)).tolist()]
 
-    @cached_property
-    def _batch_ends(self) -> IntArray:
-        return np.append(0, np.cumsum(self.batch_sizes))
-
     @property
     def are_full_batches(self) -> bool:
         """Whether every round uses all hosted samples, which are then stored once."""
@@ -53,10 +48,12 @@ class HostedSamples:
             return 0, len(self.labels)
         return self._round_ends[t - self.first_round], self._round_ends[t - self.first_round + 1]
 
-    def batch_bounds(self, t: int, machine: int) -> tuple[int, int]:
-        """Return the bounds (start, stop) in `features` of a machine's batch of round t, by local index."""
-        index = (t - self.first_round) * self.batch_sizes.shape[1] + machine
-        return int(self._batch_ends[index]), int(self._batch_ends[index + 1])
+    def batch_bounds(self, t: int) -> Iterator[tuple[int, int, int]]:
+        """Yield local index and bounds (start, stop) in `features` of each batch of round t, but empty ones."""
+        sizes = self.batch_sizes[t - self.first_round]
+        machines = np.flatnonzero(sizes)
+        stops = self.round_bounds(t)[0] + np.cumsum(sizes[machines])
+        return zip(machines.tolist(), (stops - sizes[machines]).tolist(), stops.tolist(), strict=True)
 
 
 SampleReader = Callable[[int], HostedSamples]  # reads the samples of a round, and of some rounds after it
@@ -108,10 +105,10 @@ class Machines:
             return
         size = self.flat_message_sum.size
         if plan is not None:
-            mechanisms = plan.hosted_mechanisms(hosted_machines)
+            index = plan.mechanism_index[hosted_machines.start : hosted_machines.stop]
             participants = RoundParticipants(plan.participation, hosted_machines)
             machines = self.first_machine, participants, self._is_cumulative
-            self._add_noise = per_machine_noise_source(mechanisms, key, *machines, size)
+            self._add_noise = per_machine_noise_source(plan.mechanisms, index, key, *machines, size)
         elif problem.uses_aggregate_noise:
             self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), problem.machines, size)
         else:
@@ -133,7 +130,9 @@ class Machines:
         if counts.size == 0:
             return counts
         rounds, repeats = (1, rounds) if rounds and self.samples.are_full_batches else (rounds, 1)
-        machines = repeat_machine_indices(self.samples.batch_sizes[:rounds])
+        sizes = self.samples.batch_sizes[:rounds]
+        rows, columns = np.nonzero(sizes)
+        machines = np.repeat(columns, sizes[rows, columns])
         labels = labels_to_classes(self.samples.labels[: len(machines)], counts.shape[1])
         cells = machines * counts.shape[1] + labels
         return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
@@ -144,7 +143,7 @@ class Machines:
         kernel_arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
         batches: Iterable[Any] = [(samples.round_bounds(t), self._reduced_clip_norm, self._grid_spacing)]
         if (clip_norms := self._per_machine_clip_norms) is not None:
-            batches = ((samples.batch_bounds(t, machine), *clipping) for machine, *clipping in clip_norms)
+            batches = ((bounds, *clip_norms[machine]) for machine, *bounds in samples.batch_bounds(t))
         if not self._is_cumulative:
             self.message_sum[...] = 0
         for (start, stop), *clipping in batches:

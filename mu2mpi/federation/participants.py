@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,6 +55,21 @@ def max_fresh_rounds(schedule: ParticipationSchedule, samples: IntArray) -> int:
     return max_rounds
 
 
+class ParticipationChunk(NamedTuple):
+    """Participations in consecutive rounds, sorted by round and then by machine."""
+
+    rounds: range
+    round_ends: IntArray  # number of participations until the end of each round, shape (rounds,)
+    machines: IntArray  # shape (participations,)
+    counts: IntArray  # number of each machine's participation, 1 for its first
+    counts_before: IntArray  # number of participations before the chunk, shape (machines,)
+
+    def bounds(self, t: int) -> tuple[int, int]:
+        """Return the bounds (start, stop) of the participations of round t."""
+        row = t - self.rounds.start
+        return int(self.round_ends[row - 1]) if row else 0, int(self.round_ends[row])
+
+
 class RunParticipation:
     """Participation of M machines in a run of T rounds, according to a schedule.
 
@@ -68,20 +84,15 @@ class RunParticipation:
     def __init__(self, schedule: ParticipationSchedule, rounds: int) -> None:
         check_machine_rounds(schedule.machines, rounds)
         self.schedule, self.rounds, self.machines = schedule, rounds, schedule.machines
-        counts, last, self.squared_gaps = np.zeros((3, self.machines), np.int64)
-        for chunk, matrix in _participation_chunks(schedule, range(1, rounds + 1), rounds):
-            counts = counts + matrix.sum(axis=0)
-            # Participations sorted by machine, and by round for each machine.
-            machine, row = np.nonzero(matrix.T)
-            t = row + chunk.start
-            is_first = np.diff(machine, prepend=-1) > 0
-            gaps = t - np.where(is_first, last[machine], np.roll(t, 1))
-            gaps[is_first & (last[machine] == 0)] = 0
-            np.add.at(self.squared_gaps, machine, gaps**2)
-            np.maximum.at(last, machine, t)
+        last, self.squared_gaps = np.zeros((2, self.machines), np.int64)
+        self._chunk = self._create_chunk(1, np.zeros(self.machines, np.int64))
+        for t in range(1, rounds + 1):
+            machines = self.participants(t)[0]
+            previous = last[machines]
+            self.squared_gaps[machines] += np.where(previous > 0, t - previous, 0) ** 2
+            last[machines] = t
         self.squared_gaps += np.where(last > 0, rounds + 1 - last, 0) ** 2
-        self.counts = counts
-        self._cached_counts = rounds, counts
+        self.counts = self.counts_until(rounds)
 
     @cached_property
     def max_count(self) -> int:
@@ -92,25 +103,40 @@ class RunParticipation:
         """Return whether each machine takes part in each round: booleans of shape (rounds, machines)."""
         return self.schedule.participation_matrix(rounds, self.rounds)[:, machines.start : machines.stop]
 
+    def chunk(self, t: int) -> ParticipationChunk:
+        """Return the chunk of rounds that contains round t; the latest chunk is cached."""
+        if t < self._chunk.rounds.start:
+            self._chunk = self._create_chunk(1, np.zeros(self.machines, np.int64))
+        while t >= (start := self._chunk.rounds.stop):
+            self._chunk = self._create_chunk(start, self.counts_until(start - 1))
+        return self._chunk
+
+    def _create_chunk(self, start: int, counts_before: IntArray) -> ParticipationChunk:
+        rounds = range(start, min(start + rounds_per_chunk(self.machines), self.rounds + 1))
+        matrix = self.schedule.participation_matrix(rounds, self.rounds)
+        row, machine = np.nonzero(matrix)
+        counts = np.cumsum(matrix, axis=0)[row, machine] + counts_before[machine]
+        ends = np.searchsorted(row, np.arange(len(rounds)), side="right")
+        return ParticipationChunk(rounds, ends, machine, counts, counts_before)
+
+    def participants(self, t: int) -> tuple[IntArray, IntArray]:
+        """Return the machines of round t in ascending order, and their participation counts until then."""
+        chunk = self.chunk(t)
+        start, stop = chunk.bounds(t)
+        return chunk.machines[start:stop], chunk.counts[start:stop]
+
     def counts_until(self, t: int) -> IntArray:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
-        if t == self.rounds:
-            return self.counts
-        done, counts = self._cached_counts
-        if done > t:
-            done, counts = 0, np.zeros(self.machines, np.int64)
-        for _, matrix in _participation_chunks(self.schedule, range(done + 1, t + 1), self.rounds):
-            counts = counts + matrix.sum(axis=0)
-        self._cached_counts = t, counts
-        return counts
+        chunk = self.chunk(max(t, 1))
+        machines = chunk.machines[: chunk.bounds(t)[1]] if t else chunk.machines[:0]
+        return chunk.counts_before + np.bincount(machines, minlength=self.machines)
 
 
 class RoundParticipants:
-    """Participants of each round among the machines of one rank, with a chunk of rounds cached."""
+    """Participants of each round among the machines of one rank."""
 
     def __init__(self, run: RunParticipation, machines: range) -> None:
         self._run_participation, self._machines = run, machines
-        self._rounds, self._counts = range(1, 1), np.zeros((1, len(machines)), np.int64)
 
     def counts_until(self, t: int) -> IntArray:
         """Return the number of the first t rounds in which each machine of the rank takes part."""
@@ -118,12 +144,6 @@ class RoundParticipants:
 
     def participants(self, t: int) -> tuple[IntArray, IntArray]:
         """Return local indices of the participants of round t, and their participation counts until then."""
-        if t not in self._rounds:
-            before = self._counts[-1] if t == self._rounds.stop else self.counts_until(t - 1)
-            chunk = rounds_per_chunk(self._run_participation.machines)
-            self._rounds = range(t, min(t + chunk, self._run_participation.rounds + 1))
-            self._matrix = self._run_participation.participation_matrix(self._rounds, self._machines)
-            self._counts = before + np.cumsum(self._matrix, axis=0)
-        row = t - self._rounds.start
-        indices = np.flatnonzero(self._matrix[row])
-        return indices, self._counts[row, indices]
+        machines, counts = self._run_participation.participants(t)
+        hosted = slice(*np.searchsorted(machines, (self._machines.start, self._machines.stop)))
+        return machines[hosted] - self._machines.start, counts[hosted]

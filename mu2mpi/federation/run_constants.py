@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
+
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import Estimator, QueryPoint
 from mu2mpi.federation.problem import Problem
@@ -67,17 +70,17 @@ class RunConstants:
         """Norm to which increments are clipped before they are rounded to the grid."""
         return reduce_clip_norm(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.problem.d)
 
-    def per_machine_clip_norms(self, hosted_machines: range) -> list[tuple[int, float, float]] | None:
-        """Return local index, clip bound and grid spacing of hosted machines; None if all have the same."""
-        plan, d, spacing = self.problem.per_machine_plan, self.problem.d, self.mechanism.grid_spacing
+    def per_machine_clip_norms(self, hosted_machines: range) -> FloatArray | None:
+        """Return clip bound and grid spacing of each hosted machine's row; None if all have the same."""
+        plan, spacing = self.problem.per_machine_plan, self.mechanism.grid_spacing
         if plan is None or plan.weights.min() == 1:
             return None
-        weights, norms = plan.weights, plan.clip_norms()
-        return [
-            (k, reduce_clip_norm(float(norms[i]), spacing, d) / weights[i], spacing / weights[i])
-            for k, i in enumerate(hosted_machines)
-            if norms[i] > 0
-        ]
+        reduced = plan.evaluate_per_machine(lambda m: reduce_clip_norm(m.clip_norm, spacing, self.problem.d))
+        hosted = slice(hosted_machines.start, hosted_machines.stop)
+        scaled = np.stack([reduced, np.full_like(reduced, spacing)], axis=1)[hosted]
+        # Machines that never participate may have the weight 0.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(scaled / plan.weights[hosted, np.newaxis])
 
     def with_problem(self, **changes: Any) -> Self:
         """Return a copy of the constants with changed fields of the problem."""

@@ -9,14 +9,15 @@ import numpy as np
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import DataSource, Samples
-from mu2mpi.federation.batching import BatchIndices, Batching
+from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.machine import HostedSamples, SampleReader
-from mu2mpi.federation.participants import RunParticipation, rounds_per_chunk
+from mu2mpi.federation.participants import RunParticipation
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.subsampling import repeat_machine_indices
 
 # Callable(indices, machines): samples by their index within the machine, and the machine's local index
 RowReader = Callable[[IntArray, IntArray], Samples]
+# Batches to read: number of rounds; row, machine (from 0) and participation count (from 1) of each batch
+RequestedBatches = tuple[int, IntArray, IntArray, IntArray]
 
 
 def make_sample_reader(
@@ -40,24 +41,27 @@ def make_sample_reader(
         max_samples = source.chunk_size(round(hosted * batching.processed_samples_until(rounds))) / hosted
     is_full_batch = batching.is_full_batch and plan is None
 
-    def next_batches(remaining_rounds: range) -> BatchIndices:
+    def next_batches(remaining_rounds: range) -> RequestedBatches:
         """Return the batches of the next rounds, of as many rounds as fit in memory."""
         if plan is not None:
-            return _participant_batches(
-                plan.participation, batching, sampling_key, hosted_machines, remaining_rounds, max_samples
-            )
+            t = remaining_rounds.start
+            return _participant_batches(plan.participation, batching, hosted_machines, t, max_samples)
         before = batching.processed_samples_until(remaining_rounds.start - 1)
         seen = lambda t: batching.processed_samples_until(t) - before  # noqa: E731
         count = 1 if is_full_batch else max(1, bisect_right(remaining_rounds, max_samples, key=seen))
-        return batching.batches(sampling_key, hosted_machines, remaining_rounds[:count])
+        row, machines = np.arange(count).repeat(hosted), np.tile(hosted_machines, count)
+        return count, row, machines, row + remaining_rounds.start
 
     def read_rounds(t: int) -> HostedSamples:
-        remaining_rounds = range(t, rounds + 1)
-        indices, sizes = next_batches(remaining_rounds)
-        samples = read_rows(indices, repeat_machine_indices(sizes))
+        count, row, machines, participation_counts = next_batches(range(t, rounds + 1))
+        indices, batch_sizes = batching.batches(sampling_key, machines, participation_counts)
+        columns = machines - hosted_machines.start
+        samples = read_rows(indices, np.repeat(columns, batch_sizes))
         scales = scaling.scale_factors(samples.features, source.feature_scale)
+        sizes = np.zeros((count, hosted), np.int64)
+        sizes[row, columns] = batch_sizes
         if is_full_batch:
-            sizes = np.broadcast_to(sizes, (len(remaining_rounds), hosted))
+            sizes = np.broadcast_to(sizes, (rounds + 1 - t, hosted))
         return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias_feature)
 
     return read_rounds
@@ -66,28 +70,22 @@ def make_sample_reader(
 def _participant_batches(
     participation: RunParticipation,
     batching: Batching,
-    key: bytes,
     hosted_machines: range,
-    remaining_rounds: range,
+    first_round: int,
     max_samples: float,
-) -> BatchIndices:
+) -> RequestedBatches:
     """Return batches of unequal machines: a machine's k-th batch is for its k-th participation."""
-    chunk = remaining_rounds[: rounds_per_chunk(participation.machines)]
-    matrix = participation.participation_matrix(chunk, hosted_machines)
-    expected = np.cumsum(matrix.sum(axis=1)) * batching.batch_size(1)
-    matrix = matrix[: max(1, np.searchsorted(expected, max_samples * len(hosted_machines), side="right"))]
-    counts_before = participation.counts_until(remaining_rounds.start - 1)
-    sizes, indices, rounds = np.zeros(matrix.shape, np.int64), [], []
-    for column, machine in enumerate(hosted_machines):
-        rows, first = np.flatnonzero(matrix[:, column]), int(counts_before[machine]) + 1
-        batches = batching.batches(key, range(machine, machine + 1), range(first, first + len(rows)))
-        sizes[rows, column] = batches.sizes[:, 0]
-        indices.append(batches.indices)
-        rounds.append(np.repeat(rows, batches.sizes[:, 0]))
-    if not indices:
-        return BatchIndices(np.empty(0, np.int64), sizes)
-    order = np.argsort(np.concatenate(rounds), kind="stable")
-    return BatchIndices(np.concatenate(indices)[order], sizes)
+    chunk = participation.chunk(first_round)
+    row = np.arange(len(chunk.rounds)).repeat(np.diff(chunk.round_ends, prepend=0))
+    row -= first_round - chunk.rounds.start
+    start, stop = hosted_machines.start, hosted_machines.stop
+    is_hosted = (chunk.machines >= start) & (chunk.machines < stop) & (row >= 0)
+    row, machines, counts = row[is_hosted], chunk.machines[is_hosted], chunk.counts[is_hosted]
+    participants = np.bincount(row, minlength=chunk.rounds.stop - first_round)
+    expected = np.cumsum(participants) * batching.batch_size(1)
+    n_rounds = max(1, int(np.searchsorted(expected, max_samples * len(hosted_machines), side="right")))
+    is_read = row < n_rounds
+    return n_rounds, row[is_read], machines[is_read], counts[is_read]
 
 
 def _row_reader(
@@ -103,10 +101,11 @@ def _row_reader(
         features = np.empty((len(indices), source.dimension), source.support.dtype)
         labels = np.empty(len(indices), np.int32)
         order = np.argsort(machines, kind="stable")
-        ends = np.cumsum(np.bincount(machines, minlength=len(hosted_machines)))
-        # The last part, behind the last machine, is empty.
-        for machine, positions in zip(hosted_machines, np.split(order, ends), strict=False):
-            generated = source.generate_samples(key, machine, constants.problem.machines, indices[positions])
+        present, starts = np.unique(machines[order], return_index=True)
+        for machine, positions in zip(present.tolist(), np.split(order, starts[1:]), strict=False):
+            generated = source.generate_samples(
+                key, hosted_machines[machine], constants.problem.machines, indices[positions]
+            )
             features[positions], labels[positions] = generated.features, generated.labels
         return source.encode_labels(Samples(features, labels))
 

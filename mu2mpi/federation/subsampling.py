@@ -22,24 +22,22 @@ def _fill_keystream(keystream, key, chunk, machine, t):  # type: ignore[no-untyp
 
 
 @kernel
-def _poisson_indices(key, first_machine, first_round, sizes, n, inclusion_threshold):  # type: ignore[no-untyped-def]
+def _poisson_indices(key, machines, rounds, sizes, n, inclusion_threshold):  # type: ignore[no-untyped-def]
     keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
     indices, count = np.empty(4 * CHUNK_WORDS, np.int64), 0
-    for row in range(sizes.shape[0]):
-        for column in range(sizes.shape[1]):
-            before = count
-            for start in range(0, n, CHUNK_WORDS):
-                chunk = start // CHUNK_WORDS
-                _fill_keystream(keystream, key, chunk, first_machine + column, first_round + row)
-                if count + CHUNK_WORDS > indices.size:
-                    longer = np.empty(2 * indices.size, np.int64)
-                    longer[:count] = indices[:count]
-                    indices = longer
-                for i in range(min(CHUNK_WORDS, n - start)):
-                    # Without a branch: the next index overwrites one that is not in the batch.
-                    indices[count] = start + i
-                    count += keystream[i] < inclusion_threshold
-            sizes[row, column] = count - before
+    for batch in range(sizes.size):
+        before = count
+        for start in range(0, n, CHUNK_WORDS):
+            _fill_keystream(keystream, key, start // CHUNK_WORDS, machines[batch], rounds[batch])
+            if count + CHUNK_WORDS > indices.size:
+                longer = np.empty(2 * indices.size, np.int64)
+                longer[:count] = indices[:count]
+                indices = longer
+            for i in range(min(CHUNK_WORDS, n - start)):
+                # Without a branch: the next index overwrites one that is not in the batch.
+                indices[count] = start + i
+                count += keystream[i] < inclusion_threshold
+        sizes[batch] = count - before
     return indices[:count].copy()
 
 
@@ -54,43 +52,36 @@ def _multiply_high(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _replacement_indices(  # type: ignore[no-untyped-def]
-    key, first_machine, first_round, indices, n, rejection_threshold
-):
+def _replacement_indices(key, machines, rounds, indices, n, rejection_threshold):  # type: ignore[no-untyped-def]
     """Fill `indices` with uniform integers below n; a word whose product with n is too small is redrawn."""
     keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
-    for row in range(indices.shape[0]):
-        for column in range(indices.shape[1]):
-            position = 0
-            for draw in range(indices.shape[2]):
-                accepted = False
-                while not accepted:
-                    if position % CHUNK_WORDS == 0:
-                        chunk = position // CHUNK_WORDS
-                        _fill_keystream(keystream, key, chunk, first_machine + column, first_round + row)
-                    uniform_bits = keystream[position % CHUNK_WORDS]
-                    position += 1
-                    accepted = uniform_bits * n >= rejection_threshold
-                indices[row, column, draw] = _multiply_high(uniform_bits, n)
+    for batch in range(indices.shape[0]):
+        position = 0
+        for draw in range(indices.shape[1]):
+            accepted = False
+            while not accepted:
+                if position % CHUNK_WORDS == 0:
+                    chunk = position // CHUNK_WORDS
+                    _fill_keystream(keystream, key, chunk, machines[batch], rounds[batch])
+                uniform_bits = keystream[position % CHUNK_WORDS]
+                position += 1
+                accepted = uniform_bits * n >= rejection_threshold
+            indices[batch, draw] = _multiply_high(uniform_bits, n)
 
 
 def sample_poisson_batches(
-    key: bytes, machines: range, rounds: range, n: int, inclusion_threshold: int
+    key: bytes, machines: IntArray, rounds: IntArray, n: int, inclusion_threshold: int
 ) -> tuple[IntArray, IntArray]:
     """Sample Poisson batches of n <= 2^35 samples with probability threshold / 2^64: indices and sizes."""
-    sizes = np.empty((len(rounds), len(machines)), np.int64)
-    first = key_to_uint32(key), machines.start, rounds.start
-    return _poisson_indices(*first, sizes, n, np.uint64(inclusion_threshold)), sizes
+    sizes = np.empty_like(rounds)
+    threshold = np.uint64(inclusion_threshold)
+    return _poisson_indices(key_to_uint32(key), machines, rounds, sizes, n, threshold), sizes
 
 
-def sample_replacement_batches(key: bytes, machines: range, rounds: range, n: int, size: int) -> IntArray:
-    """Sample batches with replacement (Lemire, 2019): indices, shape (rounds, machines, size)."""
-    indices = np.empty((len(rounds), len(machines), size), np.int64)
-    first = key_to_uint32(key), machines.start, rounds.start
-    _replacement_indices(*first, indices, np.uint64(n), np.uint64(2**64 % n))
+def sample_replacement_batches(
+    key: bytes, machines: IntArray, rounds: IntArray, n: int, size: int
+) -> IntArray:
+    """Sample batches with replacement (Lemire, 2019): indices, shape (batches, size)."""
+    indices = np.empty((len(rounds), size), np.int64)
+    _replacement_indices(key_to_uint32(key), machines, rounds, indices, np.uint64(n), np.uint64(2**64 % n))
     return indices
-
-
-def repeat_machine_indices(batch_sizes: IntArray) -> IntArray:
-    """Return each sample's machine, as a column index of the batch sizes, shape (rounds, machines)."""
-    return np.repeat(np.tile(np.arange(batch_sizes.shape[1]), len(batch_sizes)), batch_sizes.ravel())

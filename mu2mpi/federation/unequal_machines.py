@@ -77,7 +77,9 @@ class UnequalMachines:
         run, budgets = self.run_participation(rounds), self.budgets
         weights = self.machine_weights(run)
         machine_weight_sum, effective_machines = self.weight_statistics(run, weights)
-        noise_stds = weights * [rho / budgets[i].rho if i in budgets else 1.0 for i in range(len(weights))]
+        noise_stds = weights.copy()
+        for i, budget in budgets.items():
+            noise_stds[i] *= rho / budget.rho
         variance = np.sum(noise_stds**2 * run.counts * run.squared_gaps) / rounds**2
         noise_std = noise_stds[run.counts > 0].max() if protects_sum_only else math.sqrt(variance)
         return machine_weight_sum / float(noise_std), effective_machines
@@ -172,11 +174,6 @@ class PerMachinePlan:
         rounds = np.where(self.is_cumulative & (largest > 0), t, largest).tolist()
         return float(np.max([each.rho_spent(n) for each, n in zip(self.mechanisms, rounds, strict=True)]))
 
-    def hosted_mechanisms(self, machines: range) -> list[Mechanism | None]:
-        """Return the mechanisms of the machines of one rank; None for one that never participates."""
-        indices = self.mechanism_index[machines.start : machines.stop].tolist()
-        return [self.mechanisms[k] if k >= 0 else None for k in indices]
-
     def clip_norms(self) -> FloatArray:
         """Return the norm to which each machine's weighted increments are clipped."""
         return self.evaluate_per_machine(lambda each: each.clip_norm)
@@ -207,15 +204,20 @@ def calibrate_machines(
     persist = protects_sum_only and (is_cumulative or mechanism_type.correlates_rounds)
     shared_counts = np.where(own_counts > 0, participation.max_count, 0)
     counts = own_counts if mechanism_type.calibrates_to_participation and not persist else shared_counts
-    index_of: dict[tuple[int, float, Budget], int] = {}
-    index = np.full(len(counts), -1)
-    for i in np.flatnonzero(counts).tolist():
-        key = int(counts[i]), float(weights[i]), unequal_machines.budgets.get(i, budget)
-        index[i] = index_of.setdefault(key, len(index_of))
+    budget_index, budgets = np.zeros(len(counts), np.int64), {budget: 0}
+    for i, own_budget in unequal_machines.budgets.items():
+        budget_index[i] = budgets.setdefault(own_budget, len(budgets))
+    present, index = np.flatnonzero(counts), np.full(len(counts), -1)
+    distinct_weights, weight_index = np.unique(weights, return_inverse=True)
+    keys = (counts * len(distinct_weights) + weight_index) * len(budgets) + budget_index
+    _, first, inverse = np.unique(keys[present], return_index=True, return_inverse=True)
+    order = np.argsort(first)  # by their first machine
+    index[present] = np.argsort(order)[inverse]
     calibrated = []
-    for count, weight, own_budget in index_of:
-        released_sums = released_sums_for(count)
+    for i in present[first[order]].tolist():
+        released_sums, weight = released_sums_for(int(counts[i])), float(weights[i])
         scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "max_gradient_norm")}
+        own_budget = unequal_machines.budgets.get(i, budget)
         calibrated.append(calibrate_mechanism(mechanism_type, own_budget, replace(released_sums, **scaled)))
     grid_spacing = min(each.grid_spacing for each in calibrated)
     max_noise = max(each.max_noise_std for each in calibrated)

@@ -103,8 +103,9 @@ def _batch_faults(subsampling: str, root_key: bytes) -> list[str]:
     if (batching := HIGH_ENTROPY_BATCHINGS.get(subsampling)) is None:
         return []
     pairs = [(i, t) for i in BOUNDARY_INDICES for t in BOUNDARY_INDICES[1:]]
-    batches = (batching.batches(root_key, range(i, i + 1), range(t, t + 1)) for i, t in pairs)
-    repeated = len(pairs) - len({batch.indices.tobytes() for batch in batches})
+    indices, sizes = batching.batches(root_key, *np.array(pairs).T)
+    batches = np.split(indices, np.cumsum(sizes)[:-1])
+    repeated = len(pairs) - len({batch.tobytes() for batch in batches})
     return [f"{repeated:,} batches of random samples were used before"] * (repeated > 0)
 
 

@@ -258,21 +258,24 @@ def approx_equal(claimed: float | None, computed: float | None) -> bool:
 
 
 def per_machine_noise_source(
-    mechanisms: Sequence[Mechanism | None],
+    mechanisms: Sequence[Mechanism],
+    mechanism_index: IntArray,
     key: "Key",
     first_machine: int,
     participants: Any,
     is_cumulative: bool,
     padded_size: int,
 ) -> "NoiseSource":
-    """Noise source of consecutive machines with a mechanism each; `participants`: a `RoundParticipants`."""
+    """Noise source of consecutive machines with the index of each one's mechanism, -1 for none.
+
+    `participants` is a `RoundParticipants`.
+    """
     from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
     from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM
 
-    stds = np.array([m.sigma / m.grid_spacing if m else 0.0 for m in mechanisms])
-    max_stds = np.array([m.dither_threshold if m else 1.0 for m in mechanisms])
+    stds = np.array([*(m.sigma / m.grid_spacing for m in mechanisms), 0.0])[mechanism_index]
+    max_stds = np.array([*(m.dither_threshold for m in mechanisms), 1.0])[mechanism_index]
     noise = first_machine, stds, max_stds, padded_size, participants
-    correlation = next((m.correlation for m in mechanisms if m is not None), None)
-    if correlation is not None:
+    if (correlation := mechanisms[0].correlation) is not None:
         return CorrelatedNoiseSource(correlation, key, MACHINE_STREAM, *noise)
     return PerMachineNoiseSource(key, *noise, is_cumulative)
