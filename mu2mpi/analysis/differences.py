@@ -2,26 +2,22 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import check_value_names, default_measurements, mean_and_std
 from mu2mpi.analysis.pivot import PivotRow, PivotTable, TableEntry, align_column, choose_format
-from mu2mpi.analysis.privacy_reports import model_to_bytes
 from mu2mpi.analysis.setting_labels import MISSING, GroupKey, Labels, varying_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.text import text_table, wrap_paragraph
-from mu2mpi.results.reader import RunSummary, read_result
+from mu2mpi.results.reader import RunSummary
 
 SIGNIFICANCE_LEVEL = 0.05
 _SETTING_LABELS = Labels()
 ComparedRuns = tuple[list[RunSummary], list[RunSummary]]  # A and B
 PairedRuns = Mapping[GroupKey, ComparedRuns]  # Runs of both sides by the settings that vary within a side
-ResultContents = dict[Path, tuple[dict[str, Any], tuple[bytes, bytes]]]  # environment and model of each file
 
 
 def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: Sequence[str] = ()) -> str:
@@ -35,11 +31,9 @@ def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: S
     names = [name for name in varying_settings(runs) if name in within]
     groups_a, groups_b = (setting_labels.group_by_settings(side, names) for side in compared)
     pairs = {key: (groups_a[key], groups_b[key]) for key in groups_a if key in groups_b}
-    results = ((path, read_result(path)) for path in dict.fromkeys(run.path for run in runs))
-    files = {path: (result.environment, model_to_bytes(result)) for path, result in results}
-    blocks = [_settings_table(compared), _environment_table(compared, files)]
+    blocks = [_settings_table(compared), _environment_table(compared)]
     if pairs:
-        blocks += [_measurement_table(pairs, names, values), _identical_models(pairs, files)]
+        blocks += [_measurement_table(pairs, names, values), _identical_models(pairs)]
         blocks.append(_significance_summary(pairs, values))
     for letter, side, other in (("A", groups_a, groups_b), ("B", groups_b, groups_a)):
         if count := sum(len(subset) for key, subset in side.items() if key not in other):
@@ -71,8 +65,8 @@ def _setting_origin(run: RunSummary, name: str) -> str:
     return " (by preset)" if name in run.experiment.preset_settings() else " (by server)"
 
 
-def _environment_table(compared: ComparedRuns, files: ResultContents) -> str:
-    environments = [[files[run.path][0] for run in side] for side in compared]
+def _environment_table(compared: ComparedRuns) -> str:
+    environments = [[run.contents.environment for run in side] for side in compared]
     names = dict.fromkeys(name for side in environments for environment in side for name in environment)
     rows = []
     for name in (name for name in names if name not in ("elapsed_seconds", "created")):
@@ -119,10 +113,10 @@ def welch_p_value(a: Sequence[float], b: Sequence[float]) -> float:
     return float(2 * stdtr(degrees_of_freedom, -difference / math.sqrt(errors.sum())))
 
 
-def _identical_models(pairs: PairedRuns, files: ResultContents) -> str:
+def _identical_models(pairs: PairedRuns) -> str:
     are_equal: list[bool] = []
     for compared in pairs.values():
-        a, b = ({run.experiment.seed: files[run.path][1] for run in side} for side in compared)
+        a, b = ({run.experiment.seed: run.contents.model_digest for run in side} for side in compared)
         are_equal += [a[seed] == b[seed] for seed in a.keys() & b.keys() if seed is not None]
     if not any(are_equal):
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guaran
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
 from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, PRIVACY_UNIT, budget_concerns
-from mu2mpi.results.reader import read_result
+from mu2mpi.results.reader import RunContents, read_result
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import join_names, list_result_files, show_progress
+from mu2mpi.results.result_files import join_names, list_result_files, map_files
 
 DEFAULT_DELTA = float(Experiment.model_fields["delta"].default)
 MAX_SAMPLES_PER_MACHINE = 2**31  # per machine, so that products fit in 64 bits
@@ -89,47 +89,69 @@ class GroupSize:
     machines: int = 1
 
 
+class CheckedClaims(NamedTuple):
+    """Privacy claims of a result file, compared with what its noise, rounds and settings give."""
+
+    contents: RunContents
+    row: list[str]  # of the report's table
+    problems: list[str]  # messages on false claims
+    remarks: list[str]
+    least_private_machine: str | None  # name, if machines differ
+    person_guarantee: Guarantee | None  # of all samples of a person, if requested and all claims are true
+
+
 def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = None) -> tuple[str, list[str]]:
     """Recompute the privacy claims of result files; return a report as text, and messages on false claims."""
-    results = [read_result(path) for path in show_progress(list_result_files(paths), "reading")]
-    rows, problems, guarantees, valid = [], [], [], []
-    remarks: dict[str, list[object]] = {}
-    for result in results:
-        path, privacy, accounts = result.path, result.privacy, result.accounts
-        if not (found := claim_contradictions(result)):
-            valid.append(result)
-        problems += [f"{path}: {problem}" for problem in found]
+    checked = list(map_files(partial(_check_claims, group_size), list_result_files(paths), "reading"))
+    problems = [f"{run.contents.path}: {problem}" for run in checked for problem in run.problems]
+    guarantees, remarks = [], dict[str, list[object]]()
+    for run in checked:
+        path, privacy = run.contents.path, run.contents.privacy
         limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT} ({ADJACENCY})"
         guarantees.append(f"{privacy.server.capitalize()} server: {limit}.")
-        if accounts is not None:
-            name = accounts.machine_names[description.sort_by_epsilon(accounts)[0]]
-            suffix = "" if len(results) == 1 else f" of {path}"
+        if (name := run.least_private_machine) is not None:
+            suffix = "" if len(checked) == 1 else f" of {path}"
             guarantees.append(f"Machines{suffix} differ: samples of machine {name} have the largest epsilon.")
-        claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-        rho, *epsilons = description.claim_columns(*claim)
-        verdict = "MISMATCH" if found else "agrees"
-        rows.append([str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict])
-        texts = [concern.full for concern in privacy.concerns(accounts)]
-        texts += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
-        texts += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
-        texts += [UNPROTECTED_NOTE] * (result.diagnostics is not None or bool(result.timing))
-        for text in texts:
+        for text in run.remarks:
             remarks.setdefault(text, []).append(path)
     header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "recomputed"]
     guarantees.append(
         "Claims were recomputed from the clipping norm, the noise and the rounds in each file, and compared "
         "with its experiment and history."
     )
-    composition = [] if problems else describe_composition(results)
+    composition = [] if problems else describe_composition(run.contents for run in checked)
     sentences = [*dict.fromkeys(guarantees), *(f"Composition: {sentence}" for sentence in composition)]
     bullets = []
     for text, files in remarks.items():
-        prefix = "" if len(files) == len(results) else f"{join_names(files, conjunction=', ')}: "
+        prefix = "" if len(files) == len(checked) else f"{join_names(files, conjunction=', ')}: "
         bullets.append(prefix + text)
-    blocks = [text_table(header, [rows]), *map(wrap_paragraph, sentences)]
-    blocks.append(describe_group_privacy(valid, group_size) if group_size and valid else "")
+    blocks = [text_table(header, [[run.row for run in checked]]), *map(wrap_paragraph, sentences)]
+    valid = [run for run in checked if run.person_guarantee is not None]
+    blocks.append(_describe_group_privacy(valid, group_size) if group_size and valid else "")
     blocks.append(bullet_list(bullets))
     return "\n\n".join(filter(None, blocks)), problems
+
+
+def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
+    """Recompute the privacy claims of a result file, and that of a person if a group size is given."""
+    result = read_result(path)
+    privacy, accounts, problems = result.privacy, result.accounts, claim_contradictions(result)
+    claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
+    rho, *epsilons = description.claim_columns(*claim)
+    verdict = "MISMATCH" if problems else "agrees"
+    remarks = [concern.full for concern in privacy.concerns(accounts)]
+    remarks += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
+    remarks += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
+    remarks += [UNPROTECTED_NOTE] * (result.diagnostics is not None or bool(result.timing))
+    least_private = description.sort_by_epsilon(accounts)[0] if accounts else 0
+    return CheckedClaims(
+        RunContents(path, result.experiment, privacy, result.environment, result.model_digest),
+        [str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict],
+        problems,
+        remarks,
+        accounts.machine_names[least_private] if accounts else None,
+        None if problems or group_size is None else group_privacy_guarantee(result, group_size),
+    )
 
 
 def claim_contradictions(result: Result) -> list[str]:
@@ -248,15 +270,18 @@ def group_privacy_guarantee(result: Result, group_size: GroupSize) -> Guarantee:
     )
 
 
-def describe_group_privacy(results: Sequence[Result], group_size: GroupSize) -> str:
-    """Return a sentence and a table on the group privacy of a person, for each result."""
+def _describe_group_privacy(checked: Sequence[CheckedClaims], group_size: GroupSize) -> str:
+    """Return a sentence and a table on the group privacy of a person, for each valid result."""
     rows, largest = [], 0.0
-    for result in results:
-        guarantee, delta = group_privacy_guarantee(result, group_size), result.privacy.delta
-        epsilon = guarantee.epsilon(delta)
+    for run in checked:
+        guarantee, privacy = run.person_guarantee, run.contents.privacy
+        if guarantee is None:
+            continue
+        epsilon = guarantee.epsilon(privacy.delta)
         largest = max(largest, epsilon)
         rho = "none" if guarantee.rho is None else rounded_up(guarantee.rho)
-        rows.append([str(result.path), result.privacy.server, rho, rounded_up(delta), rounded_up(epsilon)])
+        claim = rho, rounded_up(privacy.delta), rounded_up(epsilon)
+        rows.append([str(run.contents.path), privacy.server, *claim])
     n, machines = group_size.samples, group_size.machines
     samples = {None: "all samples", 1: "one sample"}.get(n, f"up to {n} samples")
     where = "one machine" if machines == 1 else f"each of up to {machines:,} machines"
@@ -264,7 +289,7 @@ def describe_group_privacy(results: Sequence[Result], group_size: GroupSize) -> 
         f"Guarantee for a person with {samples} at {where}, if all of them were replaced at once. The "
         "participation and the number of samples of each machine are taken to be public."
     )
-    if any(result.accounts is not None for result in results):
+    if any(run.least_private_machine is not None for run in checked):
         text += " For unequal machines it is that of a person at the machines that reveal most."
     if math.isinf(largest):
         text += " An infinite epsilon means that no bound is known."
@@ -273,24 +298,24 @@ def describe_group_privacy(results: Sequence[Result], group_size: GroupSize) -> 
     return f"{wrap_paragraph(text)}\n\n{text_table(['file', 'server', 'rho', 'delta', 'epsilon'], [rows])}"
 
 
-def describe_composition(results: Iterable[Result]) -> list[str]:
+def describe_composition(runs: Iterable[RunContents]) -> list[str]:
     """Return sentences on the composed privacy guarantee of runs on data of possibly the same people.
 
     Data are of the same people unless certainly not. Copies and repeats of a run count once.
     """
-    by_people: dict[object, list[Result]] = {}
-    for result in results:
+    by_people: dict[object, list[RunContents]] = {}
+    for run in runs:
         # A user's file may be a copy, version, part or other format of another.
-        experiment = result.experiment
+        experiment = run.experiment
         people = "files" if experiment.source.is_user_data else (experiment.data, experiment.data_seed)
-        by_people.setdefault(people, []).append(result)
+        by_people.setdefault(people, []).append(run)
     return [sentence for group in by_people.values() for sentence in _composition_sentence(group)]
 
 
-def _composition_sentence(group: Sequence[Result]) -> list[str]:
+def _composition_sentence(group: Sequence[RunContents]) -> list[str]:
     """Return a sentence on the composed privacy guarantee of runs on the same data; none for a single run."""
     # Bit-identical models had the same messages, unless no message affects them (after a single round).
-    models = {model_to_bytes(run) if run.w.any() else number: run for number, run in enumerate(group)}
+    models = {run.model_digest or number: run for number, run in enumerate(group)}
     runs, first = list(models.values()), group[0].experiment
     noiseless = [run.path for run in runs if not run.privacy.is_noisy]
     if len(runs) == 1 or len(noiseless) == len(runs):
@@ -325,8 +350,3 @@ def _composition_sentence(group: Sequence[Result]) -> list[str]:
         sentence = f"whoever sees what {subject} released learns at most {comparison}{bound}{sums}."
     note = " All data files of your own count as data of the same people."
     return [sentence + note * first.source.is_user_data]
-
-
-def model_to_bytes(result: Result) -> tuple[bytes, bytes]:
-    """Return the model (output x_T and last iterate w_T) as bytes, for bitwise comparison."""
-    return result.x.tobytes(), result.w.tobytes()

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from mu2mpi.federation.participation.schedule import parse_participation
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import list_result_files, show_progress
+from mu2mpi.results.result_files import list_result_files, map_files
 from mu2mpi.results.writer import check_output, write_result
 
 NO_NOISE_ERROR = "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
@@ -39,27 +40,35 @@ def publish(
     `even_if_unprotected` accepts runs without noise or with a recorded seed, and `with_test_results` keeps
     scores on a private share of the data file. Raises InputError before the first file is written.
     """
-    targets, refusals = _output_paths(paths, output), list[str]()
-    for path in show_progress(list(targets), "checking"):
-        result = read_result(path)
-        problems = claim_contradictions(result)
-        if not result.privacy.is_noisy and not even_if_unprotected:
-            problems.append(NO_NOISE_ERROR)
-        # Aggregate noise may be published: no file has single messages, only sums as of the protocol.
-        elif result.privacy.noise_recomputable and not even_if_unprotected:
-            problems.append(RECORDED_SEED_ERROR)
-        refusals += [f"{path}: {problem}" for problem in problems]
-    if refusals:
+    targets = _output_paths(paths, output)
+    checks = map_files(partial(_refusals, even_if_unprotected), list(targets), "checking")
+    if refusals := [refusal for refused in checks for refusal in refused]:
         raise InputError("\n".join(refusals))
     for target in targets.values():
         check_output(target, overwrite)
-    lines = []
-    for path in show_progress(list(targets), "writing"):
-        result = _remove_unprotected(read_result(path), with_test_results)
-        write_result(result, targets[path], overwrite)
-        guarantee = privacy_summary(result.privacy, result.accounts)
-        lines.append(f"{targets[path]}: {result.environment['published']}\n{guarantee}")
-    return lines
+    write = partial(_publish_file, overwrite=overwrite, with_test_results=with_test_results)
+    return list(map_files(write, list(targets.items()), "writing"))
+
+
+def _refusals(even_if_unprotected: bool, path: Path) -> list[str]:
+    """Return a message for each reason not to publish a result."""
+    result = read_result(path)
+    problems = claim_contradictions(result)
+    if not result.privacy.is_noisy and not even_if_unprotected:
+        problems.append(NO_NOISE_ERROR)
+    # Aggregate noise may be published: no file has single messages, only sums as of the protocol.
+    elif result.privacy.noise_recomputable and not even_if_unprotected:
+        problems.append(RECORDED_SEED_ERROR)
+    return [f"{path}: {problem}" for problem in problems]
+
+
+def _publish_file(paths: tuple[Path, Path], overwrite: bool, with_test_results: bool) -> str:
+    """Write the published copy of a result to a target path; return its description."""
+    source, target = paths
+    result = _remove_unprotected(read_result(source), with_test_results)
+    write_result(result, target, overwrite)
+    guarantee = privacy_summary(result.privacy, result.accounts)
+    return f"{target}: {result.environment['published']}\n{guarantee}"
 
 
 def _remove_unprotected(result: Result, with_test_results: bool) -> Result:

@@ -53,12 +53,17 @@ def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -
     parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help="result files or folders")
 
 
-def read_runs(arguments: Namespace) -> "tuple[list[RunSummary], list[str]]":
-    """Read the results at a command's paths; return the runs that --where selects, and warnings."""
+def read_runs(arguments: Namespace, with_details: bool = False) -> "tuple[list[RunSummary], list[str]]":
+    """Read the results at a command's paths; return the runs that --where selects, and warnings.
+
+    `with_details` is that of `mu2mpi.results.reader.read_summary`.
+    """
     from mu2mpi.analysis.setting_labels import select_runs
     from mu2mpi.results.result_files import load_summaries, require_results
 
-    runs, warnings = load_summaries(arguments.paths, arguments.strict)
+    runs, warnings = load_summaries(
+        arguments.paths, arguments.strict, with_details=with_details, in_parallel=True
+    )
     warn(*(f"skipped: {warning}" for warning in warnings))
     require_results(runs, arguments.paths)
     return select_runs(runs, arguments.where), warnings

@@ -8,7 +8,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5f, h5p
+from h5py import h5a, h5f, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
@@ -60,17 +60,21 @@ def booleans_as_ints(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
     """Write HDF5 attributes; strings have fixed length, since variable-length ones have no checksum."""
     for name, value in booleans_as_ints(attributes).items():
+        array = np.asarray(value)
         if isinstance(value, str):
             text = value.replace("\0", "").encode()  # Some MPI versions end with a null byte.
-            target.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", max(1, len(text))))
-        else:
-            target.attrs[name] = value
+            array = np.array(text, h5py.string_dtype("utf-8", max(1, len(text))))
+        # Several times faster than h5py's `attrs`.
+        space = h5s.create_simple(array.shape) if array.shape else h5s.create(h5s.SCALAR)
+        stored_type = h5t.py_create(array.dtype, logical=True)
+        h5a.create(target.id, name.encode(), stored_type, space).write(array)
 
 
 def read_attributes(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
     """HDF5 attributes by name, restricted to `names` if any are given, with byte strings decoded to str."""
-    attributes = ((name, target.attrs[name]) for name in names or target.attrs if name in target.attrs)
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes}
+    stored = target.attrs
+    present = [name for name in names if name in stored] if names else stored
+    return {name: _read_attribute(target.id, name) for name in present}
 
 
 def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:
@@ -82,6 +86,14 @@ def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: A
 # The low-level calls below are several times faster than h5py's objects, which matters for 1000 files.
 
 
+def _read_attribute(group: Any, name: str) -> Any:
+    attribute = h5a.open(group, name.encode())
+    value = np.empty(attribute.shape, attribute.dtype)
+    attribute.read(value)
+    content = value[()]
+    return content.decode() if isinstance(content, bytes) else content
+
+
 def open_group(file: h5py.File, name: str) -> Any:
     """Low-level h5py identifier of an HDF5 group; supports ``b"name" in group``."""
     return h5py.h5g.open(file.id, name.encode())
@@ -90,18 +102,15 @@ def open_group(file: h5py.File, name: str) -> Any:
 def read_number(group: Any, name: str) -> float:
     """Numeric attribute of a group from `open_group`, as a float."""
     value = np.empty(())
-    h5py.h5a.open(group, name.encode()).read(value)
+    h5a.open(group, name.encode()).read(value)
     return float(value)
 
 
 def read_text(group: Any, name: str) -> str:
     """Text attribute of a group from `open_group`; TypeError if the attribute is not text."""
-    attribute = h5py.h5a.open(group, name.encode())
-    value = np.empty((), attribute.dtype)
-    if value.dtype.kind not in "SO":
+    if not isinstance(text := _read_attribute(group, name), str):
         raise TypeError(f"the attribute {name!r} is not text")
-    attribute.read(value)
-    return bytes(value[()]).decode()
+    return text
 
 
 def read_array(group: Any, name: str, dtype: type[np.generic] | None = None) -> NDArray[Any]:
@@ -109,5 +118,5 @@ def read_array(group: Any, name: str, dtype: type[np.generic] | None = None) -> 
     dataset = h5py.h5d.open(group, name.encode())
     values = np.empty(dataset.shape, dtype or dataset.dtype)
     if values.size:
-        dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
+        dataset.read(h5s.ALL, h5s.ALL, values)
     return values

@@ -114,6 +114,11 @@ def known_names(kind: str) -> list[str]:
     return list(dict.fromkeys([*_built_in_modules(kind), *_entry_points(kind), *_components[kind]]))
 
 
+def registered_ids(kind: str) -> tuple[tuple[str, int], ...]:
+    """Return name and id of all imported components of a kind, a key for caches of what they declare."""
+    return tuple((name, id(component)) for name, component in _components[kind].items())
+
+
 def component_summary(kind: str, name: str) -> str:
     """First line of a component's docstring; for built-in components the module's, read without importing."""
     module = _built_in_modules(kind).get(name)

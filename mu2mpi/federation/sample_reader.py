@@ -49,7 +49,10 @@ def make_sample_reader(
         before = batching.processed_samples_until(remaining_rounds.start - 1)
         seen = lambda t: batching.processed_samples_until(t) - before  # noqa: E731
         count = 1 if is_full_batch else max(1, bisect_right(remaining_rounds, max_samples, key=seen))
-        row, machines = np.arange(count).repeat(hosted), np.tile(hosted_machines, count)
+        row, machines = (
+            np.arange(count).repeat(hosted),
+            np.tile(np.arange(hosted_machines.start, hosted_machines.stop), count),
+        )
         return count, row, machines, row + remaining_rounds.start
 
     def read_rounds(t: int) -> HostedSamples:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import h5py
 import numpy as np
@@ -36,6 +36,16 @@ THEORY_ATTRIBUTES = (
 )  # fmt: skip
 # Columns of the history whose last entry is read for a summary
 FINAL_COLUMNS = ("test_loss", *SCORE_COLUMNS.values(), "samples", "gradient_evaluations", "elapsed_seconds")
+
+
+class RunContents(NamedTuple):
+    """Contents of a result file that comparisons and privacy reports need besides the summary."""
+
+    path: Path | None
+    experiment: Experiment
+    privacy: PrivacyStatement
+    environment: dict[str, Any]
+    model_digest: bytes  # as by `records.model_digest`
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,12 @@ class RunSummary:
         """Measurements at all evaluation rounds, read from the result file at the first access."""
         with _open_result(self.path) as file:
             return stored_history(file)
+
+    @cached_property
+    def contents(self) -> RunContents:
+        """Contents for comparisons and privacy reports, read from the result file at the first access."""
+        with _open_result(self.path) as file:
+            return _read_contents(file, self.path, self.experiment)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -117,8 +133,6 @@ def read_result(path: Path | str) -> Result:
     """
     path = Path(path)
     with _open_result(path) as file:
-        header = ("schema", "created", "status", "experiment")
-        environment = {name: value for name, value in read_attributes(file).items() if name not in header}
         model, names = read_attributes(file["model"]), _read_strings(file, "model/feature_name")
         label_range = model.get("label_range")
         if not 0 < float(model["scale"]) < math.inf:
@@ -145,7 +159,7 @@ def read_result(path: Path | str) -> Result:
             # Reads one attribute: a damaged list of dimension scales, which has no checksum, can hang HDF5.
             loss_unit=str(read_attributes(file["history/test_loss"], "units").get("units", "1")),
             timing=_read_timing(file),
-            environment={k: v if isinstance(v, str) else v.item() for k, v in environment.items()},
+            environment=_read_environment(file),
             path=path,
         )
 
@@ -156,8 +170,11 @@ def read_experiment(path: Path) -> Experiment:
         return stored_experiment(file, path)
 
 
-def read_summary(path: Path) -> RunSummary:
-    """Read settings and final measurements from a result file; raises the errors of `read_result`."""
+def read_summary(path: Path, with_details: bool = False) -> RunSummary:
+    """Read settings and final measurements from a result file; raises the errors of `read_result`.
+
+    `with_details` reads also `contents` and `history`, which saves opening the file again.
+    """
     with _open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
@@ -185,7 +202,10 @@ def read_summary(path: Path) -> RunSummary:
         version = read_text(file.id, "mu2mpi_version") if has_version else ""
         created, loss = read_text(file.id, "created"), last["test_loss"]
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
-        return RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
+        run = RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
+        if with_details:
+            vars(run).update(contents=_read_contents(file, path, experiment), history=stored_history(file))
+        return run
 
 
 @contextmanager
@@ -246,6 +266,17 @@ def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
     except InputError as error:
         raise InputError(f"{path} cannot be used: {error}") from None
     return statement
+
+
+def _read_environment(file: h5py.File) -> dict[str, Any]:
+    header = ("schema", "created", "status", "experiment")
+    environment = {name: value for name, value in read_attributes(file).items() if name not in header}
+    return {k: v if isinstance(v, str) else v.item() for k, v in environment.items()}
+
+
+def _read_contents(file: h5py.File, path: Path, experiment: Experiment) -> RunContents:
+    digest = records.model_digest(_read_matrix(file, "x"), _read_matrix(file, "w"))
+    return RunContents(path, experiment, stored_privacy(file, path), _read_environment(file), digest)
 
 
 def _read_array_or_none(file: h5py.File, name: str) -> IntArray | None:

@@ -1,5 +1,6 @@
 """Data classes and HDF5 names that writers and readers of result files and checkpoints share."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -134,6 +135,11 @@ class Checkpoint:
     privacy: PrivacyStatement  # of the complete run
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines
+
+
+def model_digest(x: FloatArray, w: FloatArray) -> bytes:
+    """Return a digest of a model's bits, x_T and w_T; empty if no message has changed it (w_T = 0)."""
+    return hashlib.sha256(x.tobytes() + w.tobytes()).digest() if w.any() else b""
 
 
 def checkpoint_path(output: Path) -> Path:

@@ -154,6 +154,11 @@ class Result:
         constants: RunConstants = method.run_constants(problem, batching)
         return constants
 
+    @property
+    def model_digest(self) -> bytes:
+        """Digest of the model's bits, as by `records.model_digest`."""
+        return records.model_digest(self.x, self.w)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the labels of new samples, shape (n,): classes, or numbers in the label's own units.
 

@@ -1,31 +1,43 @@
 """Search for result files in folders and read the summaries that tables and figures need."""
 
+import multiprocessing
 import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.registry import import_files, imported_files
 from mu2mpi.results.reader import RunSummary, read_summary
 
 MAX_JOINED_NAMES = 3  # Longest list of names that `join_names` writes out
 PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
+PARALLEL_MIN_FILES = 400  # Smallest number of files read in parallel, for which starting processes pays off
+FILES_PER_TASK = 25  # Files that a parallel process gets at once
+F = TypeVar("F")
+T = TypeVar("T")
 
 
-def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[RunSummary], list[str]]:
+def load_summaries(
+    paths: Iterable[Path], strict: bool = False, *, with_details: bool = False, in_parallel: bool = False
+) -> tuple[list[RunSummary], list[str]]:
     """Read the summaries of result files in files and folders, with a warning for each reason to skip some.
 
-    With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`.
+    With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`, and
+    `with_details` is that of `read_summary`. See `map_files` on `in_parallel`.
     """
     files, warnings = find_result_files(paths)
     summaries, skipped = [], dict[str, list[Path]]()
-    for path in show_progress(files, "reading"):
-        try:
-            summaries.append(read_summary(path))
-        except InputError as error:
+    read = partial(_read_summary_or_error, with_details=with_details)
+    for path, summary in zip(files, map_files(read, files, "reading", in_parallel), strict=True):
+        if isinstance(summary, RunSummary):
+            summaries.append(summary)
+        else:
             # Equal messages, as on a missing extension, count once.
-            skipped.setdefault(str(error).replace(str(path), "\0"), []).append(path)
+            skipped.setdefault(summary.replace(str(path), "\0"), []).append(path)
     for message, (first, *others) in skipped.items():
         also = f" (likewise {join_names(others)})" if others else ""
         warnings.append(message.replace("\0", str(first)) + also)
@@ -34,16 +46,50 @@ def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[Ru
     return summaries, warnings
 
 
-def show_progress(files: Sequence[Any], action: str) -> Iterable[Any]:
-    """Iterate over files; show a progress bar (terminal) or a line (log) if there are many."""
-    if len(files) < PROGRESS_MIN_FILES:
-        return files
+def _read_summary_or_error(path: Path, with_details: bool) -> RunSummary | str:
+    try:
+        return read_summary(path, with_details)
+    except InputError as error:
+        return str(error)
+
+
+def map_files(
+    function: Callable[[F], T], files: Sequence[F], action: str, in_parallel: bool = True
+) -> Iterator[T]:
+    """Yield `function(file)` of each file in order, and show the progress if there are many.
+
+    From `PARALLEL_MIN_FILES` files on, a process per processor computes them. These processes import the main
+    module, so that scripts of users need a guard ``if __name__ == "__main__"``; commands have one.
+    `function` must be a function of a module, and its results small.
+    """
+    processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not in_parallel or processes == 1 or len(files) < PARALLEL_MIN_FILES:
+        yield from _show_progress(map(function, files), len(files), action)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    extensions = [file.path for file in imported_files().values()]
+    # Not by fork, which may deadlock in threads of libraries.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _initialise_process, (extensions,)) as pool:
+        yield from _show_progress(pool.map(function, files, chunksize=FILES_PER_TASK), len(files), action)
+
+
+def _initialise_process(extensions: Sequence[Path]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the main process, which ends these.
+    import_files(extensions)
+
+
+def _show_progress(results: Iterator[T], count: int, action: str) -> Iterable[T]:
+    """Iterate over results of files; show a progress bar (terminal) or a line (log) if there are many."""
+    if count < PROGRESS_MIN_FILES:
+        return results
     if not sys.stderr.isatty():
-        print(f"mu2mpi: {action} {len(files):,} files", file=sys.stderr, flush=True)
-        return files
+        print(f"mu2mpi: {action} {count:,} files", file=sys.stderr, flush=True)
+        return results
     from tqdm import tqdm
 
-    bar: Iterable[Any] = tqdm(files, desc=action, unit="file", leave=False, delay=0.5)
+    bar: Iterable[T] = tqdm(results, desc=action, total=count, unit="file", leave=False, delay=0.5)
     return bar
 
 

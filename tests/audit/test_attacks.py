@@ -268,20 +268,14 @@ def changed_draws(machine_of, round_of):
     """Let each machine draw in each round what another does, or the same does in another."""
 
     def make(independently, uniformly):
-        def cells(machines, rounds):
-            of_all = [(machine_of(i), round_of(t)) for t in rounds for i in machines]
-            return [(range(i, i + 1), range(t, t + 1)) for i, t in of_all]
+        def changed(draw):
+            def flawed(key, machines, rounds, *sizes):
+                who, when = map(machine_of, machines.tolist()), map(round_of, rounds.tolist())
+                return draw(key, np.array([*who]), np.array([*when]), *sizes)
 
-        def sample_poisson_batches(key, machines, rounds, *sizes):
-            found = [independently(key, *cell, *sizes) for cell in cells(machines, rounds)]
-            counts = np.array([count for _, count in found]).reshape(len(rounds), len(machines))
-            return np.concatenate([places for places, _ in found]), counts
+            return flawed
 
-        def sample_replacement_batches(key, machines, rounds, owned, number):
-            found = [uniformly(key, *cell, owned, number) for cell in cells(machines, rounds)]
-            return np.array(found).reshape(len(rounds), len(machines), number)
-
-        return sample_poisson_batches, sample_replacement_batches
+        return changed(independently), changed(uniformly)
 
     return both_draws(make)
 

@@ -101,7 +101,8 @@ def test_kinds_are_tossed_for_each_run_and_then_turned_round():
 def test_draws_are_counted_by_machine_and_sample():
     _, canaries = canaries_of(machines=3, rounds=5, method="noisy-minibatch-sgd", batch=3)
     counts = canaries.inclusion_counts(range(3), bytes(32))
-    taken = canaries.constants.batching.batches(bytes(32), range(3), range(1, 6)).indices.reshape(5, 3, 3)
+    grid = np.tile(range(3), 5), np.repeat(range(1, 6), 3)
+    taken = canaries.constants.batching.batches(bytes(32), *grid).indices.reshape(5, 3, 3)
     for t in range(5):
         for machine in range(3):
             assert counts[t, machine].tolist() == np.bincount(taken[t, machine], minlength=5).tolist()

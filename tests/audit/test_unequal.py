@@ -11,9 +11,9 @@ from mu2mpi import cli
 from mu2mpi.audit import trials, verdicts
 from mu2mpi.audit.adversary_view import adversary_observations
 from mu2mpi.audit.canaries import CLIPPED_CASE, UNCLIPPED_CASE
+from mu2mpi.federation import unequal_machines
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.participants import RoundParticipants
-from mu2mpi.federation.unequal_machines import PerMachinePlan
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.noise_source import PerMachineNoiseSource
@@ -140,7 +140,7 @@ def changed_sigma(change):
     def make(start):
         def flawed(self, constants, *rest):
             if (members := constants.problem.per_machine_plan) is not None:
-                variants = members.hosted_mechanisms(range(len(members.mechanism_index)))
+                variants = [members.mechanisms[k] for k in members.mechanism_index.tolist()]
                 drawn = zip(variants, change(variants, members.weights), strict=True)
                 variants = tuple(replace(kind, sigma=sigma) for kind, sigma in drawn)
                 index = np.arange(len(variants))
@@ -185,10 +185,14 @@ def noise_of_the_least_present(variants, weights):
     return [kind.sigma * (least / kind.rounds) ** 0.5 for kind in variants]
 
 
-def swapped(own):
+def swapped(calibrate):
     """Machines draw, and say that they draw, what is for another's budget."""
-    order = [2, 1, 0, 3]
-    return lambda self, of: [own(self, range(order[i], order[i] + 1))[0] for i in of]
+
+    def flawed(*of, **named):
+        plan = calibrate(*of, **named)
+        return replace(plan, mechanism_index=plan.mechanism_index[[2, 1, 0, 3]])
+
+    return flawed
 
 
 def of_the_least_private(_):
@@ -224,7 +228,7 @@ THOROUGH = [
         changed_sigma(lambda variants, weights: [kind.sigma for kind in variants] * weights),
         BY_SIZE,
     ),
-    ("untrusted", patched(PerMachinePlan, "hosted_mechanisms", swapped), {"budgets": True}),
+    ("untrusted", patched(unequal_machines, "calibrate_machines", swapped), {"budgets": True}),
     ("trusted", patched(Mechanism, "with_noise", of_the_least_private), {"budgets": True}),
 ]
 

@@ -23,14 +23,13 @@ BATCHINGS = [
 
 @pytest.mark.parametrize("batching", BATCHINGS, ids=repr)
 def test_what_a_machine_uses_depends_on_its_number_and_the_round_alone(batching):
-    rounds = range(1, 5)
-    indices, sizes = batching.batches(KEY, range(6), rounds)
-    whole = np.split(indices, np.cumsum(sizes.ravel())[:-1])
-    for t in rounds:
-        for i in range(6):
-            alone = batching.batches(KEY, range(i, i + 1), range(t, t + 1))
-            np.testing.assert_array_equal(alone.indices, whole[6 * (t - 1) + i])
-            assert alone.sizes == len(alone.indices) <= batching.max_batch_size
+    machines, rounds = np.array([4, 0, 5, 4, 2, 0]), np.array([1, 4, 2, 3, 1, 2])
+    indices, sizes = batching.batches(KEY, machines, rounds)
+    whole = np.split(indices, np.cumsum(sizes)[:-1])
+    for k, found in enumerate(whole):
+        alone = batching.batches(KEY, machines[k : k + 1], rounds[k : k + 1])
+        np.testing.assert_array_equal(alone.indices, found)
+        assert alone.sizes == len(alone.indices) <= batching.max_batch_size
     assert indices.min() >= 0
     assert indices.max() < batching.samples_per_machine
 
@@ -42,8 +41,9 @@ def test_samples_are_drawn_with_their_probabilities():
         (ReplacementBatches(n, 1, 3), 3 / n),
         (PoissonBatches(n, 1, n, probability=0.3), 0.3),
     ):
-        indices, sizes = batching.batches(KEY, range(3, 5), range(1, rounds + 1))
-        of_round = np.repeat(np.arange(2 * rounds), sizes.ravel())
+        t = np.repeat(np.arange(1, rounds + 1), 2)
+        indices, sizes = batching.batches(KEY, np.tile([3, 4], rounds), t)
+        of_round = np.repeat(np.arange(2 * rounds), sizes)
         counts = np.zeros((2 * rounds, n))
         np.add.at(counts, (of_round, indices), 1)
         error = 5 * math.sqrt(expected / (2 * rounds))

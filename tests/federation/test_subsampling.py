@@ -39,12 +39,11 @@ def plain_words(key, machine, t, count):
 )
 def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
     threshold = min(int(q * 2**64), 2**64 - 1)
-    machines, rounds = range(machine, machine + 2), range(t, t + 2)
+    machines, rounds = np.array([machine, machine + 1] * 2), np.array([t, t, t + 1, t + 1])
     places, sizes = sample_poisson_batches(key, machines, rounds, owned, threshold)
     wanted = [
         [k for k, word in enumerate(plain_words(key, i, s, owned)) if word < threshold]
-        for s in rounds
-        for i in machines
+        for i, s in zip(machines.tolist(), rounds.tolist(), strict=True)
     ]
     np.testing.assert_array_equal(sizes.ravel(), [len(of) for of in wanted])
     np.testing.assert_array_equal(places, [k for of in wanted for k in of])
@@ -56,13 +55,12 @@ def test_independent_draws_equal_plain_python(key, machine, t, owned, q):
 )  # fmt: skip
 def test_uniform_draws_equal_plain_python(key, machine, t, owned, number):
     """Of large n, many words are refused; what is left is uniform to the last bit."""
-    machines, rounds = range(machine, machine + 2), range(t, t + 2)
+    machines, rounds = np.array([machine, machine + 1] * 2), np.array([t, t, t + 1, t + 1])
     places = sample_replacement_batches(key, machines, rounds, owned, number)
-    for s, of_round in zip(rounds, places, strict=True):
-        for i, found in zip(machines, of_round, strict=True):
-            words = plain_words(key, i, s, 4 * number + 64)
-            kept = [word * owned >> 64 for word in words if word * owned % 2**64 >= 2**64 % owned]
-            assert found.tolist() == kept[:number]
+    for i, s, found in zip(machines.tolist(), rounds.tolist(), places, strict=True):
+        words = plain_words(key, i, s, 4 * number + 64)
+        kept = [word * owned >> 64 for word in words if word * owned % 2**64 >= 2**64 % owned]
+        assert found.tolist() == kept[:number]
 
 
 # Statistics of fixed draws: they pass or fail for good, and with other keys a correct generator would fail

@@ -60,8 +60,9 @@ def _of_any_problem() -> None:
 
 
 def _draws() -> None:
-    sample_poisson_batches(bytes(32), range(1), range(1), 1, 0)
-    sample_replacement_batches(bytes(32), range(1), range(1), 1, 1)
+    one = np.ones(1, np.int64)
+    sample_poisson_batches(bytes(32), one, one, 1, 0)
+    sample_replacement_batches(bytes(32), one, one, 1, 1)
 
 
 def _binomial() -> None:

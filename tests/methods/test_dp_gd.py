@@ -101,7 +101,7 @@ def test_samples_are_in_no_more_messages_than_stated(n, K, T):
     batching = CyclicBatches(n, 1, K)
     counts = np.zeros(n, int)
     for t in range(1, T + 1):
-        taken = batching.batches(bytes(32), range(3, 5), range(t, t + 1))
+        taken = batching.batches(bytes(32), np.array([3, 4]), np.array([t, t]))
         of_machines = taken.indices.reshape(2, K)
         np.testing.assert_array_equal(*of_machines)
         assert len(set(of_machines[0])) == K

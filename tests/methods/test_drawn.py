@@ -44,7 +44,7 @@ def drawn(experiment, source, constants):
         return sum(drawn_noise(constants, key, *one, t) for one in who)
 
     def chosen(i, t):
-        return constants.batching.batches(sampling_key, range(i, i + 1), range(t, t + 1)).indices
+        return constants.batching.batches(sampling_key, np.array([i]), np.array([t])).indices
 
     return ref.Drawn(
         features=samples.features.reshape(M, n, -1).astype(float) * source.feature_scale,

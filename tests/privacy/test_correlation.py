@@ -232,7 +232,7 @@ def test_noise_without_cancellation_is_the_sum_of_all_draws_of_who_was_there():
     run = RunParticipation(RecordedParticipation("", federation_of(machines, 0, present)), T)
     register = RoundParticipants(run, range(machines))
     (flat, _), (flat_noised, noised) = padded_zeros((1, d)), padded_zeros((1, d))
-    draw = per_machine_noise_source([mechanism] * machines, KEY, 7, register, True, flat.size)
+    draw = per_machine_noise_source([mechanism], np.zeros(machines, int), KEY, 7, register, True, flat.size)
     scale, counts, total = mechanism.sigma / mechanism.grid_spacing, np.zeros(machines, int), np.zeros(d)
     for t in range(1, T + 1):
         draw(flat_noised, flat, t)

@@ -23,7 +23,7 @@ from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import component_summary, known_names, lookup
 from mu2mpi.core.text import warn
-from mu2mpi.results.reader import RunSummary, read_result
+from mu2mpi.results.reader import RunSummary
 
 # Environment attributes of a file, and their headers
 ENVIRONMENT_HEADERS = {
@@ -41,7 +41,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
     distinct_runs, _ = drop_repeated_runs(kept)
     noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
     figures, failures = _render_figures(kept)
-    table, results = build_table(distinct_runs), {run.path: read_result(run.path) for run in runs}
+    table = build_table(distinct_runs)
     known = [run for run in distinct_runs if "excess_loss" in run.measurements]
     layout = TableLayout(values=THEORY_VALUES)
     theory = pivot_tables(build_table(known, layout).sections, Labels()) if known else []
@@ -50,7 +50,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
     is_test_set_private = any(not math.isnan(run.test_loss) for run in private_runs)
     composed = [
         f"Several runs: {re.sub('(rho|epsilon|delta)(?= = )', lambda name: Labels().name(name[0]), sentence)}"
-        for sentence in describe_composition(results.values())
+        for sentence in describe_composition(run.contents for run in runs)
     ]
     page, style = (files(__name__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "css"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(page)
@@ -61,7 +61,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         runs=distinct_runs,
         noisy=noisy,
         settings=settings_table(kept),
-        environments=_environment_table([results[run.path].environment for run in kept]),
+        environments=_environment_table([run.contents.environment for run in kept]),
         skipped=[*skipped, *notes],
         tables=pivot_tables(table.sections, Labels()),
         theory=theory,
