@@ -97,7 +97,7 @@ class CheckedClaims(NamedTuple):
     problems: list[str]  # messages on false claims
     remarks: list[str]
     least_private_machine: str | None  # name, if machines differ
-    person_guarantee: Guarantee | None  # of all samples of a person, if requested and all claims are true
+    person_claim: tuple[float | None, float] | None  # rho and epsilon of a person, if the claims are true
 
 
 def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = None) -> tuple[str, list[str]]:
@@ -126,9 +126,7 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
         prefix = "" if len(files) == len(checked) else f"{join_names(files, conjunction=', ')}: "
         bullets.append(prefix + text)
     blocks = [text_table(header, [[run.row for run in checked]]), *map(wrap_paragraph, sentences)]
-    valid = [run for run in checked if run.person_guarantee is not None]
-    blocks.append(_describe_group_privacy(valid, group_size) if group_size and valid else "")
-    blocks.append(bullet_list(bullets))
+    blocks += [_describe_group_privacy(checked, group_size) if group_size else "", bullet_list(bullets)]
     return "\n\n".join(filter(None, blocks)), problems
 
 
@@ -144,13 +142,14 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     remarks += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
     remarks += [UNPROTECTED_NOTE] * (result.diagnostics is not None or bool(result.timing))
     least_private = description.sort_by_epsilon(accounts)[0] if accounts else 0
+    person = None if problems or group_size is None else group_privacy_guarantee(result, group_size)
     return CheckedClaims(
         RunContents(path, result.experiment, privacy, result.environment, result.model_digest),
         [str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict],
         problems,
         remarks,
         accounts.machine_names[least_private] if accounts else None,
-        None if problems or group_size is None else group_privacy_guarantee(result, group_size),
+        None if person is None else (person.rho, person.epsilon(privacy.delta)),
     )
 
 
@@ -271,17 +270,14 @@ def group_privacy_guarantee(result: Result, group_size: GroupSize) -> Guarantee:
 
 
 def _describe_group_privacy(checked: Sequence[CheckedClaims], group_size: GroupSize) -> str:
-    """Return a sentence and a table on the group privacy of a person, for each valid result."""
-    rows, largest = [], 0.0
-    for run in checked:
-        guarantee, privacy = run.person_guarantee, run.contents.privacy
-        if guarantee is None:
-            continue
-        epsilon = guarantee.epsilon(privacy.delta)
-        largest = max(largest, epsilon)
-        rho = "none" if guarantee.rho is None else rounded_up(guarantee.rho)
-        claim = rho, rounded_up(privacy.delta), rounded_up(epsilon)
-        rows.append([str(run.contents.path), privacy.server, *claim])
+    """Return a sentence and a table on the group privacy of a person, for each valid result, if any."""
+    claims = [(run.contents, run.person_claim) for run in checked if run.person_claim is not None]
+    if not claims:
+        return ""
+    rows, largest = [], max(epsilon for _, (_, epsilon) in claims)
+    for (path, _, privacy, *_), (rho, epsilon) in claims:
+        rho_text = "none" if rho is None else rounded_up(rho)
+        rows.append([str(path), privacy.server, rho_text, rounded_up(privacy.delta), rounded_up(epsilon)])
     n, machines = group_size.samples, group_size.machines
     samples = {None: "all samples", 1: "one sample"}.get(n, f"up to {n} samples")
     where = "one machine" if machines == 1 else f"each of up to {machines:,} machines"

@@ -1,6 +1,5 @@
 """Participants of every round of a run, and their participation counts."""
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,25 +31,17 @@ def check_machine_rounds(machines: int, rounds: int) -> None:
         )
 
 
-def _participation_chunks(
-    schedule: ParticipationSchedule, rounds: range, total_rounds: int
-) -> Iterator[tuple[range, BoolArray]]:
-    """Yield chunks of rounds with their participation matrices; InputError after too many machine-rounds."""
-    chunk_size = rounds_per_chunk(schedule.machines)
-    for start in range(0, len(rounds), chunk_size):
-        chunk = rounds[start : start + chunk_size]
-        check_machine_rounds(schedule.machines, chunk.start - 1)
-        yield chunk, schedule.participation_matrix(chunk, total_rounds)
-
-
 def max_fresh_rounds(schedule: ParticipationSchedule, samples: IntArray) -> int:
     """Return the largest number of rounds in which no machine participates more than `samples` times."""
     counts, max_rounds = np.zeros(schedule.machines, np.int64), schedule.max_rounds
-    for rounds, matrix in _participation_chunks(schedule, range(1, max_rounds + 1), max_rounds):
-        cumulative = counts + np.cumsum(matrix, axis=0)
+    chunk_size = rounds_per_chunk(schedule.machines)
+    for start in range(1, max_rounds + 1, chunk_size):
+        check_machine_rounds(schedule.machines, start - 1)
+        rounds = range(start, min(start + chunk_size, max_rounds + 1))
+        cumulative = counts + np.cumsum(schedule.participation_matrix(rounds, max_rounds), axis=0)
         suffices = np.all(cumulative <= samples, axis=1)
         if not suffices.all():
-            return rounds.start - 1 + int(np.argmin(suffices))
+            return start - 1 + int(np.argmin(suffices))
         counts = cumulative[-1]
     return max_rounds
 
@@ -59,15 +50,10 @@ class ParticipationChunk(NamedTuple):
     """Participations in consecutive rounds, sorted by round and then by machine."""
 
     rounds: range
-    round_ends: IntArray  # number of participations until the end of each round, shape (rounds,)
-    machines: IntArray  # shape (participations,)
-    counts: IntArray  # number of each machine's participation, 1 for its first
+    t: IntArray  # round of each participation
+    machines: IntArray  # machine of each participation
+    counts: IntArray  # the machine's number of participations until then, 1 for its first
     counts_before: IntArray  # number of participations before the chunk, shape (machines,)
-
-    def bounds(self, t: int) -> tuple[int, int]:
-        """Return the bounds (start, stop) of the participations of round t."""
-        row = t - self.rounds.start
-        return int(self.round_ends[row - 1]) if row else 0, int(self.round_ends[row])
 
 
 class RunParticipation:
@@ -116,20 +102,18 @@ class RunParticipation:
         matrix = self.schedule.participation_matrix(rounds, self.rounds)
         row, machine = np.nonzero(matrix)
         counts = np.cumsum(matrix, axis=0)[row, machine] + counts_before[machine]
-        ends = np.searchsorted(row, np.arange(len(rounds)), side="right")
-        return ParticipationChunk(rounds, ends, machine, counts, counts_before)
+        return ParticipationChunk(rounds, row + start, machine, counts, counts_before)
 
     def participants(self, t: int) -> tuple[IntArray, IntArray]:
         """Return the machines of round t in ascending order, and their participation counts until then."""
         chunk = self.chunk(t)
-        start, stop = chunk.bounds(t)
-        return chunk.machines[start:stop], chunk.counts[start:stop]
+        in_round = slice(*np.searchsorted(chunk.t, (t, t + 1)))
+        return chunk.machines[in_round], chunk.counts[in_round]
 
     def counts_until(self, t: int) -> IntArray:
         """Return the number of the first t rounds in which each machine takes part: shape (machines,)."""
         chunk = self.chunk(max(t, 1))
-        machines = chunk.machines[: chunk.bounds(t)[1]] if t else chunk.machines[:0]
-        return chunk.counts_before + np.bincount(machines, minlength=self.machines)
+        return chunk.counts_before + np.bincount(chunk.machines[chunk.t <= t], minlength=self.machines)
 
 
 class RoundParticipants:

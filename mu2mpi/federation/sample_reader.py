@@ -49,11 +49,8 @@ def make_sample_reader(
         before = batching.processed_samples_until(remaining_rounds.start - 1)
         seen = lambda t: batching.processed_samples_until(t) - before  # noqa: E731
         count = 1 if is_full_batch else max(1, bisect_right(remaining_rounds, max_samples, key=seen))
-        row, machines = (
-            np.arange(count).repeat(hosted),
-            np.tile(np.arange(hosted_machines.start, hosted_machines.stop), count),
-        )
-        return count, row, machines, row + remaining_rounds.start
+        row, column = np.divmod(np.arange(count * hosted), max(1, hosted))
+        return count, row, column + hosted_machines.start, row + remaining_rounds.start
 
     def read_rounds(t: int) -> HostedSamples:
         count, row, machines, participation_counts = next_batches(range(t, rounds + 1))
@@ -79,16 +76,14 @@ def _participant_batches(
 ) -> RequestedBatches:
     """Return batches of unequal machines: a machine's k-th batch is for its k-th participation."""
     chunk = participation.chunk(first_round)
-    row = np.arange(len(chunk.rounds)).repeat(np.diff(chunk.round_ends, prepend=0))
-    row -= first_round - chunk.rounds.start
     start, stop = hosted_machines.start, hosted_machines.stop
-    is_hosted = (chunk.machines >= start) & (chunk.machines < stop) & (row >= 0)
-    row, machines, counts = row[is_hosted], chunk.machines[is_hosted], chunk.counts[is_hosted]
+    is_hosted = (chunk.machines >= start) & (chunk.machines < stop) & (chunk.t >= first_round)
+    row, machines = chunk.t[is_hosted] - first_round, chunk.machines[is_hosted]
     participants = np.bincount(row, minlength=chunk.rounds.stop - first_round)
     expected = np.cumsum(participants) * batching.batch_size(1)
     n_rounds = max(1, int(np.searchsorted(expected, max_samples * len(hosted_machines), side="right")))
     is_read = row < n_rounds
-    return n_rounds, row[is_read], machines[is_read], counts[is_read]
+    return n_rounds, row[is_read], machines[is_read], chunk.counts[is_hosted][is_read]
 
 
 def _row_reader(

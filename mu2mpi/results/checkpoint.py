@@ -19,7 +19,8 @@ from mu2mpi.core.files import link_or_copy, remove_stale_temporaries, write_atom
 from mu2mpi.core.hdf5 import hdf5_file_bytes, read_attributes, write_array, write_attributes
 from mu2mpi.core.registry import describe_imported_files
 from mu2mpi.core.text import warn
-from mu2mpi.results.reader import open_mu2mpi_file, stored_experiment, stored_history, stored_privacy
+from mu2mpi.results.opening import open_mu2mpi_file, stored_experiment, stored_privacy
+from mu2mpi.results.reader import stored_history
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_checkpoint_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-8"

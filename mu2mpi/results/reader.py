@@ -1,9 +1,7 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
 import math
-import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +14,15 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment, preset_and_server_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import check_readable
-from mu2mpi.core.hdf5 import open_for_reading, open_group, read_array, read_attributes, read_number, read_text
+from mu2mpi.core.hdf5 import open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
-from mu2mpi.core.toml import parse_toml
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import RESULT_SCHEMA, SCORE_COLUMNS, Diagnostics, History, Theory
+from mu2mpi.results import records
+from mu2mpi.results.opening import open_result, stored_experiment, stored_privacy
+from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
@@ -79,13 +76,13 @@ class RunSummary:
     @cached_property
     def history(self) -> History:
         """Measurements at all evaluation rounds, read from the result file at the first access."""
-        with _open_result(self.path) as file:
+        with open_result(self.path) as file:
             return stored_history(file)
 
     @cached_property
     def contents(self) -> RunContents:
         """Contents for comparisons and privacy reports, read from the result file at the first access."""
-        with _open_result(self.path) as file:
+        with open_result(self.path) as file:
             return _read_contents(file, self.path, self.experiment)
 
     @cached_property
@@ -132,7 +129,7 @@ def read_result(path: Path | str) -> Result:
     (4, (10, 65))
     """
     path = Path(path)
-    with _open_result(path) as file:
+    with open_result(path) as file:
         model, names = read_attributes(file["model"]), _read_strings(file, "model/feature_name")
         label_range = model.get("label_range")
         if not 0 < float(model["scale"]) < math.inf:
@@ -166,7 +163,7 @@ def read_result(path: Path | str) -> Result:
 
 def read_experiment(path: Path) -> Experiment:
     """Read the settings of a run from its result file; raises the errors of `read_result`."""
-    with _open_result(path) as file:
+    with open_result(path) as file:
         return stored_experiment(file, path)
 
 
@@ -175,7 +172,7 @@ def read_summary(path: Path, with_details: bool = False) -> RunSummary:
 
     `with_details` reads also `contents` and `history`, which saves opening the file again.
     """
-    with _open_result(path) as file:
+    with open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
         measurements = {name: read_number(privacy, stored) for name, stored in PRIVACY_ATTRIBUTES.items()}
@@ -189,8 +186,12 @@ def read_summary(path: Path, with_details: bool = False) -> RunSummary:
         if h5py.h5a.exists(file.id, b"cores"):
             measurements["cores"] = int(read_number(file.id, "cores"))
         measurements["parameters"] = file["model/x"].size
-        columns = [name for name in FINAL_COLUMNS if name.encode() in history]
-        last = {name: float(read_array(history, name, np.float64)[-1]) for name in columns}
+        if with_details:
+            full_history = stored_history(file)
+            last = {name: float(getattr(full_history, name)[-1]) for name in FINAL_COLUMNS}
+        else:
+            columns = [name for name in FINAL_COLUMNS if name.encode() in history]
+            last = {name: float(read_array(history, name, np.float64)[-1]) for name in columns}
         measurements["samples_used"] = int(last["samples"])
         measurements["gradient_evaluations"] = int(last["gradient_evaluations"])
         measurements["elapsed_seconds"] = last["elapsed_seconds"]
@@ -204,68 +205,8 @@ def read_summary(path: Path, with_details: bool = False) -> RunSummary:
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
         run = RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
         if with_details:
-            vars(run).update(contents=_read_contents(file, path, experiment), history=stored_history(file))
+            vars(run).update(contents=_read_contents(file, path, experiment), history=full_history)
         return run
-
-
-@contextmanager
-def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
-    """Open an HDF5 file for reading; errors, also of the code in the with block, become InputError."""
-    check_readable(path)
-    try:
-        # Files of mu2mpi are replaced, never changed in place, so that locks are not needed.
-        with open_for_reading(path, locking=False) as file:
-            yield file
-    except InputError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.strerror and error.filename:
-            raise InputError(f"cannot read {path}: {error.strerror}") from None
-        if not h5py.is_hdf5(path):
-            raise InputError(f"{path} is not an HDF5 file, so not a file of mu2mpi") from None
-        # The type of exception that HDF5 raises depends on where the file is damaged.
-        raise InputError(f"{path} is damaged or incomplete ({error}); {advice}") from error
-
-
-@contextmanager
-def _open_result(path: Path) -> Iterator[h5py.File]:
-    """Open a complete result file for reading."""
-    with open_mu2mpi_file(path) as file:
-        if not h5py.h5a.exists(file.id, b"schema"):
-            raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
-        if (schema := read_text(file.id, "schema")) != RESULT_SCHEMA:
-            known = f"this version of mu2mpi reads {RESULT_SCHEMA!r}"
-            raise InputError(f"{path} has the schema {schema!r}; {known}")
-        if (status := read_text(file.id, "status")) != "complete":
-            raise InputError(f"{path} is not a finished run: its status is {status!r}")
-        yield file
-
-
-def stored_experiment(file: h5py.File, path: Path) -> Experiment:
-    """Return the settings of the run that are stored in an open result file or checkpoint."""
-    try:
-        settings = parse_toml(read_text(file.id, "experiment"), str(path))
-        experiment = Experiment.from_settings(settings, str(path))
-    except InputError as error:
-        if not h5py.h5a.exists(file.id, b"imported_files"):
-            raise
-        # Not imported automatically: a file from somebody else could name any code to run.
-        imports = re.sub(r" \(SHA-256 \w+\)", "", read_text(file.id, "imported_files"))
-        raise InputError(f"{error}\n{path} was made with {imports}; give --import FILE for each") from None
-    if experiment.machines is None or experiment.rounds is None:
-        raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
-    return experiment
-
-
-def stored_privacy(file: h5py.File, path: Path) -> PrivacyStatement:
-    """Return the privacy guarantee that is stored in an open result file or checkpoint."""
-    try:
-        statement = PrivacyStatement.from_attributes(read_attributes(file["privacy"]))
-        if errors := statement.range_errors():
-            raise InputError("; ".join(errors))
-    except InputError as error:
-        raise InputError(f"{path} cannot be used: {error}") from None
-    return statement
 
 
 def _read_environment(file: h5py.File) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Samples in chunks of rounds: each read once, in its turn, and the same bits whatever is read at once."""
 
+import sys
+
 import numpy as np
 import pytest
 from helpers.simulations import simulation_of
@@ -8,7 +10,7 @@ from helpers.sources import ArraySource, random_source
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.data import source as source_module
 from mu2mpi.data.partition import iid_rows
-from mu2mpi.execution.plan import resolve_plan
+from mu2mpi.execution.plan import open_source, resolve_plan
 from mu2mpi.federation.sample_reader import make_sample_reader
 
 DIMENSION = 6
@@ -67,3 +69,30 @@ def test_bits_do_not_depend_on_how_much_is_read_at_once(monkeypatch, server):
     assert len(source.asked) == 9
     assert parts.x.tobytes() == whole.x.tobytes()
     assert parts.history.test_loss.tobytes() == whole.history.test_loss.tobytes()
+
+
+def test_a_round_calls_no_function_for_machines_that_are_away():
+    """Set-up and rounds call as many functions of Python for 100 times as many machines."""
+
+    def count_calls(machines):
+        experiment = Experiment.from_settings({
+            "data": "population", "features": 7, "classes": 4, "machines": machines, "rounds": 6, "rho": 4.0,
+            "participation": "uniform:5", "seed": 1, "evaluations": 2,
+        })  # fmt: skip
+        source = open_source(experiment)
+        simulation_of(experiment, source).run()  # compiles kernels and fills caches
+        calls = 0
+
+        def count(frame, event, _):
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            simulation_of(experiment, source).run()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    few, many = count_calls(400), count_calls(40_000)
+    assert many < few + 400

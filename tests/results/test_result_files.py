@@ -1,9 +1,13 @@
 """Result files found in folders."""
 
+import multiprocessing
+
+import numpy as np
 import pytest
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.result_files import find_result_files, load_summaries
+from mu2mpi.results import opening, result_files
+from mu2mpi.results.result_files import find_result_files, load_summaries, map_files
 from mu2mpi.results.writer import write_result
 
 
@@ -47,3 +51,44 @@ def test_find_lists_a_file_once_and_names_a_folder_that_cannot_be_listed(path, m
     files, (warning,) = find_result_files([path.parent])
     assert files == []
     assert f"{path.parent}/locked" in warning
+
+
+@pytest.mark.slow
+def test_processes_read_what_one_process_reads(build_result, tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        write_result(build_result(), tmp_path / f"{name}.h5")
+    (tmp_path / "bad.h5").write_bytes(b"hello")
+    alone, warnings = load_summaries([tmp_path], with_details=True)
+    monkeypatch.setattr(result_files, "PARALLEL_MIN_FILES", 1)
+    monkeypatch.setattr(result_files, "FILES_PER_TASK", 2)
+    monkeypatch.setattr(result_files.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    found, same_warnings = load_summaries([tmp_path], with_details=True, in_parallel=True)
+    assert same_warnings == warnings
+    assert str([run.table_row for run in found]) == str([run.table_row for run in alone])
+    assert str([run.contents for run in found]) == str([run.contents for run in alone])
+    for run, other in zip(found, alone, strict=True):
+        np.testing.assert_equal(run.history.rows(), other.history.rows())
+    assert set(map_files(module_of_process, [tmp_path], "reading")) == {"__mp_main__"}
+    assert set(map_files(module_of_process, [tmp_path], "reading", in_parallel=False)) == {"__main__"}
+
+
+def module_of_process(_):
+    return "__mp_main__" if multiprocessing.parent_process() else "__main__"
+
+
+def test_details_are_read_in_one_pass(build_result, tmp_path, monkeypatch):
+    write_result(build_result(), tmp_path / "a.h5")
+    opened, open_file = [], opening.open_for_reading
+
+    def count(*of, **how):
+        opened.append(of)
+        return open_file(*of, **how)
+
+    monkeypatch.setattr(opening, "open_for_reading", count)
+    (run,), _ = load_summaries([tmp_path], with_details=True)
+    details = run.contents, run.history
+    assert len(opened) == 1
+    (lazy,), _ = load_summaries([tmp_path])
+    assert str(lazy.contents) == str(details[0])
+    np.testing.assert_equal(lazy.history.rows(), details[1].rows())
+    assert len(opened) == 4  # the summary, and each detail at its first access
