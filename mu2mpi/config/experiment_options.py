@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name, check_registered_name
-from mu2mpi.core.registry import default_name, known_names, lookup, registered_ids
+from mu2mpi.core.registry import default_name, known_names, lookup, registered_options
 from mu2mpi.core.suggestions import did_you_mean, one_of, suggest_setting
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.source import find_source
@@ -209,11 +209,11 @@ def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
 def _own_option_classes(option: str) -> OptionClasses:
     """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
     kind = COMPONENT_KINDS.get(option)
-    return _option_classes(option, kind, registered_ids(kind)) if kind else ()
+    return _option_classes(option, kind, registered_options(kind)) if kind else ()
 
 
 @cache
-def _option_classes(option: str, kind: str, registered: tuple[tuple[str, int], ...]) -> OptionClasses:
+def _option_classes(option: str, kind: str, registered: tuple[tuple[str, Any], ...]) -> OptionClasses:
     """Return the pairs of `_own_option_classes`, cached until a component is registered."""
     classes = [(name, lookup(kind, name)) for name in known_names(kind)]
     return tuple((cls.option_syntax if option == "data" else name, cls.options) for name, cls in classes)

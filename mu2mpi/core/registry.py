@@ -114,9 +114,9 @@ def known_names(kind: str) -> list[str]:
     return list(dict.fromkeys([*_built_in_modules(kind), *_entry_points(kind), *_components[kind]]))
 
 
-def registered_ids(kind: str) -> tuple[tuple[str, int], ...]:
-    """Return name and id of all imported components of a kind, a key for caches of what they declare."""
-    return tuple((name, id(component)) for name, component in _components[kind].items())
+def registered_options(kind: str) -> tuple[tuple[str, Any], ...]:
+    """Return name and class of own options of the imported components of a kind, a key for caches."""
+    return tuple((name, component.options) for name, component in _components[kind].items())
 
 
 def component_summary(kind: str, name: str) -> str:

@@ -266,10 +266,7 @@ def per_machine_noise_source(
     is_cumulative: bool,
     padded_size: int,
 ) -> "NoiseSource":
-    """Noise source of consecutive machines with the index of each one's mechanism, -1 for none.
-
-    `participants` is a `RoundParticipants`.
-    """
+    """Noise source of consecutive machines, by the index of their mechanisms (-1: none) and participants."""
     from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
     from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM
 
