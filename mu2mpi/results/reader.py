@@ -182,7 +182,7 @@ def read_summary(path: Path, with_details: bool = False) -> RunSummary:
         if not h5py.h5a.exists(privacy, b"rho"):
             # The paper's lemma needs a rho; without one, `epsilon` repeats the value of another accountant.
             measurements["epsilon_paper"] = math.nan
-        root = read_attributes(file)
+        root = read_attributes(file, "ranks", "cores", "mu2mpi_version", "created")
         measurements |= {name: int(root[name]) for name in ("ranks", "cores") if name in root}
         measurements["parameters"] = file["model/x"].size
         if with_details:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.results import opening, result_files
+from mu2mpi.results import result_files
 from mu2mpi.results.result_files import find_result_files, load_summaries, map_files
 from mu2mpi.results.writer import write_result
 
@@ -74,21 +74,3 @@ def test_processes_read_what_one_process_reads(build_result, tmp_path, monkeypat
 
 def module_of_process(_):
     return "__mp_main__" if multiprocessing.parent_process() else "__main__"
-
-
-def test_details_are_read_in_one_pass(build_result, tmp_path, monkeypatch):
-    write_result(build_result(), tmp_path / "a.h5")
-    opened, open_file = [], opening.open_for_reading
-
-    def count(*of, **how):
-        opened.append(of)
-        return open_file(*of, **how)
-
-    monkeypatch.setattr(opening, "open_for_reading", count)
-    (run,), _ = load_summaries([tmp_path], with_details=True)
-    details = run.contents, run.history
-    assert len(opened) == 1
-    (lazy,), _ = load_summaries([tmp_path])
-    assert str(lazy.contents) == str(details[0])
-    np.testing.assert_equal(lazy.history.rows(), details[1].rows())
-    assert len(opened) == 4  # the summary, and each detail at its first access
