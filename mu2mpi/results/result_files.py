@@ -15,7 +15,7 @@ from mu2mpi.results.reader import RunSummary, read_summary
 
 MAX_JOINED_NAMES = 3  # Longest list of names that `join_names` writes out
 PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
-PARALLEL_MIN_FILES = 400  # Smallest number of files read in parallel, for which starting processes pays off
+PARALLEL_MIN_FILES = 1000  # Smallest number of files read in parallel, for which starting processes pays off
 FILES_PER_TASK = 25  # Files that a parallel process gets at once
 F = TypeVar("F")
 T = TypeVar("T")
