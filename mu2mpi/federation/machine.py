@@ -49,7 +49,7 @@ class HostedSamples:
         return self._round_ends[t - self.first_round], self._round_ends[t - self.first_round + 1]
 
     def batch_bounds(self, t: int) -> Iterator[tuple[int, int, int]]:
-        """Yield local index and bounds (start, stop) in `features` of each batch of round t, but empty ones."""
+        """Yield local index and bounds (start, stop) in `features` of each non-empty batch of round t."""
         sizes = self.batch_sizes[t - self.first_round]
         machines = np.flatnonzero(sizes)
         stops = self.round_bounds(t)[0] + np.cumsum(sizes[machines])

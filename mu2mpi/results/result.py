@@ -15,6 +15,7 @@ from mu2mpi.core.text import html_table
 from mu2mpi.data.source import PublicFacts, row_chunks
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.results import records
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory, format_score
 
 if TYPE_CHECKING:
