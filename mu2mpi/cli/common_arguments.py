@@ -1,7 +1,7 @@
 """Command-line options, and reading of result files, that several commands share."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +53,15 @@ def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -
     parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help="result files or folders")
 
 
-def read_runs(arguments: Namespace, with_details: bool = False) -> "tuple[list[RunSummary], list[str]]":
+def read_runs(arguments: Namespace, prefetch: Collection[str] = ()) -> "tuple[list[RunSummary], list[str]]":
     """Read the results at a command's paths; return the runs that --where selects, and warnings.
 
-    `with_details` is that of `mu2mpi.results.reader.read_summary`.
+    `prefetch` is that of `mu2mpi.results.reader.read_summary`.
     """
     from mu2mpi.analysis.setting_labels import select_runs
     from mu2mpi.results.result_files import load_summaries, require_results
 
-    runs, warnings = load_summaries(
-        arguments.paths, arguments.strict, with_details=with_details, in_parallel=True
-    )
+    runs, warnings = load_summaries(arguments.paths, arguments.strict, prefetch=prefetch, in_parallel=True)
     warn(*(f"skipped: {warning}" for warning in warnings))
     require_results(runs, arguments.paths)
     return select_runs(runs, arguments.where), warnings

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
-import numpy as np
-
 from mu2mpi.core.arrays import FloatArray
+from mu2mpi.core.lazy import np
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.estimators import Estimator, QueryPoint
 from mu2mpi.federation.problem import Problem

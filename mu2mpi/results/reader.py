@@ -1,7 +1,7 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -167,10 +167,10 @@ def read_experiment(path: Path) -> Experiment:
         return stored_experiment(file, path)
 
 
-def read_summary(path: Path, with_details: bool = False) -> RunSummary:
+def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
     """Read settings and final measurements from a result file; raises the errors of `read_result`.
 
-    `with_details` reads also `contents` and `history`, which saves opening the file again.
+    `prefetch` names properties of the summary, ``history`` or ``contents``, to read without a second opening.
     """
     with open_result(path) as file:
         experiment = stored_experiment(file, path)
@@ -185,12 +185,8 @@ def read_summary(path: Path, with_details: bool = False) -> RunSummary:
         root = read_attributes(file, "ranks", "cores", "mu2mpi_version", "created")
         measurements |= {name: int(root[name]) for name in ("ranks", "cores") if name in root}
         measurements["parameters"] = file["model/x"].size
-        if with_details:
-            full_history = stored_history(file)
-            last = {name: float(getattr(full_history, name)[-1]) for name in FINAL_COLUMNS}
-        else:
-            columns = [name for name in FINAL_COLUMNS if name.encode() in history]
-            last = {name: float(read_array(history, name, np.float64)[-1]) for name in columns}
+        columns = [name for name in FINAL_COLUMNS if name.encode() in history]
+        last = {name: float(read_array(history, name, np.float64)[-1]) for name in columns}
         measurements["samples_used"] = int(last["samples"])
         measurements["gradient_evaluations"] = int(last["gradient_evaluations"])
         measurements["elapsed_seconds"] = last["elapsed_seconds"]
@@ -201,8 +197,10 @@ def read_summary(path: Path, with_details: bool = False) -> RunSummary:
         version, created, loss = root.get("mu2mpi_version", ""), root["created"], last["test_loss"]
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
         run = RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
-        if with_details:
-            vars(run).update(contents=_read_contents(file, path, experiment), history=full_history)
+        if "history" in prefetch:
+            vars(run)["history"] = stored_history(file)
+        if "contents" in prefetch:
+            vars(run)["contents"] = _read_contents(file, path, experiment)
         return run
 
 

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 def load_summaries(
-    paths: Iterable[Path], strict: bool = False, *, with_details: bool = False, in_parallel: bool = False
+    paths: Iterable[Path], strict: bool = False, *, prefetch: Collection[str] = (), in_parallel: bool = False
 ) -> tuple[list[RunSummary], list[str]]:
     """Read the summaries of result files in files and folders, with a warning for each reason to skip some.
 
     With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`, and
-    `with_details` is that of `read_summary`. See `map_files` on `in_parallel`.
+    `prefetch` is that of `read_summary`. See `map_files` on `in_parallel`.
     """
     files, warnings = find_result_files(paths)
     summaries, skipped = [], dict[str, list[Path]]()
-    read = partial(_read_summary_or_error, with_details=with_details)
+    read = partial(_read_summary_or_error, prefetch=prefetch)
     for path, summary in zip(files, map_files(read, files, "reading", in_parallel), strict=True):
         if isinstance(summary, RunSummary):
             summaries.append(summary)
@@ -46,9 +46,9 @@ def load_summaries(
     return summaries, warnings
 
 
-def _read_summary_or_error(path: Path, with_details: bool) -> RunSummary | str:
+def _read_summary_or_error(path: Path, prefetch: Collection[str]) -> RunSummary | str:
     try:
-        return read_summary(path, with_details)
+        return read_summary(path, prefetch)
     except InputError as error:
         return str(error)
 

@@ -16,7 +16,7 @@ def test_details_are_read_in_one_pass(build_result, tmp_path, monkeypatch):
         return open_file(*of, **how)
 
     monkeypatch.setattr(opening, "open_for_reading", count)
-    (run,), _ = load_summaries([tmp_path], with_details=True)
+    (run,), _ = load_summaries([tmp_path], prefetch=("contents", "history"))
     details = run.contents, run.history
     assert len(opened) == 1
     (lazy,), _ = load_summaries([tmp_path])

@@ -58,11 +58,11 @@ def test_processes_read_what_one_process_reads(build_result, tmp_path, monkeypat
     for name in ("a", "b", "c"):
         write_result(build_result(), tmp_path / f"{name}.h5")
     (tmp_path / "bad.h5").write_bytes(b"hello")
-    alone, warnings = load_summaries([tmp_path], with_details=True)
+    alone, warnings = load_summaries([tmp_path], prefetch=("contents", "history"))
     monkeypatch.setattr(result_files, "PARALLEL_MIN_FILES", 1)
     monkeypatch.setattr(result_files, "FILES_PER_TASK", 2)
     monkeypatch.setattr(result_files.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    found, same_warnings = load_summaries([tmp_path], with_details=True, in_parallel=True)
+    found, same_warnings = load_summaries([tmp_path], prefetch=("contents", "history"), in_parallel=True)
     assert same_warnings == warnings
     assert str([run.table_row for run in found]) == str([run.table_row for run in alone])
     assert str([run.contents for run in found]) == str([run.contents for run in alone])
