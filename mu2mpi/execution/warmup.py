@@ -17,7 +17,7 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
-from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, padded_zeros
+from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, add_signed_noise, padded_zeros
 
 
 def initialise_numba() -> None:
@@ -50,13 +50,15 @@ def kernel_compilers(
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if loss_function.label_kind == "classes" else np.float64
     features, labels = np.zeros((1, 1), dtype=feature_dtype), np.zeros(1, dtype=label_type)
-    key, scales = np.zeros(8, dtype=np.uint32), np.ones(1)
+    key, scales, counts = np.zeros(8, dtype=np.uint32), np.ones(1), np.ones(1, np.int64)
     add_samples = constants.estimator.compile_kernel(loss_function, problem.model_rows)
     losses = loss_function.compile_kernel(sum_losses)
+    signed_noise = partial(add_signed_noise, noised, key, counts, counts, scales, scales, 1)
     mechanism = replace(constants.mechanism, sigma=constants.mechanism.grid_spacing)
     small_constants = constants.with_problem(model_rows=2, features=2)
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
+        *([signed_noise] if problem.per_machine_plan else []),
         lambda: add_samples(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),

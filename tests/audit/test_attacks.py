@@ -332,8 +332,8 @@ def share_of_draws(share):
     def break_it(monkeypatch):
         scaled_noise(share)(monkeypatch)
 
-        def changed(noise, key, stream, machines, numbers, scales, *of):
-            add_signed_noise(noise, key, stream, machines, numbers, scales * share, *of)
+        def changed(noise, key, machines, numbers, scales, *of):
+            add_signed_noise(noise, key, machines, numbers, scales * share, *of)
 
         monkeypatch.setattr(drawing, "add_signed_noise", changed)
 

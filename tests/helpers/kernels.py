@@ -19,7 +19,7 @@ from mu2mpi.execution.warmup import kernel_compilers
 from mu2mpi.federation.subsampling import sample_poisson_batches, sample_replacement_batches
 from mu2mpi.losses.loss import Loss
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
-from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM
+from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM, add_signed_noise
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
 NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
@@ -63,6 +63,8 @@ def _draws() -> None:
     one = np.ones(1, np.int64)
     sample_poisson_batches(bytes(32), one, one, 1, 0)
     sample_replacement_batches(bytes(32), one, one, 1, 1)
+    unit = np.ones(1)
+    add_signed_noise(np.zeros(CHUNK_WORDS, np.int64), np.zeros(8, np.uint32), one, one, unit, unit, 1)
 
 
 def _binomial() -> None:

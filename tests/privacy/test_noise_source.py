@@ -37,9 +37,7 @@ def rounded(machine, number, scale, dither_threshold=DITHER_THRESHOLD):
     """Return one draw of a machine as a message gets it, by the kernel of a run with everybody there."""
     if scale > dither_threshold:
         noised = np.zeros(SIZE, np.int64)
-        add_signed_noise(
-            noised, KEY, MACHINE_STREAM, *map(np.array, ([machine], [number], [scale], [dither_threshold])), 1
-        )
+        add_signed_noise(noised, KEY, *map(np.array, ([machine], [number], [scale], [dither_threshold])), 1)
         return noised
     return np.rint(scale * standard_normal(KEY, MACHINE_STREAM, machine, number, SIZE)).astype(np.int64)
 
@@ -53,7 +51,7 @@ def test_draws_are_added_and_taken_away_to_the_bit(draws):
     noise, expected = start.copy(), start.copy()
     machines, numbers, units = (np.array([draw[k] for draw in draws]) for k in range(3))
     columns = machines.astype(np.int64), numbers.astype(np.int64), units.astype(float)
-    add_signed_noise(noise, KEY, MACHINE_STREAM, *columns, np.full(len(draws), DITHER_THRESHOLD), 1)
+    add_signed_noise(noise, KEY, *columns, np.full(len(draws), DITHER_THRESHOLD), 1)
     for machine, number, scale in draws:
         add_noise(expected, expected.copy(), KEY, MACHINE_STREAM, machine, 1, number, scale)
     np.testing.assert_array_equal(noise, expected)
@@ -61,7 +59,7 @@ def test_draws_are_added_and_taken_away_to_the_bit(draws):
         plain = sum(rounded(*draw) for draw in draws)
         # A fused product and sum may round a tie the other way.
         assert np.abs(noise - start - plain).max() <= len(draws)
-    add_signed_noise(noise, KEY, MACHINE_STREAM, *columns, np.full(len(draws), DITHER_THRESHOLD), -1)
+    add_signed_noise(noise, KEY, *columns, np.full(len(draws), DITHER_THRESHOLD), -1)
     np.testing.assert_array_equal(noise, start)
 
 
@@ -69,7 +67,7 @@ def test_a_draw_is_spread_beyond_what_is_said_of_its_machine():
     """Each of both by its own limit, in one call."""
     columns = np.array([4, 4]), np.array([9, 9]), np.array([2.0**20, 2.0**20])
     noise = np.zeros(SIZE, np.int64)
-    add_signed_noise(noise, KEY, MACHINE_STREAM, *columns, np.array([2.0**19, 2.0**20]), 1)
+    add_signed_noise(noise, KEY, *columns, np.array([2.0**19, 2.0**20]), 1)
     plain = np.rint(2.0**20 * standard_normal(KEY, MACHINE_STREAM, 4, 9, SIZE)).astype(np.int64)
     spread = noise - 2 * plain
     assert 0 < np.abs(spread).max() < 2.0**20

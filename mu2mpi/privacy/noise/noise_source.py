@@ -25,7 +25,6 @@ from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.noise_stream import (
     CHUNK_PAIRS,
     CHUNK_WORDS,
-    MACHINE_STREAM,
     Key,
     add_signed_noise,
     allocate_chunk_arrays,
@@ -180,4 +179,4 @@ class PerMachineNoiseSource:
     def _add_draws(self, machines: IntArray, participation_counts: IntArray, sign: int) -> None:
         draws = machines + self.first_machine, participation_counts
         stds = self.std_units[machines], self.dither_thresholds[machines]
-        add_signed_noise(self._noise, self.key, MACHINE_STREAM, *draws, *stds, sign)
+        add_signed_noise(self._noise, self.key, *draws, *stds, sign)

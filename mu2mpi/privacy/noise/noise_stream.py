@@ -67,8 +67,7 @@ def fill_normal_pairs(  # type: ignore[no-untyped-def]
         nonce = uint32(stream + _NONCE_LEVEL_STEP * level)
         fill_keystream(halves, key, uint32(chunk * KEYSTREAM_BLOCKS), nonce, uint32(machine), uint32(t))
         if level == _DITHER_NONCE_LEVEL:
-            for i in range(CHUNK_WORDS):
-                dither[i] = int64(extension[i] >> uint64(63 - bits)) - (int64(1) << bits)
+            _fill_dither(dither, extension, bits)
             level = 0
         elif level == 0:
             if not _fill_squared_radii(squared_radii, uniforms, keystream):
@@ -115,6 +114,35 @@ def dither_bits(std_units, dither_threshold):  # type: ignore[no-untyped-def]
     return math.frexp(std_units)[1] - DITHER_BITS - 2 if std_units > dither_threshold else -1
 
 
+@inline
+def _add_dither(noised, dither, sign):  # type: ignore[no-untyped-def]
+    for i in range(CHUNK_WORDS):
+        noised[i] += sign * dither[i]
+
+
+@inline
+def _fill_dither(dither, keystream, bits):  # type: ignore[no-untyped-def]
+    for i in range(CHUNK_WORDS):
+        dither[i] = int64(keystream[i] >> uint64(63 - bits)) - (int64(1) << bits)
+
+
+# Two functions, since a loop over arrays that may be the same is not vectorised.
+@inline
+def _set_noise(noised, message, squared_radii, keystream, std_units):  # type: ignore[no-untyped-def]
+    for i in range(CHUNK_PAIRS):
+        g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
+        noised[i] = message[i] + round_to_integer(std_units * g)
+        noised[CHUNK_PAIRS + i] = message[CHUNK_PAIRS + i] + round_to_integer(std_units * h)
+
+
+@inline
+def _accumulate_noise(noised, squared_radii, keystream, std_units):  # type: ignore[no-untyped-def]
+    for i in range(CHUNK_PAIRS):
+        g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
+        noised[i] += round_to_integer(std_units * g)
+        noised[CHUNK_PAIRS + i] += round_to_integer(std_units * h)
+
+
 def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
     """Allocate an int64 array of zeros, padded to whole chunks, and a view of it in `shape`."""
     d = math.prod(shape)
@@ -122,58 +150,57 @@ def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
     return flat, flat[:d].reshape(shape)
 
 
-def add_noise(
-    noised: IntArray,
-    message: IntArray,
-    key: Key,
-    stream: int,
-    first_machine: int,
-    machines: int,
-    t: int,
-    std_units: float,
-) -> None:
+@kernel
+def add_noise(noised, message, key, stream, first_machine, machines, t, std_units):  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the rounded noise of consecutive machines, or of the server.
 
     Parameters
     ----------
-    noised, message : int64 arrays of `padded_zeros`, in grid units
+    noised, message : int64 arrays of `padded_zeros`, in grid units; must not overlap
     key : uint32 array of shape (8,)
     stream, first_machine, machines : noise stream, first machine (0 for the server), number of machines
     t : round, 1-based
     std_units : standard deviation of each machine's draw in grid units; draws are rounded one by one
+
+    Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid unit, are dithered,
+    so that only errors across the edge of a wide interval matter: post-processing of exact noise.
     """
-    np.copyto(noised, message)
-    draws = np.arange(first_machine, first_machine + machines), np.full(machines, t)
-    stds = np.full(machines, std_units, np.float64), np.full(machines, DITHER_THRESHOLD)
-    add_signed_noise(noised, key, stream, *draws, *stds, 1)
+    arrays = allocate_chunk_arrays()
+    keystream, _, squared_radii, _, dither = arrays
+    bits = dither_bits(std_units, DITHER_THRESHOLD)
+    for chunk in range(message.size // CHUNK_WORDS):
+        part = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
+        for machine in range(first_machine, first_machine + machines):
+            fill_normal_pairs(*arrays, bits, key, chunk, stream, machine, t)
+            if machine == first_machine:
+                _set_noise(noised[part], message[part], squared_radii, keystream, std_units)
+            else:
+                _accumulate_noise(noised[part], squared_radii, keystream, std_units)
+            if bits >= 0:
+                _add_dither(noised[part], dither, 1)
 
 
 @kernel
 def add_signed_noise(  # type: ignore[no-untyped-def]
-    noise, key, stream, machines, draw_numbers, std_units, dither_thresholds, sign
+    noise, key, machines, participation_counts, std_units, dither_thresholds, sign
 ):
     """Add (``sign`` 1) or subtract (-1) one rounded noise draw of each machine to ``noise``.
 
-    Draws are numbered by round, or by participation count; ``std_units`` and ``dither_thresholds`` are the
-    std of each machine's draw, and the largest without dither, in grid units. Above `DITHER_THRESHOLD`, where
-    floating-point errors are comparable to a grid unit, dither leaves only errors across the edge of a wide
-    interval: post-processing of exact noise.
+    The participation count of a machine takes the place of the round; ``std_units`` and
+    ``dither_thresholds`` are the std of each machine's draw, and the largest without dither, in grid units.
     """
     arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
     for chunk in range(noise.size // CHUNK_WORDS):
         part = noise[chunk * CHUNK_WORDS : (chunk + 1) * CHUNK_WORDS]
         for n in range(machines.size):
-            bits, std = dither_bits(std_units[n], dither_thresholds[n]), sign * std_units[n]
-            fill_normal_pairs(*arrays, bits, key, chunk, stream, machines[n], draw_numbers[n])
+            bits = dither_bits(std_units[n], dither_thresholds[n])
+            counter = machines[n], participation_counts[n]
+            fill_normal_pairs(*arrays, bits, key, chunk, MACHINE_STREAM, *counter)
             # Rounding half to even is symmetric in the sign.
-            for i in range(CHUNK_PAIRS):
-                g, h = normal_pair(squared_radii[i], keystream[CHUNK_PAIRS + i])
-                part[i] += round_to_integer(std * g)
-                part[CHUNK_PAIRS + i] += round_to_integer(std * h)
+            _accumulate_noise(part, squared_radii, keystream, sign * std_units[n])
             if bits >= 0:
-                for i in range(CHUNK_WORDS):
-                    part[i] += sign * dither[i]
+                _add_dither(part, dither, sign)
 
 
 def check_stream_limits(d: int, machines: int, rounds: int) -> None:
