@@ -72,11 +72,13 @@ class RunParticipation:
         self.schedule, self.rounds, self.machines = schedule, rounds, schedule.machines
         last, self.squared_gaps = np.zeros((2, self.machines), np.int64)
         self._chunk = self._create_chunk(1, np.zeros(self.machines, np.int64))
-        for t in range(1, rounds + 1):
-            machines = self.participants(t)[0]
-            previous = last[machines]
-            self.squared_gaps[machines] += np.where(previous > 0, t - previous, 0) ** 2
-            last[machines] = t
+        for start in range(1, rounds + 1, rounds_per_chunk(self.machines)):
+            chunk = self.chunk(start)
+            by_machine = np.argsort(chunk.machines, kind="stable")
+            machine, t = chunk.machines[by_machine], chunk.t[by_machine]
+            previous = np.where(np.diff(machine, prepend=-1) > 0, last[machine], np.roll(t, 1))
+            np.add.at(self.squared_gaps, machine, np.where(previous > 0, t - previous, 0) ** 2)
+            np.maximum.at(last, machine, t)
         self.squared_gaps += np.where(last > 0, rounds + 1 - last, 0) ** 2
         self.counts = self.counts_until(rounds)
 
