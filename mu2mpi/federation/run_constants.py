@@ -75,11 +75,10 @@ class RunConstants:
         if plan is None or plan.weights.min() == 1:
             return None
         reduced = plan.evaluate_per_machine(lambda m: reduce_clip_norm(m.clip_norm, spacing, self.problem.d))
-        hosted = slice(hosted_machines.start, hosted_machines.stop)
-        scaled = np.stack([reduced, np.full_like(reduced, spacing)], axis=1)[hosted]
         # Machines that never participate may have the weight 0.
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(scaled / plan.weights[hosted, np.newaxis])
+            scaled = np.stack([reduced / plan.weights, spacing / plan.weights], axis=1)
+        return scaled[hosted_machines.start : hosted_machines.stop]
 
     def with_problem(self, **changes: Any) -> Self:
         """Return a copy of the constants with changed fields of the problem."""
