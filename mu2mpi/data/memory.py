@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.data.column_values import ColumnValues, object_array
+from mu2mpi.data.column_values import object_array
 from mu2mpi.data.formats.format import MEMORY, DataFile, Table, ValueType, check_distinct_names
 from mu2mpi.data.redaction import safe_text
 from mu2mpi.data.table_schema import Schema, read_schema, validate_schema
@@ -53,8 +53,7 @@ class MemoryFile(DataFile):
         arrays = {name: self._arrays[name] for name in wanted_arrays}
         for name, array in arrays.items() if self.is_table else ():
             if wanted_arrays[name] == "numbers":
-                rows = np.arange(len(array))
-                arrays[name] = ColumnValues(self.path, name, rows, array, decimal=self.decimal).to_numbers()
+                arrays[name] = self.column_values(name, np.arange(len(array)), array).to_numbers()
         return arrays
 
 

@@ -289,19 +289,14 @@ class EncodedTable(Table):
     """Table of samples encoded by a schema, with features in [-1, 1], that counts invalid values."""
 
     def __init__(
-        self,
-        file: DataFile,
-        schema: Schema,
-        invalid_values: InvalidValues,
-        value_types: Mapping[str, ValueType],
+        self, file: DataFile, schema: Schema, invalid_values: InvalidValues, columns: Mapping[str, ValueType]
     ) -> None:
         file.decimal = schema.decimal or "."
-        reader = file.column_reader(value_types)
-        reader.decimal = file.decimal
-        self.path, self.samples, self._reader, self._schema = reader.path, reader.samples, reader, schema
+        self._reader, self._schema = file.column_reader(columns), schema
+        self.path, self.samples = file.path, self._reader.samples
         self._invalid_values, self.feature_dtype = invalid_values, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
-        self.has_header, self.feature_names = reader.has_header, schema.feature_names
+        self.has_header, self.feature_names = file.has_header, schema.feature_names
 
     def features(self, rows: IntArray) -> NDArray[np.float32]:
         """Return encoded features of given rows (ascending): shape (len(rows), dimension), float32."""

@@ -15,7 +15,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
-from mu2mpi.data.column_values import ColumnValues, number_notation, object_array, parse_number
+from mu2mpi.data.column_values import number_notation, object_array, parse_number
 from mu2mpi.data.formats.format import TextFile, ValueType
 from mu2mpi.data.redaction import DataError, describe_row
 from mu2mpi.data.text_encoding import to_nfc
@@ -70,8 +70,7 @@ class CsvFile(TextFile):
                 n_rows += len(block)
                 for name, value_type in wanted_arrays.items():
                     if value_type == "numbers":
-                        form = object_array(columns[name]), self.has_header, self.decimal
-                        values = ColumnValues(self.path, name, numbers, *form).to_numbers()
+                        values = self.column_values(name, numbers, object_array(columns[name])).to_numbers()
                     else:
                         values = object_array([*map(sys.intern, map(str.strip, columns[name]))])
                     blocks[name].append(values)

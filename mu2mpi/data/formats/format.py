@@ -21,7 +21,7 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues, parse_number
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
-from mu2mpi.data.text_encoding import describe_encoding, to_nfc
+from mu2mpi.data.text_encoding import describe_encoding, is_utf16, to_nfc
 
 # Default names of the array or columns of features and labels, by option, in order of preference
 DEFAULT_ARRAY_NAMES = {
@@ -84,17 +84,15 @@ class Table:
 class ColumnReader:
     """Random access to named columns of a data file by ascending row numbers."""
 
-    decimal = "."  # decimal mark of numbers in text
-
-    def __init__(self, path: Path, samples: int, read_columns: ReadColumns, has_header: bool = False) -> None:
-        self.path, self.samples, self.read_columns, self.has_header = path, samples, read_columns, has_header
+    def __init__(self, file: DataFile, samples: int, read_columns: ReadColumns) -> None:
+        self.samples, self._file, self._read_columns = samples, file, read_columns
         if samples == 0:
-            raise InputError(f"{path} is empty: it has no rows")
+            raise InputError(f"{file.path} is empty: it has no rows")
 
     def columns(self, names: Sequence[str], rows: IntArray) -> dict[str, ColumnValues]:
         """Unconverted values of named columns in given rows (ascending), by column name."""
-        values, form = self.read_columns(names, rows), (self.has_header, self.decimal)
-        return {name: ColumnValues(self.path, name, rows, values[name], *form) for name in names}
+        values = self._read_columns(names, rows)
+        return {name: self._file.column_values(name, rows, values[name]) for name in names}
 
 
 class DataFile(ABC):
@@ -160,6 +158,10 @@ class DataFile(ABC):
         numbers = range(self.first_feature_number, self.first_feature_number + self._matrix_table.dimension)
         return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._matrix_table.has_owners]
 
+    def column_values(self, name: str, rows: IntArray, values: NDArray[Any]) -> ColumnValues:
+        """Unconverted values of a named column in given rows, with the file's header and decimal mark."""
+        return ColumnValues(self.path, name, rows, values, self.has_header, self.decimal)
+
     def column_reader(self, wanted_arrays: Mapping[str, ValueType]) -> ColumnReader:
         """Reader of columns or arrays; `wanted_arrays` maps names to text conversions."""
         stored_names = {to_nfc(name): name for name in self.array_names}
@@ -176,7 +178,7 @@ class DataFile(ABC):
             def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
                 return {name: arrays[stored_names[name]][rows].reshape(len(rows)) for name in names}
 
-            return ColumnReader(self.path, lengths.pop(), read_columns, self.has_header)
+            return ColumnReader(self, lengths.pop(), read_columns)
         table: Any = self._matrix_table
 
         def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
@@ -188,7 +190,7 @@ class DataFile(ABC):
                 for name in names
             }
 
-        return ColumnReader(self.path, table.samples, read_numbered)
+        return ColumnReader(self, table.samples, read_numbered)
 
 
 class TextFile(DataFile):
@@ -204,7 +206,7 @@ class TextFile(DataFile):
         opener: Any = gzip.open if self.path.suffix.lower() == ".gz" else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
             start = file.buffer.peek(256)
-            if 3 * start.count(0) > len(start):  # UTF-16 of plain letters is valid UTF-8, too
+            if is_utf16(start):  # plain letters in UTF-16 are valid UTF-8, too
                 raise InputError(f"{self.path} {describe_encoding(start)}")
             yield file
 
