@@ -45,11 +45,12 @@ def _reject_faulty_line(path: Path, lines: Iterable[str]) -> None:
     """Raise DataError about the first line with several labels, or with features in no ascending order."""
     for row, line in enumerate(lines):
         label, *pairs = line.partition("#")[0].split() or [""]
-        numbers = [float(name) for name, _, _ in (pair.partition(":") for pair in pairs) if name.isdecimal()]
+        names = (pair.partition(":")[0] for pair in pairs)
+        numbers = [float(name) for name in names if name.isdecimal()]
+        is_too_large = max(numbers, default=0) > MAX_FEATURES
         faults = {
             "several labels; keep one": "," in label,
-            f"a feature number above {MAX_FEATURES}; renumber the features": max(numbers, default=0)
-            > MAX_FEATURES,
+            f"a feature number above {MAX_FEATURES}; renumber the features": is_too_large,
             "the same feature twice; keep one of its values": len(set(numbers)) < len(numbers),
             "features in another order than that of their numbers; sort them": numbers != sorted(numbers),
         }

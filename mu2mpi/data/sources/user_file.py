@@ -256,7 +256,8 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
 
 def _are_fractions(labels: NDArray[Any]) -> bool:
     """Whether all labels are numbers, and some of them not whole."""
-    numbers = [parse_number(str(label)) for label in labels.tolist()]
+    texts = [] if labels.dtype.kind in "iu" else map(str, labels.tolist())
+    numbers = [*map(parse_number, texts)]
     return None not in numbers and any(number is not None and number % 1 for number in numbers)
 
 
