@@ -177,7 +177,8 @@ def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[s
         "open-mode": "append",
         "signal": f"B:USR1@{options.signal_seconds}",
         "requeue": "",
-    } | _extra_directives(options)
+        **{key: value for key, _, value in (entry.partition("=") for entry in options.sbatch)},
+    }
 
 
 def _array_range(options: JobOptions, array_tasks: int) -> str | None:
@@ -188,10 +189,6 @@ def _array_range(options: JobOptions, array_tasks: int) -> str | None:
 def _option_arguments(name: str, options: JobOptions) -> list[str]:
     value = getattr(options, name.replace("-", "_"))
     return [] if value is None else [f"--{name}", str(value).removesuffix(".0")]
-
-
-def _extra_directives(options: JobOptions) -> dict[str, object]:
-    return {key: value for key, _, value in (entry.partition("=") for entry in options.sbatch)}
 
 
 def _directive_lines(directives: Mapping[str, object]) -> list[str]:
