@@ -1,6 +1,5 @@
 """Search for result files in folders and read the summaries that tables and figures need."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -67,10 +66,11 @@ def map_files(
         yield from _show_progress(map(function, files), len(files), action)
         return
     from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
 
     extensions = [file.path for file in imported_files().values()]
     # Not by fork, which may deadlock in threads of libraries.
-    context = multiprocessing.get_context("spawn")
+    context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _initialise_process, (extensions,)) as pool:
         yield from _show_progress(pool.map(function, files, chunksize=FILES_PER_TASK), len(files), action)
 
