@@ -48,7 +48,7 @@ class PartitionFigure(Figure):
             if len(labels) <= MAX_TICK_LABELS:
                 panel.set_xticks(range(len(labels)), map(shorten_name, labels))
             owners = None if result.accounts is None else result.accounts.machine_owners
-            if owners is not None and len(owners) <= MAX_TICK_LABELS:
+            if owners is not None and len(owners) <= MAX_TICK_LABELS and not has_distributions:
                 panel.set_yticks(range(len(owners)), map(shorten_name, owners))
             look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
             if has_distributions:
