@@ -275,9 +275,9 @@ def _describe_group_privacy(checked: Sequence[CheckedClaims], group_size: GroupS
     if not claims:
         return ""
     rows, largest = [], max(epsilon for _, (_, epsilon) in claims)
-    for (path, _, privacy, *_), (rho, epsilon) in claims:
-        rho_text = "none" if rho is None else rounded_up(rho)
-        rows.append([str(path), privacy.server, rho_text, rounded_up(privacy.delta), rounded_up(epsilon)])
+    for run, (rho, epsilon) in claims:
+        numbers = ["none" if rho is None else rounded_up(rho), rounded_up(run.privacy.delta)]
+        rows.append([str(run.path), run.privacy.server, *numbers, rounded_up(epsilon)])
     n, machines = group_size.samples, group_size.machines
     samples = {None: "all samples", 1: "one sample"}.get(n, f"up to {n} samples")
     where = "one machine" if machines == 1 else f"each of up to {machines:,} machines"

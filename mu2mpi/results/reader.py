@@ -38,7 +38,7 @@ FINAL_COLUMNS = ("test_loss", *SCORE_COLUMNS.values(), "samples", "gradient_eval
 class RunContents(NamedTuple):
     """Contents of a result file that comparisons and privacy reports need besides the summary."""
 
-    path: Path | None
+    path: Path
     experiment: Experiment
     privacy: PrivacyStatement
     environment: dict[str, Any]
