@@ -13,8 +13,8 @@ from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, import_extra
+from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import world
-from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.results.callbacks import Callback

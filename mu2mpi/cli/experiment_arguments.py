@@ -15,8 +15,8 @@ from mu2mpi.config.experiment_options import choices, is_flag, option_fields, re
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable
+from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
 

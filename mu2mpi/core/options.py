@@ -1,4 +1,4 @@
-"""Base class of groups of command-line options, and validators of names that several options share."""
+"""Base class of groups of command-line options, and validators, bounds and defaults that several share."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from mu2mpi.core.suggestions import did_you_mean, one_of
 # Bounds of numeric options, such that products and squares of them neither overflow nor underflow in float64
 MIN_REAL_OPTION = 1e-100
 MAX_REAL_OPTION = 1e100
+CHECKPOINT_INTERVAL_SECONDS = 300.0  # Default interval between two checkpoints
 
 
 class Options(BaseModel):

@@ -10,7 +10,6 @@ from types import FrameType
 
 from mu2mpi.core.files import remove_temporaries
 
-CHECKPOINT_INTERVAL_SECONDS = 300.0  # Default interval between two checkpoints
 # Signals that stop a run with a checkpoint; SIGINT is Ctrl-C
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 STOP_NOTICE = (

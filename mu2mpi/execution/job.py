@@ -14,8 +14,9 @@ import numpy as np
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, FileLock, file_identity
+from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import Communicator, world
-from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
+from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.core.text import warn
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.source import DataSource

@@ -14,8 +14,9 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
+from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import world
-from mu2mpi.core.signals import CHECKPOINT_INTERVAL_SECONDS, recording_stop_requests
+from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.core.text import print_message
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.evaluation_schedule import run_seconds
@@ -75,7 +76,8 @@ def run_sweep(
         machines = [runs[path].constants.problem.machines for path in todo]
         costs = [run_seconds(runs[path]) for path in todo]
         schedule = schedule_runs(machines, costs, communicator.size)
-        own_costs = [cost for runs in schedule for cost in runs.costs_on_rank(communicator.rank, costs)]
+        rank = communicator.rank
+        own_costs = [costs[run] / group.group_size for group in schedule for run in group.queue_of(rank)]
         started, positions, own_finished = monotonic(), itertools.count(1), itertools.count()
         for concurrent_runs in schedule:
             numbers = {run: next(positions) for run in concurrent_runs.runs()}
@@ -129,10 +131,9 @@ class ConcurrentRuns(NamedTuple):
         """Return the index of a rank's group, or None for a rank without a queue."""
         return group if (group := rank // self.group_size) < len(self.queues) else None
 
-    def costs_on_rank(self, rank: int, costs: Sequence[float]) -> list[float]:
-        """Return the share of a rank in the cost of each run of its queue."""
-        group = self.group_of(rank)
-        return [] if group is None else [costs[run] / self.group_size for run in self.queues[group]]
+    def queue_of(self, rank: int) -> tuple[int, ...]:
+        """Return the queue of a rank's group, empty for a rank without one."""
+        return () if (group := self.group_of(rank)) is None else self.queues[group]
 
 
 def time_left_text(costs: Sequence[float], finished: int, seconds: float) -> str:
@@ -187,11 +188,10 @@ def _group_context(
     if len(concurrent_runs.queues) == 1:
         yield context, concurrent_runs.queues[0]
         return
-    index = concurrent_runs.group_of(all_ranks.rank)
-    with all_ranks.split(index) as group:
+    with all_ranks.split(concurrent_runs.group_of(all_ranks.rank)) as group:
         with all_ranks.collective_errors():
             try:
-                queue = () if index is None else concurrent_runs.queues[index]
+                queue = concurrent_runs.queue_of(all_ranks.rank)
                 yield replace(context, communicator=group or all_ranks), queue
             except Interrupted as stop:
                 stopped_after = stop.rounds_done

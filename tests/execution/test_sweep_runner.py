@@ -159,7 +159,10 @@ def test_the_time_left_is_that_of_the_runs_of_this_rank():
     """Ranks 0 and 1 share run 0; then rank 0 does runs 1 and 2, and rank 1 run 3."""
     schedule = [ConcurrentRuns(2, ((0,),)), ConcurrentRuns(1, ((1, 2), (3,)))]
     costs = [8.0, 3.0, 1.0, 4.0]
-    first, second = ([c for runs in schedule for c in runs.costs_on_rank(rank, costs)] for rank in (0, 1))
+    first, second = (
+        [costs[run] / group.group_size for group in schedule for run in group.queue_of(rank)]
+        for rank in (0, 1)
+    )
     assert (first, second) == ([4.0, 3.0, 1.0], [4.0, 4.0])
     assert time_left_text(first, 0, 5.0) == ""
     assert {time_left_text(own, 1, 80.0) for own in (first, second)} == {", 0:01:20 left"}
