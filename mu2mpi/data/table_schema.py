@@ -23,9 +23,9 @@ from mu2mpi.data.formats.format import (
     DataFile,
     Table,
     ValueType,
+    describe_columns,
     describe_suffixes,
     is_data_file,
-    shown_columns,
 )
 from mu2mpi.data.redaction import format_names, safe_text
 from mu2mpi.data.text_encoding import to_nfc
@@ -241,7 +241,7 @@ class Schema(BaseModel):
         faults = []
         numbered = {name or f"{k} (without a name)": name for k, name in enumerate(names, 1)}
         if extra := [shown for shown, name in numbered.items() if name not in self.columns]:
-            faults.append(f"has the columns {shown_columns(extra)}, which the schema does not declare")
+            faults.append(f"has the columns {describe_columns(extra)}, which the schema does not declare")
         if missing := [name for name in self.columns if name not in names]:
             faults.append(f"lacks {format_names(missing)}, which the schema declares")
         if faults:

@@ -218,12 +218,12 @@ def find_array_name(path: Path, array_names: Collection[str], name: str | None, 
         if candidate in names:
             return names[candidate]
     lack = f"none of {', '.join(DEFAULT_ARRAY_NAMES[option])}" if name is None else f"no {safe_text(name)}"
-    found = shown_columns([*array_names]) or "nothing"
+    found = describe_columns([*array_names]) or "nothing"
     fix = "target=NAME" if path.name.endswith(MEMORY) else f"--{option} NAME"
     raise InputError(f"{path} has {lack}, but {found}. Give {fix}.")
 
 
-def shown_columns(names: Sequence[str]) -> str:
+def describe_columns(names: Sequence[str]) -> str:
     """Names of columns for messages; without names if some are numbers, as in a row that is no header."""
     is_numbered = [*names] == [*map(str, range(len(names)))]
     may_be_row = not is_numbered and any(parse_number(name) is not None for name in names)
@@ -234,9 +234,9 @@ def check_distinct_names(path: Path, names: Sequence[str]) -> None:
     """Raise InputError if two columns of a file, named in its order, have the same name."""
     [name, count], *_ = Counter(names).most_common(1) or [("", 1)]
     if count > 1:
-        numbers = " and ".join(str(k) for k, other in enumerate(names, 1) if other == name)
+        places = " and ".join(str(k) for k, other in enumerate(names, 1) if other == name)
         title = "the same name" if name else "no name"
-        raise InputError(f"{path}: columns {numbers} have {title}, of {shown_columns(names)}. Rename them.")
+        raise InputError(f"{path}: columns {places} have {title}, of {describe_columns(names)}. Rename them.")
 
 
 def formats_by_suffix() -> dict[str, type[DataFile]]:
