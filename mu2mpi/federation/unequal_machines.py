@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -204,17 +204,9 @@ def calibrate_machines(
     persist = protects_sum_only and (is_cumulative or mechanism_type.correlates_rounds)
     shared_counts = np.where(own_counts > 0, participation.max_count, 0)
     counts = own_counts if mechanism_type.calibrates_to_participation and not persist else shared_counts
-    budget_index, budgets = np.zeros(len(counts), np.int64), {budget: 0}
-    for i, own_budget in unequal_machines.budgets.items():
-        budget_index[i] = budgets.setdefault(own_budget, len(budgets))
-    present, index = np.flatnonzero(counts), np.full(len(counts), -1)
-    distinct_weights, weight_index = np.unique(weights, return_inverse=True)
-    keys = (counts * len(distinct_weights) + weight_index) * len(budgets) + budget_index
-    _, first, inverse = np.unique(keys[present], return_index=True, return_inverse=True)
-    order = np.argsort(first)  # by their first machine
-    index[present] = np.argsort(order)[inverse]
+    index, first_machines = _group_machines(counts, weights, unequal_machines.budgets, budget)
     calibrated = []
-    for i in present[first[order]].tolist():
+    for i in first_machines.tolist():
         released_sums, weight = released_sums_for(int(counts[i])), float(weights[i])
         scaled = {name: weight * getattr(released_sums, name) for name in ("clip_norm", "max_gradient_norm")}
         own_budget = unequal_machines.budgets.get(i, budget)
@@ -245,3 +237,22 @@ def calibrate_machines(
         effective_machines=effective_machines,
         noise_std=float(np.sqrt(variance)) / machine_weight_sum,
     )
+
+
+def _group_machines(
+    counts: IntArray, weights: FloatArray, budgets: Mapping[int, Budget], default_budget: Budget
+) -> tuple[IntArray, IntArray]:
+    """Group machines of equal count, weight and budget: group of each (-1: no count), first of each group.
+
+    Groups are numbered in the order of their first machines.
+    """
+    budget_index, distinct_budgets = np.zeros(len(counts), np.int64), {default_budget: 0}
+    for i, budget in budgets.items():
+        budget_index[i] = distinct_budgets.setdefault(budget, len(distinct_budgets))
+    distinct_weights, weight_index = np.unique(weights, return_inverse=True)
+    keys = (counts * len(distinct_weights) + weight_index) * len(distinct_budgets) + budget_index
+    present, group = np.flatnonzero(counts), np.full(len(counts), -1)
+    _, first, inverse = np.unique(keys[present], return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    group[present] = np.argsort(order)[inverse]
+    return group, present[first[order]]
