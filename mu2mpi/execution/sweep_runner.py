@@ -81,14 +81,12 @@ def run_sweep(
         started, positions, own_finished = monotonic(), itertools.count(1), itertools.count()
         for concurrent_runs in schedule:
             numbers = {run: next(positions) for run in concurrent_runs.runs()}
-            with _group_context(context, concurrent_runs) as (group_context, queue):
+            with _group_context(context, concurrent_runs) as (own_context, queue):
                 for run in queue:
                     path, is_concurrent = todo[run], len(concurrent_runs.queues) > 1
                     left = time_left_text(own_costs, next(own_finished), monotonic() - started)
                     label = f"[{numbers[run]}/{len(todo)}{left}]"
-                    _run_unless_done(
-                        group_context, path, runs[path], label, callbacks, progress, is_concurrent
-                    )
+                    _run_unless_done(own_context, path, runs[path], label, callbacks, progress, is_concurrent)
         which = "the other" if refusals else "all"
         print_on_rank_0(f"{which} {len(runs)} runs are in {folder}; next: mu2mpi table {folder}")
         return list(runs), refusals
