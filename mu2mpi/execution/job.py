@@ -193,12 +193,7 @@ class RunContext:
         return callback_list.on_finish(replace(result, path=path), communicator)
 
     def prepare(
-        self,
-        experiment: Experiment,
-        source: DataSource,
-        path: Path,
-        lock: FileLock,
-        plan: Plan | None = None,
+        self, experiment: Experiment, source: DataSource, path: Path, lock: FileLock, plan: Plan | None = None
     ) -> tuple[Simulation, bool]:
         """Return a run that passed all checks, and whether it resumes from a checkpoint, which is locked."""
         communicator = self.communicator

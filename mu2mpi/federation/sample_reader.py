@@ -101,9 +101,8 @@ def _row_reader(
         order = np.argsort(machines, kind="stable")
         present, starts = np.unique(machines[order], return_index=True)
         for machine, positions in zip(present.tolist(), np.split(order, starts[1:]), strict=False):
-            generated = source.generate_samples(
-                key, hosted_machines[machine], constants.problem.machines, indices[positions]
-            )
+            numbers = hosted_machines[machine], constants.problem.machines
+            generated = source.generate_samples(key, *numbers, indices[positions])
             features[positions], labels[positions] = generated.features, generated.labels
         return source.encode_labels(Samples(features, labels))
 

@@ -242,10 +242,7 @@ def calibrate_machines(
 def _group_machines(
     counts: IntArray, weights: FloatArray, budgets: Mapping[int, Budget], default_budget: Budget
 ) -> tuple[IntArray, IntArray]:
-    """Group machines of equal count, weight and budget: group of each (-1: no count), first of each group.
-
-    Groups are numbered in the order of their first machines.
-    """
+    """Group machines of equal count, weight and budget: group of each (-1: no count), first of each group."""
     budget_index, distinct_budgets = np.zeros(len(counts), np.int64), {default_budget: 0}
     for i, budget in budgets.items():
         budget_index[i] = distinct_budgets.setdefault(budget, len(distinct_budgets))
@@ -253,6 +250,6 @@ def _group_machines(
     keys = (counts * len(distinct_weights) + weight_index) * len(distinct_budgets) + budget_index
     present, group = np.flatnonzero(counts), np.full(len(counts), -1)
     _, first, inverse = np.unique(keys[present], return_index=True, return_inverse=True)
-    order = np.argsort(first)
+    order = np.argsort(first)  # Groups are numbered by their first machines.
     group[present] = np.argsort(order)[inverse]
     return group, present[first[order]]
