@@ -141,14 +141,13 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     remarks += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
     remarks += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
     remarks += [UNPROTECTED_NOTE] * (result.diagnostics is not None or bool(result.timing))
-    least_private = description.sort_by_epsilon(accounts)[0] if accounts else 0
     person = None if problems or group_size is None else group_privacy_guarantee(result, group_size)
     return CheckedClaims(
         RunContents(path, result.experiment, privacy, result.environment, result.model_digest),
         [str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict],
         problems,
         remarks,
-        accounts.machine_names[least_private] if accounts else None,
+        accounts.machine_names[description.sort_by_epsilon(accounts)[0]] if accounts else None,
         None if person is None else (person.rho, person.epsilon(privacy.delta)),
     )
 

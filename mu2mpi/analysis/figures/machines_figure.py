@@ -65,9 +65,10 @@ class MachinesFigure(Figure):
                 panel.set_yscale("log")
             else:
                 panel.set_ylim(bottom=0)
-        label = "machine, from the fewest samples to the most"
-        lower.set_xlabel(f"{len(order):,} machines (%), sorted by each quantity" if has_quantiles else label)
-        if not has_quantiles:
+        if has_quantiles:
+            lower.set_xlabel(f"{len(order):,} machines (%), sorted by each quantity")
+        else:
+            lower.set_xlabel("machine, from the fewest samples to the most")
             names = [accounts.machine_names[i] for i in order] if len(order) <= MAX_TICK_LABELS else []
             lower.set_xticks(range(len(names)), map(shorten_name, names))
         settings = {name: v for name, v in run.experiment.settings().items() if name in TITLE_SETTINGS}
